@@ -57,7 +57,7 @@ def torn_line_of_a_flight_recorder(content: bytes, _: Path) -> None:
 
 def recording_to_replay(content: bytes, folder: Path) -> None:
     (folder / "flight").write_bytes(content)
-    with pytest.raises(RecordingError, match="is no recording"):
+    with pytest.raises(RecordingError, match="is not a recording"):
         Recording.read(folder / "flight")
 
 

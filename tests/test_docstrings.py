@@ -112,7 +112,7 @@ def test_help_sends_nobody_to_a_source_file() -> None:
 # Below the facade: what its signatures return, what subclasses and the library's own rooms are made of
 
 APART = ("kubectl_runtime.apiserver", "kubectl_runtime.resources")
-"""An API server that is no part of a program, and classes that are generated from Kubernetes's own texts."""
+"""An API server that is not a part of a program, and classes that are generated from Kubernetes's own texts."""
 SAYS_NOTHING = ("see the module", "as the base class", "as the module says", "safe to use from any thread",
                 "for one thread", "the same.", "immutable.", "frozen.")
 

@@ -7,7 +7,6 @@ Of files with other objects beside them only the definitions are taken.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from kubectl_runtime.cli.places import CommandError
@@ -22,13 +21,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the module; returns the exit status."""
-    try:
-        text = _module(options.files, options.version)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(text, end="")
+    """Print the module; the exit status. Raises CommandError."""
+    print(_module(options.files, options.version), end="")
     return 0
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.cli.places import CommandError, Place, imported, place
+from kubectl_runtime.cli.places import CommandError, Place, UsageError, imported, place
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.merge import definitions_of
 
@@ -30,14 +29,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or check the definitions; returns the exit status."""
-    try:
-        found = definitions(options.classes)
-        if options.check is not None:
-            return _check(options.check, found, options.classes)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    """Print or check the definitions; the exit status. Raises CommandError."""
+    found = definitions(options.classes)
+    if options.check is not None:
+        return _check(options.check, found, options.classes)
     print(_text(found), end="")
     return 0
 
@@ -78,7 +73,7 @@ def _check(file: Path, found: list[dict[str, Any]], classes: list[Place]) -> int
     before, after = (_canonical(crds).splitlines() for crds in (written, found))
     print(*difflib.unified_diff(before, after, str(file), "the classes", lineterm=""), sep="\n")
     command = " ".join(("kubectl-runtime crd", *map(str, classes)))
-    raise CommandError(f"{file} is not what the classes say; this writes it anew: {command} > {file}")
+    raise CommandError(f"{file} differs from the classes; to update it: {command} > {file}")
 
 
 def _canonical(crds: list[dict[str, Any]]) -> str:
@@ -94,6 +89,6 @@ def _kind(module: ModuleType, name: str) -> type[CustomResource]:
     known = ", ".join(sorted(key for key, value in vars(module).items() if isinstance(value, type)
                              and issubclass(value, CustomResource) and hasattr(value, "api_resource"))) or "none"
     problem = f"{module.__name__} has no {name}" if kind is None else (
-        f"{module.__name__}:{name} is no custom resource, which is a class made with "
+        f"{module.__name__}:{name} is not a custom resource, which is a class made with "
         "class Name(CustomResource, group=..., version=..., kind=...)")
-    raise CommandError(f"{problem}; its custom resources: {known}")
+    raise UsageError(f"{problem}; its custom resources: {known}")

@@ -13,8 +13,8 @@
 
     exit status   0 done    1 it could not be done; `error: …` on standard error says why    2 the command line is wrong
 
-Each command is a module with `add_options(parser)` and `run(options)`, imported only when it is the one that was asked
-for: the server alone costs more than everything else.
+Each command is a module with `add_options(parser)` and `run(options)`, which returns the exit status or raises a
+CommandError. It is imported only when it is the one that was asked for: the server alone costs more than the others.
 """
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
+from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.core.base.version import VERSION
 
 PROGRAM = "kubectl-runtime"
@@ -52,7 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit status. `arguments` defaults to those of the process. Raises SystemExit as argparse."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = _parser(given[0] if given else "").parse_args(given)
-    status: int = options.run(options)
+    try:
+        status: int = options.run(options)
+    except CommandError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return error.status
     return status
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.cli.log_setup import level_option, set_up_logs
-from kubectl_runtime.cli.places import CommandError, Place, hint, imported, place, users_traceback
+from kubectl_runtime.cli.places import CommandError, Place, UsageError, hint, imported, place, users_traceback
 from kubectl_runtime.cli.program import program_in
 from kubectl_runtime.testing.perturbation.perturb import Divergence, perturb
 from kubectl_runtime.testing.perturbation.points import Fault, Point
@@ -37,19 +37,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("build", type=place, metavar="MODULE:BUILD", help="a function that takes a client and returns "
                         "a Manager or Controller(...).bind(reconciler), as for `kubectl-runtime run`")
-    parser.add_argument("story", type=place, metavar="MODULE:STORY", help="a function that takes a client and does "
-                        "what the controllers have to answer to")
+    parser.add_argument("story", type=place, metavar="MODULE:STORY", help="a function that takes a client and "
+                        "makes the changes that the controllers react to")
     parser.add_argument("--fault", action="append", choices=[str(fault) for fault in Fault], default=[],
-                        help="only these, may be repeated (default: all)")
-    parser.add_argument("--only", type=_point, metavar="POINT", help="one run alone, such as crash-after-3, with the "
+                        help="only faults of this kind; may be repeated (default: all kinds)")
+    parser.add_argument("--only", type=_point, metavar="POINT", help="only this run, such as crash-after-3, with the "
                         "library's logs")
-    parser.add_argument("--seed", type=int, default=0, help="decides the order of everything (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of all random choices (default: 0)")
     parser.add_argument("--log-level", type=level_option, metavar="LEVELS",
                         help="with --only: as for `kubectl-runtime run`")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play the story with all its disturbances; the exit status. Blocks."""
+    """Play the story with all its disturbances; the exit status. Blocks. Raises CommandError."""
     try:
         build = program_in(imported(options.build.module), options.build)
         story = _story_in(options.story)
@@ -57,9 +57,8 @@ def run(options: argparse.Namespace) -> int:
             set_up_logs("text", options.log_level, options.build.module.partition(".")[0])
         report = perturb(build, story, faults=[Fault(word) for word in options.fault] or list(Fault),
                          seed=options.seed, only=options.only)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    except CommandError:
+        raise
     except Exception as error:  # noqa: BLE001 - the story is the user's, as is what it says of itself
         print(f"error: {type(error).__name__}: {error}\n{users_traceback(error)}", file=sys.stderr)
         return 1
@@ -79,5 +78,5 @@ def _story_in(named: Place) -> Callable[[Any], object]:
     story: Any = getattr(module, named.name, None)
     if not callable(story):
         functions = [name for name, value in vars(module).items() if callable(value)]
-        raise CommandError(f"{named.module} has no function {named.name}{hint(named.name, functions, 'functions')}")
+        raise UsageError(f"{named.module} has no function {named.name}{hint(named.name, functions, 'functions')}")
     return story  # type: ignore[no-any-return]

@@ -54,23 +54,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _FORESEEN
     parser.add_argument("program", type=place, metavar="MODULE:NAME",
                         help="a function that takes a client and returns a Manager or Controller(...).bind(reconciler)")
-    parser.add_argument("--recorded", type=Path, metavar="FILE", help="what reconcilers asked for while tests ran, "
-                        "written by pytest --kube-record-rights FILE")
-    parser.add_argument("--leader-elect", action="store_true", help="the operator runs with --leader-elect, and its "
-                        "Lease has its name and namespace")
-    parser.add_argument("--name", help="the name of account and roles (default: that of the first controller)")
-    parser.add_argument("--namespace", help="the namespace of the account (default: as --name)")
+    parser.add_argument("--recorded", type=Path, metavar="FILE", help="the rights that reconcilers used in "
+                        "tests, written by pytest --kube-record-rights FILE")
+    parser.add_argument("--leader-elect", action="store_true", help="also grant what the operator needs when it runs "
+                        "with --leader-elect; its Lease has the name and namespace given here")
+    parser.add_argument("--name", help="the name of the service account and the roles (default: that of the first "
+                        "controller)")
+    parser.add_argument("--namespace", help="the namespace of the service account (default: the same as --name)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the manifests; returns the exit status."""
+    """Print the manifests; the exit status. Raises CommandError."""
     from kubectl_runtime.manifests.writer import documents_to_yaml
 
-    try:
-        found = manifests(options)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    found = manifests(options)
     if options.recorded is None:
         print("note: what the reconcilers ask for is not known without --recorded FILE, which "
               "`pytest --kube-record-rights FILE` writes", file=sys.stderr)
@@ -109,8 +106,8 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _refuse(_send: Send) -> Send:
     def refused(call: Call) -> Answer:
-        raise RequestError(f"{call.request.operation}: there is no server; the program is only looked at, so its "
-                           "function must make no request")
+        raise RequestError(f"{call.request.operation}: there is no server: the program is only inspected, so its "
+                           "function must not make requests")
     return refused
 
 

@@ -37,14 +37,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play the recording; the exit status. Blocks."""
+    """Play the recording; the exit status. Blocks. Raises CommandError."""
     try:
         build = program_in(imported(options.program.module), options.program)
         set_up_logs("text", options.log_level, options.program.module.partition(".")[0])
         replayed = replay(options.file, build, run=options.number)
-    except (CommandError, RecordingError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    except CommandError:
+        raise
+    except (RecordingError, OSError) as error:
+        raise CommandError(str(error)) from error
     except Exception as error:  # noqa: BLE001 - the program is the user's
         print(f"error: {options.program} raised {described(error)}\n{users_traceback(error)}", file=sys.stderr)
         return 1

@@ -8,24 +8,18 @@ Either is imported only where it is needed: the client and the controller, and t
 from __future__ import annotations
 
 import argparse
-import sys
 
-from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.cli.run_options import RunOptions, checked
 from kubectl_runtime.cli.run_options import add_options as add_options  # noqa: PLC0414 - main looks for it here
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the operator until a signal; the exit status. Blocks; for the main thread."""
-    try:
-        options = checked(RunOptions.of(given))
-        if options.dev:
-            from kubectl_runtime.cli.dev.develop import develop
+    """Run the operator until a signal; the exit status. Blocks; for the main thread. Raises CommandError."""
+    options = checked(RunOptions.of(given))
+    if options.dev:
+        from kubectl_runtime.cli.dev.develop import develop
 
-            return develop(options)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return error.status
+        return develop(options)
     from kubectl_runtime.cli.operator import run_operator
 
     return run_operator(options)

@@ -32,7 +32,7 @@ the current folder, then on Python's path.
 
 EPILOG = """\
 examples:
-  kubectl-runtime run operator_of_mine:main --dev       on an API server of its own, anew with each change of the source
+  kubectl-runtime run operator_of_mine:main --dev       on an API server of its own; changes of its source restart it
   kubectl-runtime run operator_of_mine:main             on the cluster of your kubeconfig, or that of the Pod
   kubectl-runtime run operator_of_mine:main --log-format json --leader-elect --leader-elect-resource-name mine
 
@@ -111,14 +111,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         help="the function, such as my_package.operator:main")
     parser.add_argument("--dev", action="store_true",
                         help="try it without a cluster: start an API server, install the CRDs of the program, write a "
-                             "kubeconfig for kubectl, and run the program anew whenever its source changes")
+                             "kubeconfig for kubectl, and restart the program whenever its source changes")
     parser.add_argument("--webhook-service", type=_service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
-                        help="with --dev: where a Service is that a webhook configuration names, such as the program's "
-                             "own WebhookServer")
+                        help="with --dev: the address of a Service that a webhook configuration names, such as the "
+                             "program's own WebhookServer; may be repeated")
     _cluster(parser.add_argument_group("the cluster"))
     _election(parser.add_argument_group("one of several replicas"))
-    _telling(parser.add_argument_group("what it tells of itself"))
+    _telling(parser.add_argument_group("logs, metrics and status page"))
 
 
 def _cluster(group: argparse._ArgumentGroup) -> None:
@@ -132,37 +132,37 @@ def _cluster(group: argparse._ArgumentGroup) -> None:
 
 def _election(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--leader-elect", action=argparse.BooleanOptionalAction, default=None,
-                       help="begin to work when this process holds the Lease, and write only through ctx.client, which "
-                            "refuses what comes after the Lease was lost")
+                       help="reconcile only while this process holds the Lease; ctx.client refuses writes after it was "
+                            "lost")
     group.add_argument(FLAGS["name"], metavar="NAME",
-                       help="the name of the Lease, which is the operator's alone; needed with --leader-elect, unless "
-                            "the program's own Manager says it (default with --dev: the module's name)")
+                       help="the name of the Lease, which no other operator may use; needed with --leader-elect, "
+                            "unless the program's own Manager has it (default with --dev: the module's name)")
     group.add_argument(FLAGS["namespace"], metavar="NAME", help="its namespace (default: --namespace)")
-    for flag, default, what in ((FLAGS["lease"], "15s", "how long a silent holder counts, for the others"),
-                                (FLAGS["renew_deadline"], "10s", "how long it counts for itself when renewals fail"),
-                                (FLAGS["retry"], "2s", "how often it is renewed, or looked at")):
+    for flag, default, what in ((FLAGS["lease"], "15s", "how long others wait for a holder that does not renew it"),
+                                (FLAGS["renew_deadline"], "10s", "how long the holder works on when renewals fail"),
+                                (FLAGS["retry"], "2s", "the time between two renewals or attempts to get it")):
         group.add_argument(flag, type=_duration, metavar="DURATION", help=f"{what} (default: {default})")
 
 
 def _telling(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--health-probe-bind-address", type=_address, metavar="ADDRESS",
-                       help="where /healthz, /readyz, /metrics and /debug are served, such as 127.0.0.1:8080, or 0 for "
-                            "nowhere (default: :8080, which is every address of this host; with --dev a free port of "
-                            "loopback)")
+                       help="where /healthz, /readyz, /metrics and /debug are served, such as 127.0.0.1:8080, or 0 to "
+                            "turn them off (default: :8080, which is every address of this host; with --dev a free "
+                            "port of loopback)")
     group.add_argument("--metrics", action=argparse.BooleanOptionalAction, default=True,
-                       help="count what happens, and serve it at /metrics (default: --metrics)")
+                       help="collect metrics and serve them at /metrics (default: --metrics)")
     group.add_argument("--debug-page", choices=["off", "local", "remote"],
                        help="who may look at the status page at /debug, and so use `kubectl-runtime top`: nobody, this "
                             "host and kubectl port-forward, or whoever reaches the port (default: local)")
     group.add_argument("--debug-details", action=argparse.BooleanOptionalAction, default=None,
-                       help="let the status page show the texts of errors, which may quote objects, not only their "
+                       help="show the texts of errors on the status page, which may quote objects, and not only their "
                             "class and code (default: only with --dev)")
     group.add_argument("--tracing", action=argparse.BooleanOptionalAction, default=False,
-                       help="make a span for each run and each of its requests, for the OpenTelemetry that this "
-                            "process has: opentelemetry-instrument kubectl-runtime run ... --tracing (default: "
+                       help="make an OpenTelemetry span for each run and each of its requests; the process has to set "
+                            "up OpenTelemetry: opentelemetry-instrument kubectl-runtime run ... --tracing (default: "
                             "--no-tracing)")
     group.add_argument("--log-format", choices=["text", "json"],
-                       help="lines of text, or one JSON object a line (default: text)")
+                       help="lines of text, or one JSON object per line (default: text)")
     group.add_argument("--log-level", type=level_option, metavar="LEVELS",
                        help=f"debug, info, warn, error or off, also for single loggers: info,controller.widget=debug "
                             f"(default: ${logs.VARIABLE}, or info)")
@@ -179,7 +179,7 @@ def _address(text: str) -> str:
     try:
         return text if text == "0" else str(ListenAddress.parse(text))
     except RequestError as error:
-        raise argparse.ArgumentTypeError(f"{error}; 0 is for nowhere") from None
+        raise argparse.ArgumentTypeError(f"{error}; 0 turns it off") from None
 
 
 def checked(options: RunOptions) -> RunOptions:

@@ -5,7 +5,7 @@
 
 It asks the status page of a Manager or a HealthServer for its state every two seconds. A process that does not answer
 any more is waited for, and what it said last stays; one that never did is an error. Colours are left out where
-standard output is no terminal, and with NO_COLOR. The window may change its size.
+standard output is not a terminal, and with NO_COLOR. The window may change its size.
 """
 from __future__ import annotations
 
@@ -44,12 +44,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what the process does, again and again; the exit status. Blocks until the person ends it."""
-    try:
-        report = fetched(options.url)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    """Show what the process does, again and again; the exit status. Blocks until the person ends it.
+
+    Raises CommandError when nothing answers at first.
+    """
+    report = fetched(options.url)
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper):
         out.reconfigure(errors="replace")  # where it has no such letter, in the locale C say

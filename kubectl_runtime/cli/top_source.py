@@ -39,7 +39,7 @@ def state_url(text: str) -> str:
         raise ValueError(f"{text!r}: {error}") from None
     if parts.scheme not in ("http", "https") or parts.query or parts.fragment or parts.username or not (host or port) \
             or any(letter.isspace() or not letter.isprintable() for letter in given):
-        raise ValueError(f"{text!r} is no address of a server: write http://127.0.0.1:8080, 127.0.0.1:8080 or :8080")
+        raise ValueError(f"{text!r} is not a server's address: write http://127.0.0.1:8080, 127.0.0.1:8080 or :8080")
     name = f"[{host}]" if host and ":" in host else host or "127.0.0.1"
     path = parts.path.rstrip("/").removesuffix("/state.json").removesuffix("/debug")
     return f"{parts.scheme}://{name}{'' if port is None else f':{port}'}{path}/debug/state.json"
@@ -62,7 +62,7 @@ def fetched(url: str) -> DebugState:
     try:
         return read(body)
     except ValueError as error:
-        raise CommandError(f"{page} is no status page of kubectl_runtime: {error}") from None
+        raise CommandError(f"{page} is not a status page of kubectl_runtime: {error}") from None
 
 
 def read(body: bytes) -> DebugState:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kubectl_runtime.cli.places import CommandError, Place, hint, imported, place
+from kubectl_runtime.cli.places import CommandError, Place, UsageError, hint, imported, place
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.webhooks.application import Application
 from kubectl_runtime.webhooks.configurations import Target, configurations
@@ -38,15 +38,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the manifests; returns the exit status."""
+    """Print the manifests; the exit status. Raises CommandError."""
     from kubectl_runtime.manifests.writer import documents_to_yaml
 
-    try:
-        found = manifests(options)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(documents_to_yaml(found, sort_keys=False, width=120), end="")
+    print(documents_to_yaml(manifests(options), sort_keys=False, width=120), end="")
     return 0
 
 
@@ -83,9 +78,9 @@ def _application(module: ModuleType, where: Place) -> Application:
         return found
     known = [name for name, value in vars(module).items() if isinstance(value, Application)]
     if found is None:
-        raise CommandError(f"{where.module} has no {where.name}{hint(where.name, known, 'applications')}")
+        raise UsageError(f"{where.module} has no {where.name}{hint(where.name, known, 'applications')}")
     of = "a dict: put webhooks.application(...) around it" if isinstance(found, Mapping) else type(found).__name__
-    raise CommandError(f"{where} is no application of webhooks, which is app = webhooks.application({{...}}), but {of}")
+    raise UsageError(f"{where} is not an application of webhooks, app = webhooks.application({{...}}), but {of}")
 
 
 def _target(make: Any) -> Any:

@@ -73,7 +73,7 @@ class _Module:
             found = versions.get(wanted or stored)
             identity = (spec["group"], spec["names"]["kind"], spec["names"]["plural"], spec["scope"])
         except (KeyError, TypeError, StopIteration) as error:
-            raise CodegenError(f"{crd.get('kind')} {(crd.get('metadata') or {}).get('name')} is no "
+            raise CodegenError(f"{crd.get('kind')} {(crd.get('metadata') or {}).get('name')} is not a "
                                f"CustomResourceDefinition: {error!r}") from None
         if found is None:
             raise CodegenError(f"{name} has no version {wanted}; its versions: {', '.join(versions)}")
@@ -96,7 +96,7 @@ class _Module:
                 lines.append(f'    # {key}: obj["{key}"]')
                 continue
             hint = self._hint(node, cls + _pascal(key))
-            must = key in required or key == "spec"  # hardly a definition says so, and no object is without one
+            must = key in required or key == "spec"  # few definitions say so, and no object is without one
             lines.append(_field(attribute, attribute, hint if must else _optional(hint), must=must))
         self._kinds.append(f"{kind} of {group}/{version}")
         self._classes.append("\n".join([head, *_docstring(schema), *lines] if lines or schema.get("description") else

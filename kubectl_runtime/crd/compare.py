@@ -53,7 +53,7 @@ def losses(old: Node, new: Node) -> list[Loss]:
         if name not in after:
             if name in stored:
                 found.append(Loss("stored version", at, "is gone, but objects are stored in it: keep it, write every "
-                                  "object anew, and take it out of status.storedVersions first"))
+                                  "object again, and take it out of status.storedVersions first"))
             elif version.get("served"):
                 found.append(Loss("version", at, "is gone, and was served"))
             continue

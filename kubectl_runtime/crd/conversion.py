@@ -38,12 +38,12 @@ class ConversionError(KubeError):
 
 
 class Conversion:
-    """Functions between the versions of one custom kind, from step to step: for old objects in tests, tools and
-    webhooks.
+    """Converts objects of one custom kind between its versions: for webhooks, tools and tests.
 
     A step is named by two classes, whose function takes and returns their objects, or by two versions, whose function
-    takes and returns a dict. Where no step leads straight, the shortest chain does. Functions say what happens to the
-    content; apiVersion, kind and metadata are carried over. Immutable; safe for concurrent use, if its functions are.
+    takes and returns a dict. Without a direct step the shortest chain of steps is used. Functions say what happens to
+    the content; apiVersion, kind and metadata are carried over. Immutable; safe for concurrent use, if its functions
+    are.
 
     >>> class Size(Struct):
     ...     size: int
@@ -150,6 +150,8 @@ class Conversion:
             steps = ", ".join(f"{old} -> {new}" for old, known in self._steps.items() for new in known)
             raise ConversionError(f"convert {named} from {version} to {wanted}: no functions lead there; there are "
                                   f"{steps}")
+        if not content.get("kind"):
+            raise ConversionError(f"convert from {version} to {wanted}: the object has no kind")
         metadata = content.get("metadata") or {}
         for here, there in itertools.pairwise(way):
             said = f"convert {named} from {here} to {there}"
@@ -159,15 +161,16 @@ class Conversion:
                 raise ConversionError(f"{said}: {type(error).__name__}: {error}") from error
             if not isinstance(made, dict):
                 raise ConversionError(f"{said}: the function returned {type(made).__name__}, not an object")
-            content = {"apiVersion": f"{group}/{there}", "kind": content["kind"], "metadata": _metadata(
-                metadata, made.get("metadata") or {}, said), **{key: value for key, value in made.items()
-                                                               if key not in ("apiVersion", "kind", "metadata")}}
-            metadata = content["metadata"]
+            metadata = _metadata(metadata, made.get("metadata"), said)
+            content = {"apiVersion": f"{group}/{there}", "kind": content["kind"], "metadata": metadata,
+                       **{key: value for key, value in made.items() if key not in ("apiVersion", "kind", "metadata")}}
         return content
 
 
-def _metadata(old: Object, new: Object, said: str) -> Object:
-    """The old metadata with the new one's labels and annotations."""
+def _metadata(old: Object, new: Object | None, said: str) -> Object:
+    """The old metadata with the new one's labels and annotations; the old one where a function returned none."""
+    if new is None:
+        return old
     free = ("labels", "annotations")
     changed = sorted(key for key, value in new.items() if key not in free and value != old.get(key))
     if changed:
@@ -179,15 +182,15 @@ def _metadata(old: Object, new: Object, said: str) -> Object:
 
 def _typed(function: Callable[[Any], Any], old: type[CustomResource],
            new: type[CustomResource]) -> Callable[[Object], Object]:
-    """The same on whole objects. What the function returns takes the metadata of its argument, unless it has a name
-    of its own; labels and annotations that it sets are kept."""
+    """The same on whole objects. A new object from the function gets the metadata of its argument, with the
+    labels and annotations that the function gave it in place of those."""
     @functools.wraps(function)
     def convert(content: Object) -> Object:
         found = function(old.from_dict(content))
         if not isinstance(found, new):
             raise TypeError(f"the function returned {type(found).__name__}, not {new.__name__}")
         made: Object = found.to_dict()
-        if not (made.get("metadata") or {}).get("name"):
+        if found.record is None:
             own = {key: value for key, value in (made.get("metadata") or {}).items() if value}
             made["metadata"] = {**content.get("metadata", {}), **own}
         return made

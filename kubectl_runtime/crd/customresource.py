@@ -35,12 +35,12 @@ from kubectl_runtime.schema.keywords import schema_definition_causes
 
 
 class CustomResource(Resource):
-    """The base of one's own kinds: a class is the CustomResourceDefinition, and its instances are the objects.
+    """The base of your own kinds: a class is the CustomResourceDefinition, and its instances are the objects.
 
     Class keywords: those of `Resource` (group, version, kind, …) and of `CrdOptions` (scale, printer_columns, rules,
-    …). The group must be a name of one's own with a dot in it, as the API asks. `status` makes it a subresource. Making
-    the class raises TypeError for that, for a keyword that there is not (with the nearest right one), and for types
-    that have no structural schema.
+    …). The group must be a name of your own with a dot in it, as the API requires. `status` makes it a subresource.
+    Making the class raises TypeError for that, for an unknown keyword (with the most similar one that exists), and for
+    types that have no structural schema.
 
     >>> class BackupSpec(Struct):
     ...     schedule: str
@@ -95,11 +95,10 @@ class CustomResource(Resource):
         return created
 
     def violations(self, old: CustomResource | None = None) -> list[Cause]:
-        """What is wrong with this object by its schema and its rules, and with `old`, with the update from that one.
-
-        The same that the API server would say, field by field; an empty list if nothing is. As there, unknown fields
-        are dropped and defaults filled in first. Does not block. Raises MissingExtra if the class has rules and the
-        extra `cel` is not installed.
+        """What the API server would say is wrong with this object, field by field, by its schema and its rules; with
+        `old` also what is wrong with the update from `old`. An empty list if nothing is wrong. As on the server,
+        unknown fields are dropped and defaults filled in first. Does not block. Raises MissingExtra if the class has
+        rules and the extra `cel` is not installed.
         """
         cls: Any = type(self)
         return _validator(cls).violations(self.to_dict(), None if old is None else old.to_dict())

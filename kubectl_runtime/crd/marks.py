@@ -48,7 +48,7 @@ class Rule:
 
 
 def rules(*given: Rule) -> Callable[[T], T]:
-    """Put rules on a Struct or dataclass: wherever it is used, they are asked of it. Subclasses have them too.
+    """Put rules on a Struct or dataclass: they are checked wherever the class is used. Subclasses have them too.
 
     >>> @rules(Rule("self.low <= self.high", message="low is above high"))
     ... class Range(Struct):
@@ -68,7 +68,7 @@ def rules_on(cls: type) -> tuple[Rule, ...]:
 
 
 class OneOf:
-    """Marks a record of which exactly one of some keys (wire names) is there; a union told apart by its key.
+    """Marks a class of which exactly one of these keys (wire names) is set: a union that is told apart by its key.
 
     >>> class SourceSpec(Struct):
     ...     git: str | None = None
@@ -118,9 +118,9 @@ class PreserveUnknownFields:
 
 
 class FieldSchema:
-    """Marks a field with an OpenAPI schema of one's own, in the place of the one made of the type: for types that have
-    none, such as unions that nothing tells apart. What stands in it has to be structural, and to fit what the type
-    reads and writes.
+    """Marks a field with an OpenAPI schema of your own, which replaces the one made from the type: for types that have
+    none, such as unions whose members cannot be told apart. It has to be structural, and to fit what the type reads and
+    writes.
 
     >>> class PortSpec(Struct):
     ...     port: Annotated[int | str, FieldSchema({"x-kubernetes-int-or-string": True})]

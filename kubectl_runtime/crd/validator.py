@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Validator:
-    """The schema of one version of a kind, ready to judge objects. Safe for concurrent use; made once, used often.
+    """The schema of one version of a kind, ready to check objects. Safe for concurrent use; made once, used often.
 
     >>> class Small(Struct):
     ...     size: Annotated[int, Rule("self < 3", message="too large")]

@@ -152,7 +152,7 @@ def _merge_sources(node: yaml.Node) -> Iterator[yaml.MappingNode]:
 
 def _key(node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode):
-        raise _at(node, "invalid map key: it is no scalar")
+        raise _at(node, "invalid map key: it is not a scalar")
     try:
         return key_text(_scalar(node))
     except YamlError:

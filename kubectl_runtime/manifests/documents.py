@@ -5,7 +5,7 @@ is YAML, in documents between lines of ``---``, which may hold a comment besides
 left out and not counted. JSON may be followed by a ``---`` and then by YAML, and a text that begins with ``{`` and is
 no JSON may be YAML, as newer versions of kubectl have it.
 
-Bytes are UTF-8, or UTF-16 with a mark; what is no text becomes U+FFFD, as do halves of surrogate pairs in JSON. Numbers
+Bytes are UTF-8, or UTF-16 with a mark; other bytes become U+FFFD, as do halves of surrogate pairs in JSON. Numbers
 without fraction are integers, those beyond 64 bits floating-point numbers. A text is read as a whole or not at all.
 """
 
@@ -56,7 +56,7 @@ def read_text(text: str | bytes, source: str = "the text") -> list[Document]:
 
 
 def decode_text(data: bytes, *, strict: bool = False) -> str:
-    """Bytes to text: by their mark, else UTF-8, with U+FFFD for what is none; UnicodeError for that if `strict`."""
+    """Bytes to text: by their mark, else UTF-8, with U+FFFD for other bytes; UnicodeError for that if `strict`."""
     mark, encoding = next((entry for entry in _MARKS if data.startswith(entry[0])), (b"", "utf-8"))
     data = data[len(mark):]
     if strict or encoding != "utf-8":
@@ -77,7 +77,7 @@ def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")  # Python's decoder would take NaN and Infinity
+    raise ValueError(f"{constant} is not JSON")  # Python's decoder would take NaN and Infinity
 
 
 _decoder = json.JSONDecoder(parse_constant=_refuse)
@@ -106,7 +106,7 @@ def _values(text: str, source: str, found: list[Document]) -> Iterator[tuple[Any
 
 def _flow_documents(text: str, source: str, found: list[Document], problem: ManifestError
                     ) -> Iterator[tuple[Any, int]]:
-    """Text that begins with a brace and is no JSON: YAML, or else what was said of it as JSON is the error."""
+    """Text that begins with a brace and is not JSON: YAML, or else what was said of it as JSON is the error."""
     try:
         yield from list(_yaml_values(text, source, found, 0))
     except ManifestError:

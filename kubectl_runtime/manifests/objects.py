@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 def objects_of(value: Any, place: str) -> Iterator[tuple[Object, str]]:
     """The objects in a document, each with where it stands; `place` is the document's. Raises `ManifestError` for what
-    is no object."""
+    is not an object."""
     if not isinstance(value, dict):
         raise ManifestError(place, f"there is {_article(value)} where a Kubernetes object is expected")
     kind = value.get("kind")

@@ -1,7 +1,7 @@
 """What a YAML scalar is to kubectl and to the API server: the rules of Go's decoder (sigs.k8s.io/yaml, goyaml.v2).
 
 They are YAML 1.1's with exceptions: ``y``, ``n``, ``on`` and ``off`` are booleans, ``0o17`` and ``017`` are octal,
-underscores in numbers are skipped; but ``1:30`` is no number, a date is text, ``=`` is text, and an explicit tag of the
+underscores in numbers are skipped; but ``1:30`` is not a number, a date and ``=`` are text, and an explicit tag of the
 standard has to fit. A number too large for 64 bits is a floating-point number; what is too large for that is text.
 """
 
@@ -104,7 +104,7 @@ def _whole(value: float) -> int | float:
 
 
 def go_text(data: bytes) -> str:
-    """Bytes as UTF-8, with U+FFFD for each byte that is none, as Go has it."""
+    """Bytes as UTF-8, with U+FFFD for each other byte, as Go has it."""
     return _UNDECODED.sub("\ufffd", data.decode("utf-8", "surrogateescape"))
 
 

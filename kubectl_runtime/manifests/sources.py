@@ -41,7 +41,7 @@ def read_objects(source: Manifests, *, recursive: bool = False) -> Iterator[tupl
 
 
 def _values(source: Manifests, place: str, recursive: bool) -> Iterator[tuple[Any, str]]:
-    """The values of the documents, each with where it stands; `place` is where one stands that is no text."""
+    """The values of the documents, each with where it stands; `place` is where one stands that is not text."""
     if isinstance(source, str | bytes | Path):
         for document in _documents(source, recursive):
             yield document.value, document.place

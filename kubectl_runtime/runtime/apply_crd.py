@@ -103,14 +103,14 @@ def _definition(kind: type[CustomResource] | Mapping[str, Any]) -> tuple[dict[st
     elif isinstance(kind, type) and issubclass(kind, CustomResource):
         definition = kind.crd()
     else:
-        raise RequestError(f"{kind!r} is no CustomResource class, so it has no definition to apply")
+        raise RequestError(f"{kind!r} is not a CustomResource class, so it has no definition to apply")
     try:
         definition["metadata"]["name"]
         spec = definition["spec"]
         return definition, [ApiResource(spec["group"], version["name"], spec["names"]["kind"], spec["names"]["plural"],
                                         Scope(spec["scope"])) for version in spec["versions"] if version["served"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise RequestError(f"this is no CustomResourceDefinition: {error!r}") from None
+        raise RequestError(f"this is not a CustomResourceDefinition: {error!r}") from None
 
 
 def _look_before(there: CustomResourceDefinition | None, definition: dict[str, Any], *, allow_downgrade: bool) -> None:

@@ -14,7 +14,7 @@ exist, to a bool.
 
 Any function of that shape is a condition as well. These read the object's plain form, so they work for every class of
 the kind and for `DynamicObject`s; what is absent or null is not so yet. All raise DecodeError for an object that does
-not decode; combining what is no condition is a RequestError. Pure functions, safe from any thread. Meaning and names
+not decode; combining what is not a condition is a RequestError. Pure functions, safe from any thread. Meaning and names
 are kube-rs's (`kube::runtime::wait::conditions`), with two of its gaps closed: an empty list of addresses provisions
 nothing, and a Deployment whose controller has not yet seen the latest change is not complete.
 """

@@ -51,8 +51,8 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
         before, place = obj.to_dict(), obj.namespace
         changed = change(obj)
         if isinstance(changed, Resource) and changed is not obj:
-            raise RequestError(f"{api.place.words('replace', name)}: change() returned an object of its own, which "
-                               "nobody looks at: let it change the one that it is given")
+            raise RequestError(f"{api.place.words('replace', name)}: change() returned another object, which is "
+                               "ignored: change the object that is passed to it")
         if (obj.name, obj.namespace) != (name, place):
             raise RequestError(f"{api.place.words('replace', name)}: change() made it {obj.ref}; "
                                "an object keeps its name and namespace")

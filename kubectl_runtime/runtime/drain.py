@@ -74,11 +74,11 @@ class PodOutcome(Enum):
     GONE = "gone"
     """It was evicted, or ended by itself, and is no longer there."""
     LEFT = "left"
-    """It stays by right: of a DaemonSet, or a mirror."""
+    """It was not to be evicted: it is of a DaemonSet, or mirrors a static Pod."""
     REFUSED = "refused"
     """It may not go without a flag; nothing was evicted."""
     PENDING = "pending"
-    """It would have gone, but for another that was refused, or the end of the time."""
+    """It was not evicted yet when another one was refused, or when the time was up."""
     FAILED = "failed"
     """The server refused to evict it."""
 

@@ -190,7 +190,7 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
 def check_finalizer_name(name: str) -> None:
     """Raise RequestError, with what to do, unless the server takes `name` as the finalizer of a controller."""
     if not (isinstance(name, str) and _QUALIFIED_NAME.fullmatch(name)):
-        raise RequestError(f"{name!r} is no name for a finalizer: write a domain of yours, a slash, and at most 63 "
+        raise RequestError(f"{name!r} is not a name for a finalizer: write a domain of yours, a slash, and at most 63 "
                            "letters, digits, '-', '_' or '.', as in 'databases.example.com/cleanup'")
 
 

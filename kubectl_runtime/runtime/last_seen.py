@@ -1,4 +1,4 @@
-"""`last_seen`: what a wait says of the object that it waited for, when it ends in vain."""
+"""`last_seen`: what a wait says of the object that it waited for, when it ends without success."""
 from __future__ import annotations
 
 from typing import Any

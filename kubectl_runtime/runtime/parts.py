@@ -27,6 +27,6 @@ def number_of(part: Mapping[str, Any], key: str, otherwise: int = 0) -> int:
 
 
 def items_of(part: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The list of maps under a key, an empty map for each entry that is none."""
+    """The list of maps under a key, an empty map for each entry that is not a map."""
     value = part.get(key)
     return [mapping(entry) for entry in value] if isinstance(value, list) else []

@@ -56,8 +56,8 @@ DEFAULT_RETRY = ConflictBackoff()
 
 
 def is_lost_race(error: ApiError) -> bool:
-    """Whether reading anew may help: the object has changed since it was read. Not where another manager owns a field
-    that was applied, which is so the next time as well."""
+    """Whether reading again may help, because the object has changed since it was read. False when another manager
+    owns a field that was applied: that would be so the next time as well."""
     return error.is_conflict and all(cause.reason != _FIELD_CONFLICT for cause in error.status.causes)
 
 

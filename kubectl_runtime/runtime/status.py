@@ -12,7 +12,7 @@ minute, and stand for an object from before. So a run may report Progressing, wo
 report several conditions, all with the object that it was given.
 
 They block for at most two calls and raise what `Api` raises: ApiError (`is_conflict`) when somebody else owns a field
-and `force` is not given. An object that is gone meanwhile is no error: there is nobody left to tell. Safe from any
+and `force` is not given. An object that is gone meanwhile is not an error: there is nobody left to tell. Safe from any
 thread.
 """
 from __future__ import annotations

@@ -97,7 +97,7 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
     `condition` is called in this thread, with the object or None, at once and after each change. Lost connections,
     restarts of the server and a deleted and re-created object do not end the wait. `name` may be an object of that
     name; `timeout`: seconds or `timedelta`. Raises WaitTimeout, WaitStopped when `stop` is set, RequestError for
-    what cannot work (a namespaced kind without a namespace, no name, a timeout that is no positive time), and whatever
+    what cannot work (a namespaced kind without a namespace, no name, a timeout that is not above 0), and whatever
     `condition` raises: DecodeError for an object that does not decode. Needs the verbs list and watch. Safe from any
     thread.
 
@@ -109,7 +109,7 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
     name = object_name(api.place, name)
     operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with a get's checks of its name
     if not callable(condition):
-        raise RequestError(f"{operation}: {condition!r} is no condition: give a function from an object to a bool")
+        raise RequestError(f"{operation}: {condition!r} is not a condition: give a function from an object to a bool")
     check_callback(f"{operation}: the condition", condition, "obj")
     with _Deadline(period_of(f"{operation}: timeout", timeout), api.client.clock, stop) as deadline:
         return _await(api, name, condition, operation, deadline)
@@ -120,7 +120,7 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
     """Delete the object `name` and block until it is gone: its finalizers are done and its grace period is over.
 
     If somebody creates a new object of this name meanwhile, the old one counts as gone. An object that does not exist
-    is no error: after a lost answer nobody could tell the two apart. `timeout` counts from the call; the deletion
+    is not an error: after a lost answer nobody could tell the two apart. `timeout` counts from the call; the deletion
     itself is an ordinary call, which ends within the client's own deadline. Raises ApiError when the deletion is
     refused or the kind is not served, RequestError for a dry run, and as `await_condition`, whose text names the
     finalizers that are left. Needs the verbs delete, list and watch.

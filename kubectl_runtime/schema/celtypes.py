@@ -96,7 +96,7 @@ _SELF = re.compile(r"\b(?:self|oldSelf)\b(?:\s*\.\s*\??\s*([A-Za-z_]\w*+)(?!\s*\
 
 def fields_named(expressions: Iterable[str], node: Node, *, root: bool = False) -> frozenset[str] | None:
     """The properties that expressions name of `self` and `oldSelf`: all that they need to see of it, though a text or a
-    comment may name more. None where `self` is seen as a whole, or is no object with properties."""
+    comment may name more. None where `self` is seen as a whole, or is not an object with properties."""
     declared = {escape(name): name for name in properties_of(node, root=root)}
     named = {found[1] or "" for expression in expressions for found in _SELF.finditer(expression)}
     return frozenset(declared[name] for name in named) if declared and named <= declared.keys() else None

@@ -2,7 +2,7 @@
 that it does not know, types, patterns, list and map types, defaults that are not valid themselves.
 
 `schema_definition_causes` is the whole check, as `validateCustomResourceDefinitionOpenAPISchema` of
-apiextensions-apiserver puts it together. An unknown string format is no error; `unknown_formats` names them, for the
+apiextensions-apiserver puts it together. Unknown string formats are not errors; `unknown_formats` names them, for the
 warning.
 """
 

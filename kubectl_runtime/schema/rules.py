@@ -141,7 +141,7 @@ class Rules:
 
     own: tuple[_Rule, ...]
     all_hold: cel.Program | None
-    """The rules that are no transition rules in one: where it holds each of them does, and nearly always it holds.
+    """The rules that are not transition rules in one: where it holds each of them does, and nearly always it holds.
     None if there are none, or if they cannot be put together; then `optional` says that each has to be asked."""
     optional: bool
     """A rule may find something in a value without an old one that `all_hold` does not see."""

@@ -28,7 +28,7 @@ def duration(text: str) -> float:
     if text == "0":
         return 0.0
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 15s or 5m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 15s or 5m")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 

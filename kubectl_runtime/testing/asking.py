@@ -73,7 +73,7 @@ class Probe(Generic[T]):
     def __init__(self, ask: Callable[[], T], until: Callable[[T], object] | None) -> None:
         for function in (ask, *([] if until is None else [until])):
             if not callable(function):
-                raise TypeError(f"{function!r} is no function that could be called again and again: write lambda: …")
+                raise TypeError(f"{function!r} is not a function that could be called again and again: write lambda: …")
         self._ask, self._until = ask, until
         self._times = 0
         self._seen: Any = _NOTHING

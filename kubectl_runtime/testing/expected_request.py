@@ -103,7 +103,7 @@ class ExpectedRequest:
         of a type of event and an object."""
         for event in events:
             if not (isinstance(event, tuple) and len(event) == 2 and isinstance(event[0], str)):
-                raise ValueError(f'{event!r} is no event: write ("ADDED", obj)')
+                raise ValueError(f'{event!r} is not an event: write ("ADDED", obj)')
         lines = b"".join(event_line({"type": kind, "object": plain_body(obj)}) for kind, obj in events)
         return self._answered(lambda _: HttpResponse(200, [("Content-Type", "application/json")], lines))
 
@@ -141,7 +141,7 @@ class ExpectedRequest:
             try:
                 given = json.loads(request.body or b"null")
             except ValueError:
-                return "its body is no JSON"
+                return "its body is not JSON"
             if why := compare(given):
                 return why
         return ""

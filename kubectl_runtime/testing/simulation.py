@@ -60,7 +60,7 @@ PATIENCE = 3
 """How often in a row everybody has to find nothing to do until time moves."""
 
 RESTLESS, FOR_EACH_OBJECT = 100_000, 100
-"""So many steps without a rest, and so many more for each object in the stores, are no work but a loop."""
+"""So many steps without a rest, and so many more for each object in the stores, are not work but a loop."""
 
 SAMPLE = 1000
 """Steps that are looked at to tell whose loop it is."""

@@ -9,7 +9,7 @@
     own objects
     anything else, SystemExit too       denied, 500, without the exception's text, which is in the log: who sends a Pod
                                         need not see what the webhook knows
-    what is no review                   BadReview: there is no uid to answer to
+    what is not a review                   BadReview: there is no uid to answer to
     a review that is broken further in  denied, 400, to its uid
 
 Warnings and audit annotations go with every answer. Each answer names the uid of its question and has its version.
@@ -70,7 +70,7 @@ def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, guard: Gu
         answer = answer.with_audit_annotations(request.audit_annotations)
     try:
         return answer.into_review(review).encode()
-    except (KubeError, ValueError) as error:  # a text that is no Unicode, say
+    except (KubeError, ValueError) as error:  # a text that is not Unicode, say
         said = _failed(guard, error, request)
         return _refused(AdmissionResponse.of(review.request), said, 500).into_review(review).encode()
 
@@ -212,7 +212,7 @@ def _envelope(body: bytes, group: str, kind: str) -> _Envelope:
     try:
         found = _decode_envelope(body)
     except DECODE_FAILURES as error:
-        raise BadReview(f"the body is no {kind}: {problem_of(error)[1]}") from None
+        raise BadReview(f"the body is not a {kind}: {problem_of(error)[1]}") from None
     if found.kind != kind or found.api_version.rpartition("/")[0] != group:
         raise BadReview(f"this is {found.kind or 'something'} of {found.api_version or 'no version'}, and a {kind} of "
                         f"{group}/{VERSIONS[0]} is answered here")

@@ -42,7 +42,7 @@ class Target:
         namespace, _, rest = text.partition("/")
         name, colon, port = rest.partition(":")
         if not namespace or not name or "/" in name or (colon and not (port.isascii() and port.isdigit())):
-            raise RequestError(f"{text!r} is no Service, which is named as NAMESPACE/NAME or NAMESPACE/NAME:PORT")
+            raise RequestError(f"{text!r} is not a Service, which is named as NAMESPACE/NAME or NAMESPACE/NAME:PORT")
         return cls(namespace, name, int(port) if colon else None)
 
     @classmethod
@@ -55,7 +55,7 @@ class Target:
         except ValueError:
             right = False
         if not right:
-            raise RequestError(f"{text!r} is no URL of a webhook: https://HOST:PORT, without user, query and fragment")
+            raise RequestError(f"{text!r} is not the URL of a webhook: https://HOST:PORT, no user, query or fragment")
         return cls(base=text.rstrip("/"))
 
     def client_config(self, path: str, ca_bundle: bytes = b"") -> Object:

@@ -44,7 +44,7 @@ class Denied(KubeError):
 
     def __init__(self, reason: str, code: int = 403) -> None:
         """`code`: the HTTP status of the answer, from 400 to 599. Raises RequestError for another one, and for a
-        reason that is no text."""
+        reason that is not text."""
         super().__init__(reason)
         given: Any = reason
         if not isinstance(given, str):

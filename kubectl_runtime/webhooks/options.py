@@ -110,7 +110,7 @@ def options_of(cls: type, given: Mapping[str, Any], base: WebhookOptions) -> Web
         values[name] = tuple(values[name])
     for name, known in _CHOICES.items():
         if values[name] is not None and values[name] not in known:
-            raise TypeError(f"{said}: {name}={values[name]!r} is none of {', '.join(known)}"
+            raise TypeError(f"{said}: {name}={values[name]!r} is not one of {', '.join(known)}"
                             f"{did_you_mean(str(values[name]), known)}")
     found = WebhookOptions(**values)
     _check(said, found)
@@ -123,11 +123,11 @@ def _check(said: str, options: WebhookOptions) -> None:
         raise TypeError(f"{said}: rules= are Rule(groups=..., versions=..., resources=...)")
     for operation in (*options.operations, *(one for rule in rules for one in rule.operations or ())):
         if operation not in (*OPERATIONS, "*"):
-            raise TypeError(f"{said}: {operation!r} is no operation{did_you_mean(str(operation), OPERATIONS)}; there "
-                            f"are {', '.join(OPERATIONS)}")
+            raise TypeError(f"{said}: {operation!r} is not an operation{did_you_mean(str(operation), OPERATIONS)}; "
+                            f"there are {', '.join(OPERATIONS)}")
     if options.name is not None and not re.fullmatch(rf"{_LABEL}(\.{_LABEL}){{2,}}", options.name):
-        raise TypeError(f"{said}: name={options.name!r} is no name of a webhook, which is a domain name of three parts "
-                        "at least, such as 'quota.shop.example.com'")
+        raise TypeError(f"{said}: name={options.name!r} is not a webhook's name, which is a domain name of at least "
+                        "three parts, such as 'quota.shop.example.com'")
     if options.timeout is not None and not (1 <= seconds(options.timeout) <= 30
                                             and seconds(options.timeout).is_integer()):
         raise TypeError(f"{said}: timeout={options.timeout!r} is not between 1 and 30 whole seconds")
@@ -137,7 +137,7 @@ def _check(said: str, options: WebhookOptions) -> None:
                         "\"!request.userInfo.username.startsWith('system:')\"}")
     for name, text in conditions.items():
         if not isinstance(text, str) or not text.strip() or not isinstance(name, str) or not _CONDITION.fullmatch(name):
-            raise TypeError(f"{said}: match_conditions= has {name!r}: {text!r}, which is no name and CEL expression")
+            raise TypeError(f"{said}: match_conditions= has {name!r}: {text!r}, which is not a name and CEL expression")
     for selection in (options.namespace_selector, options.object_selector):
         try:
             _selector(selection)

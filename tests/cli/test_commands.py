@@ -95,19 +95,19 @@ def test_crd_check_compares_a_file_with_the_classes(folder: Path, capsys: pytest
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("place", "said"), [
-    ("cli_kinds:Nothing", "cli_kinds has no Nothing; its custom resources: Gadget, GadgetV1, GadgetV2, Odd, Widget"),
-    ("cli_kinds:Plain", "cli_kinds:Plain is no custom resource, which is a class made with class Name("),
-    ("cli_kinds:Base", "cli_kinds:Base is no custom resource, which is a class made with class Name("),
-    ("cli_kinds:Odd", "cli_kinds:Odd has no definition: Odd.spec: complex has no structural schema"),
-    ("cli_absent:Widget", "there is no module 'cli_absent' in "),
-    ("cli_absent.kinds:Widget", "there is no module 'cli_absent' in "),
-    ("cli_broken:Widget", "cli_broken cannot be imported: No module named 'no_such_thing'"),
-    ("cli_exits:Widget", "cli_exits cannot be imported: SystemExit: 3"),
+@pytest.mark.parametrize(("place", "status", "said"), [
+    ("cli_kinds:Nothing", 2, "cli_kinds has no Nothing; its custom resources: Gadget, GadgetV1, GadgetV2, Odd, Widget"),
+    ("cli_kinds:Plain", 2, "cli_kinds:Plain is not a custom resource, which is a class made with class Name("),
+    ("cli_kinds:Base", 2, "cli_kinds:Base is not a custom resource, which is a class made with class Name("),
+    ("cli_kinds:Odd", 1, "cli_kinds:Odd has no definition: Odd.spec: complex has no structural schema"),
+    ("cli_absent:Widget", 2, "there is no module 'cli_absent' in "),
+    ("cli_absent.kinds:Widget", 2, "there is no module 'cli_absent' in "),
+    ("cli_broken:Widget", 1, "cli_broken cannot be imported: No module named 'no_such_thing'"),
+    ("cli_exits:Widget", 1, "cli_exits cannot be imported: SystemExit: 3"),
 ])
 def test_what_cannot_be_printed_is_said_and_nothing_is_printed(
-        place: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["crd", "cli_kinds:Widget", place]) == 1
+        place: str, status: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crd", "cli_kinds:Widget", place]) == status
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("error: ")
@@ -189,3 +189,14 @@ def test_the_help_of_a_command_is_readable_in_80_columns(command: str, capsys: p
     commands = next(action for action in _parser(command)._actions if isinstance(action, argparse._SubParsersAction))
     chosen = commands.choices[command]
     assert [action.dest for action in chosen._actions if len((action.help or "").split()) < 2] == []
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("command", [
+    ["crd", "cli_absent:Widget"], ["rbac", "cli_absent:main"],
+    ["perturb", "cli_absent:main", "cli_absent:story"], ["replay", "flight.jsonl", "cli_absent:main"],
+    ["webhooks", "cli_absent:app", "--service", "a/b"]], ids=lambda command: command[0])
+def test_every_command_ends_alike_where_its_command_line_is_wrong(
+        command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command) == 2
+    assert capsys.readouterr().err.startswith("error: there is no module 'cli_absent' in ")

@@ -179,13 +179,14 @@ def test_what_was_recorded_is_granted_where_the_controller_watches(
         ("", "nodes", WATCHED), ("", "pods", ["create", "delete"]), ("apps", "deployments", ["patch"])]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["rbac_program:asking"], "list nodes: there is no server"), (["rbac_program:empty"], "say --name"),
-    (["rbac_program:nothing"], "rbac_program:nothing"),
-    (["rbac_program:here", "--recorded", "absent.json"], "absent.json"),
-    (["rbac_program:here", "--recorded", "rbac_program.py"], "rbac_program.py")])
-def test_what_cannot_be_told_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rbac", *arguments]) == 1
+@pytest.mark.parametrize(("arguments", "status", "said"), [
+    (["rbac_program:asking"], 1, "list nodes: there is no server"), (["rbac_program:empty"], 1, "say --name"),
+    (["rbac_program:nothing"], 2, "rbac_program:nothing"),
+    (["rbac_program:here", "--recorded", "absent.json"], 1, "absent.json"),
+    (["rbac_program:here", "--recorded", "rbac_program.py"], 1, "rbac_program.py")])
+def test_what_cannot_be_told_is_said(arguments: list[str], status: int, said: str,
+                                     capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rbac", *arguments]) == status
     shown = capsys.readouterr()
     assert shown.out == ""
     assert said in shown.err

@@ -211,7 +211,7 @@ def test_with_dev_the_lease_has_the_name_of_the_module(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["--health-probe-bind-address", "8080"], "'8080' is no address to listen at"),
+    (["--health-probe-bind-address", "8080"], "'8080' is not an address to listen at"),
     (["--leader-elect-lease-duration", "15"], "'15' is not a duration such as 15s or 1m30s"),
     (["--log-level", "info,op=loud"], "'op=loud': write a level (debug, info, warn, error or off), or LOGGER=LEVEL"),
     (["--log-level", "loud"], "'loud': write a level (debug, info, warn, error or off), or LOGGER=LEVEL"),

@@ -104,11 +104,12 @@ def test_a_conversion_that_nobody_knows_the_definition_of_is_noted(capsys: pytes
 
 
 @pytest.mark.parametrize(("arguments", "status", "said"), [
-    (["my_hooks:ap"], 1, "did you mean app?"), (["my_hooks:handlers"], 1, "put webhooks.application(...) around it"),
-    (["my_hooks:Quota"], 1, "is no application"), (["my_hooks:nameless", "--name", "x"], 1, "would never be called"),
+    (["my_hooks:ap"], 2, "did you mean app?"), (["my_hooks:handlers"], 2, "put webhooks.application(...) around it"),
+    (["my_hooks:Quota"], 2, "is not an application"),
+    (["my_hooks:nameless", "--name", "x"], 1, "would never be called"),
     (["my_hooks:app", "--ca-file", "none.pem"], 1, "No such file"),
     (["my_hooks:app", "--ca-file", "my_hooks.py"], 1, "holds no PEM certificate"),
-    (["other_hooks:app"], 1, "there is no module"), (["my_hooks:app", "--annotation", "x"], 2, "KEY=VALUE")])
+    (["other_hooks:app"], 2, "there is no module"), (["my_hooks:app", "--annotation", "x"], 2, "KEY=VALUE")])
 def test_what_cannot_be_done_is_said(arguments: list[str], status: int, said: str,
                                      capsys: pytest.CaptureFixture[str]) -> None:
     try:
@@ -120,7 +121,7 @@ def test_what_cannot_be_done_is_said(arguments: list[str], status: int, said: st
 
 
 @pytest.mark.parametrize(("where", "said"), [
-    ([], "required"), (["--service", "hooks"], "is no Service"), (["--url", "http://x"], "is no URL"),
+    ([], "required"), (["--service", "hooks"], "is not a Service"), (["--url", "http://x"], "is not the URL"),
     (["--service", "a/b", "--url", "https://x"], "not allowed with")])
 def test_where_it_is_served_has_to_be_said(where: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -261,7 +261,7 @@ def test_the_stored_version_is_taken_unless_another_one_is_wanted() -> None:
 
 @pytest.mark.parametrize(("crds", "problem"), [
     ([], "there is no CustomResourceDefinition"),
-    ([{"kind": "Pod", "metadata": {"name": "a"}}], "Pod a is no CustomResourceDefinition: KeyError"),
+    ([{"kind": "Pod", "metadata": {"name": "a"}}], "Pod a is not a CustomResourceDefinition: KeyError"),
     ([definition(None)], "things.example.com has no schema for v1")])
 def test_what_a_module_cannot_be_made_of_is_told(crds: list[Any], problem: str) -> None:
     with pytest.raises(CodegenError, match=problem):

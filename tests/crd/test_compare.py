@@ -96,7 +96,7 @@ STORED, UNSTORED = {"storage": True}, {"storage": False}
         ("downgrade", "spec.versions: v2 is there, the newest of the new definition is v1"),
         ("downgrade", "spec.versions: objects are stored as v2, and would be as v1"),
         ("stored version", "spec.versions[v2]: is gone, but objects are stored in it: keep it, write every object "
-                           "anew, and take it out of status.storedVersions first")]),
+                           "again, and take it out of status.storedVersions first")]),
     (crd(v1=UNSTORED, v2=STORED), crd(v1=STORED, v2=UNSTORED), [
         ("downgrade", "spec.versions: objects are stored as v2, and would be as v1")]),
     (crd(v1=STORED, v2alpha1=UNSTORED), crd(v1=STORED), [

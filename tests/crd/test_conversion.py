@@ -121,6 +121,23 @@ def failing(_obj: dict[str, Any]) -> dict[str, Any]:
     raise ValueError("no port")
 
 
+def test_a_function_that_returns_no_metadata_keeps_all_of_it() -> None:
+    only_spec = Conversion({("v1", "v2"): lambda obj: {"spec": obj["spec"]}, ("v2", "v3"): lambda obj: {"spec": {}}})
+    made = only_spec.convert({"apiVersion": "x.org/v1", "kind": "W", "metadata": METADATA, "spec": {"a": 1}}, "v3")
+    assert made == {"apiVersion": "x.org/v3", "kind": "W", "metadata": METADATA, "spec": {}}
+
+
+def test_an_object_that_is_made_with_the_name_alone_keeps_the_rest_of_the_metadata() -> None:
+    named = Conversion({(WidgetV1, WidgetV2): lambda old: WidgetV2(name=old.name, spec=SpecV2(old.spec.host_port))})
+    made = named.convert(WidgetV1(name="a", labels={"l": "m"}, annotations={"n": "o"}, spec=SpecV1("x.org")), WidgetV2)
+    assert (dict(made.labels), dict(made.annotations)) == ({"l": "m"}, {"n": "o"})
+
+
+def test_an_object_without_a_kind_cannot_be_converted() -> None:
+    with pytest.raises(ConversionError, match="from v1 to v2: the object has no kind"):
+        Conversion({("v1", "v2"): lambda obj: obj}).convert({"apiVersion": "x.org/v1"}, "v2")
+
+
 def test_labels_and_annotations_may_change_and_nothing_else_of_the_metadata() -> None:
     def noted(obj: dict[str, Any]) -> dict[str, Any]:
         return {**obj, "metadata": {"labels": {"new": "l"}, "annotations": {"old": "value"}}}

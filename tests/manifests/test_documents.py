@@ -63,7 +63,7 @@ def test_the_place_of_a_document_leaves_out_what_is_empty():
     ('{"a": 1}\n{"b": }\n', r"^x\.yaml, document 2, line 2: json: Expecting value$"),
     ('{"a": 1} x', r"^x\.yaml, document 2, line 1: what follows the JSON"),
     ('{\n"a": 1,\n"b": [}', r"^x\.yaml, document 1, line 3: json: Expecting value$"),
-    ('{"a": NaN}{', r"^x\.yaml, document 1, line 1: json: NaN is no JSON"),
+    ('{"a": NaN}{', r"^x\.yaml, document 1, line 1: json: NaN is not JSON"),
     ("a: 1\n...\nb: 2\n", r"^x\.yaml, document 1, line 3: yaml: did not find expected <document start>"),
     ("a: \x00", r"^x\.yaml, document 1, line 1: yaml: "),
     ("[" * 100_000, r"^x\.yaml, document 1, line 1: yaml: "),

@@ -89,8 +89,8 @@ def test_folders_in_folders_if_asked_for(file):
 @pytest.mark.parametrize(("source", "said"), [
     ("deploi/", "there is no file or folder 'deploi/'"),
     ("https://example.com/a.yaml", "there is no file or folder 'https://example.com/a.yaml'"),
-    ([5], "object 1: int is no object"),
-    (None, "the object given: NoneType is no object"),
+    ([5], "object 1: int is not an object"),
+    (None, "the object given: NoneType is not an object"),
 ])
 def test_what_is_no_manifest_is_told(source, said):
     with pytest.raises(ManifestError, match=said):

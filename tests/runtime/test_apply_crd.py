@@ -161,7 +161,7 @@ def test_another_managers_definition_is_a_conflict_until_it_is_taken(client: Cli
 
 
 def test_what_cannot_work_is_refused_before_anything_is_sent(client: Client, server: ApiServer) -> None:
-    with pytest.raises(RequestError, match="no CustomResource class"):
+    with pytest.raises(RequestError, match="not a CustomResource class"):
         apply_crd(client, ConfigMap)  # type: ignore[type-var, arg-type]
     for no_time in (0, -1, float("nan"), "30"):
         with pytest.raises(RequestError, match=r"timeout (must be more than 0|is) seconds"):
@@ -259,7 +259,7 @@ def test_a_warning_of_many_losses_says_how_many_more_there_are(
     "group": "g", "scope": "Other", "names": {"kind": "K", "plural": "ks"},
     "versions": [{"name": "v1", "served": True}]}}])
 def test_a_dict_that_is_no_definition_is_refused(client: Client, server: ApiServer, wrong: Any) -> None:
-    with pytest.raises(RequestError, match="this is no CustomResourceDefinition"):
+    with pytest.raises(RequestError, match="this is not a CustomResourceDefinition"):
         apply_crd(client, wrong)
     assert len(server.requests) == 0
 

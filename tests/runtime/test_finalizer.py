@@ -378,10 +378,10 @@ def test_names_with_a_slash_are_judged_as_the_server_judges_them(name: str) -> N
 
 
 def test_a_class_with_a_bad_name_is_refused_where_it_is_written() -> None:
-    with pytest.raises(RequestError, match="'cleanup' is no name for a finalizer"):
+    with pytest.raises(RequestError, match="'cleanup' is not a name for a finalizer"):
         type("Bad", (FinalizingReconciler,), {"finalizer_name": "cleanup"})
     for no_text in (None, 5, property(lambda self: OURS)):
-        with pytest.raises(RequestError, match="is no name for a finalizer"):
+        with pytest.raises(RequestError, match="is not a name for a finalizer"):
             type("Bad", (FinalizingReconciler,), {"finalizer_name": no_text})
 
 
@@ -401,7 +401,7 @@ def test_a_reconciler_without_a_name_is_refused_where_it_is_made() -> None:
         def __init__(self, size: int, *, more: bool) -> None:
             self.size, self.more = size, more
 
-    with pytest.raises(RequestError, match="'' is no name for a finalizer"):
+    with pytest.raises(RequestError, match="'' is not a name for a finalizer"):
         Base()
     assert Named(3, more=True).size == 3
 

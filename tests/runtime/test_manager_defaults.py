@@ -45,5 +45,5 @@ def test_a_page_that_is_given_stands_in_only_where_the_program_says_nothing(clie
             assert Manager(client, debug=DebugPage()).debug == DebugPage()  # equal to the default, and said
             assert Manager(client, debug=DebugPage(remote=True)).debug == DebugPage(remote=True)
             assert Manager(client, debug=None).debug is None
-    with pytest.raises(RequestError, match="debug=True is no DebugPage"):
+    with pytest.raises(RequestError, match="debug=True is not a DebugPage"):
         Manager(client, debug=True)  # type: ignore[arg-type]

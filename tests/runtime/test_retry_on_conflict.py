@@ -161,7 +161,7 @@ def test_an_object_that_somebody_creates_meanwhile_is_updated(server: ApiServer,
 
 
 def test_an_object_that_is_returned_instead_of_changed_is_told(maps: Api[ConfigMap]) -> None:
-    with pytest.raises(RequestError, match="let it change the one that it is given"):
+    with pytest.raises(RequestError, match="change the object that is passed to it"):
         create_or_update(maps, "a", lambda obj: ConfigMap(name="a", data={"k": "v"}))
     assert maps.get_opt("a") is None
 

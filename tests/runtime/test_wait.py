@@ -369,7 +369,7 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(
             with pytest.raises(RequestError, match=r"timeout (must be more than 0|is) seconds"):
                 wait(no_time)
     for no_condition in (None, True, ConfigMap(name="a")):
-        with pytest.raises(RequestError, match="is no condition"):
+        with pytest.raises(RequestError, match="is not a condition"):
             await_condition(maps, "a", no_condition, timeout=1)  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="dry run"):
         delete_and_finalize(maps, "a", DeleteParams(dry_run=True), timeout=1)

@@ -117,15 +117,16 @@ def test_all_operations_are_those_that_there_are() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"failurePolicy": "Fail"}, "did you mean 'failure_policy'"), ({"failure_policy": "fail"}, "did you mean 'Fail'"),
-    ({"side_effects": "Some"}, "none of None, NoneOnDryRun"), ({"operations": "CREATE"}, "takes several"),
-    ({"operations": ("PATCH",)}, "'PATCH' is no operation"), ({"operations": ("create",)}, "did you mean 'CREATE'"),
+    ({"side_effects": "Some"}, "one of None, NoneOnDryRun"), ({"operations": "CREATE"}, "takes several"),
+    ({"operations": ("PATCH",)}, "'PATCH' is not an operation"), ({"operations": ("create",)}, "did you mean 'CREATE'"),
     ({"name": "quota"}, "three parts"), ({"name": "Quota.shop.example.com"}, "three parts"),
     ({"timeout": 31}, "between 1 and 30"), ({"timeout": 0.5}, "between 1 and 30"), ({"timeout": 1.5}, "whole seconds"),
-    ({"match_conditions": "true"}, "CEL expressions by their names"), ({"match_conditions": {"": "true"}}, "no name"),
-    ({"match_conditions": {"a b": "true"}}, "no name"), ({"match_conditions": {"a": " "}}, "no name"),
-    ({"namespace_selector": "a b"}, "class Full"), ({"object_selector": 5}, "no label selector"),
+    ({"match_conditions": "true"}, "CEL expressions by their names"),
+    ({"match_conditions": {"": "true"}}, "not a name"),
+    ({"match_conditions": {"a b": "true"}}, "not a name"), ({"match_conditions": {"a": " "}}, "not a name"),
+    ({"namespace_selector": "a b"}, "class Full"), ({"object_selector": 5}, "not a label selector"),
     ({"object_selector": "size > 3"}, "cannot say"), ({"rules": ("pods",)}, "rules= are Rule"),
-    ({"rules": (Rule(operations=("GET",)),)}, "'GET' is no operation"), ({"reinvocation": True}, "none of Never")]
+    ({"rules": (Rule(operations=("GET",)),)}, "'GET' is not an operation"), ({"reinvocation": True}, "one of Never")]
 
 
 @pytest.mark.parametrize(("given", "why"), WRONG)
@@ -164,14 +165,14 @@ def test_a_url_stands_before_the_paths() -> None:
 
 @pytest.mark.parametrize("text", ["hooks", "shop/", "/hooks", "a/b/c", "a/b:", "a/b:x", ""])
 def test_a_service_is_a_namespace_and_a_name(text: str) -> None:
-    with pytest.raises(RequestError, match="is no Service"):
+    with pytest.raises(RequestError, match="is not a Service"):
         Target.service(text)
 
 
 @pytest.mark.parametrize("text", ["http://a", "a", "https://", "https://a:b", "https://u@a", "https://a?x=1",
                                   "https://a#f", "https://[::1", ""])
 def test_a_url_is_https_and_nothing_more(text: str) -> None:
-    with pytest.raises(RequestError, match="is no URL of a webhook"):
+    with pytest.raises(RequestError, match="is not the URL of a webhook"):
         Target.url(text)
 
 

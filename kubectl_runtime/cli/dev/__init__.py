@@ -1,4 +1,4 @@
-"""`kubectl-runtime run --dev`: an operator on an API server of its own, started anew with each change of its source.
+"""`kubectl-runtime run --dev`: an operator on an API server of its own, restarted at each change of its source.
 
     develop             the upper process: the server, the kubeconfig, when the operator comes and goes
     sources             which files make the operator, and which of them have changed

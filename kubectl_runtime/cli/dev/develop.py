@@ -47,7 +47,7 @@ SETTLED = 0.2
 HINT = 1.0
 """Seconds of an end after which it is told how to hasten it."""
 RESTART = 5.0
-"""Seconds for the operator's runs when it is to start anew."""
+"""Seconds for the operator's runs before a restart."""
 
 
 def develop(options: RunOptions) -> int:
@@ -66,8 +66,8 @@ def develop(options: RunOptions) -> int:
         _say(f"kubectl_runtime {VERSION} runs {options.program} on an API server of its own. Ctrl-C ends both.\n\n"
              f"  API server  {server.url}: empty, in memory, gone at the end\n"
              f"  kubectl     export KUBECONFIG={shlex.quote(str(kubeconfig))}\n"
-             f"  sources     {', '.join(map(str, sources.roots))}: a change of a .py file starts the operator anew "
-             "and leaves the server's objects alone\n")
+             f"  sources     {', '.join(map(str, sources.roots))}: a change of a .py file restarts the operator; "
+             "the server keeps its objects\n")
         with OperatorProcess(msgspec.json.encode(order), kubeconfig) as operator:
             return _Development(operator, sources, signals).run()
 
@@ -92,7 +92,7 @@ class _Development:
             pause = max(LOOK, SHARE * (time.monotonic() - begun))
             if changed:
                 self._settle()
-                _say(f"\n--- {_named(changed)} changed: starting anew ---")
+                _say(f"\n--- {_named(changed)} changed: restarting ---")
                 operator.end(RESTART)
                 operator.start()
                 waiting = first = False
@@ -100,7 +100,7 @@ class _Development:
                 if first and status == UsageError.status:
                     return status  # it has said why
                 waiting = True
-                _say(f"--- the operator has ended with status {status}; it starts anew when a source changes ---")
+                _say(f"--- the operator has ended with status {status}; it restarts when a source changes ---")
 
     def _settle(self) -> None:
         while True:
@@ -120,7 +120,7 @@ class _Development:
                 return 128 + again
             if passed > HINT and not hinted:
                 hinted = True
-                _say("--- runs in progress are waited for; Ctrl-C again does not wait ---")
+                _say("--- waiting for runs in progress; Ctrl-C again ends at once ---")
         return 0 if status in _AS_TOLD else status
 
     def _heard(self, timeout: float) -> int | None:

@@ -43,8 +43,8 @@ def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str
         try:
             apply_crd(client, definition, field_manager=MANAGER, force=True, allow_downgrade=True)
         except ApiError as error:
-            raise CommandError(f"the server's {name} cannot become what the program says now: {error}\n"
-                               "Ctrl-C, and a new start, begin with a server that is empty") from None
+            raise CommandError(f"the server's {name} cannot be changed to what the program says now: {error}\n"
+                               "Stop with Ctrl-C and start again to begin with an empty server") from None
     return names
 
 

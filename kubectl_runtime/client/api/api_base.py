@@ -107,7 +107,7 @@ class ApiBase(Generic[K]):
         return gone(body) or self.form.decode_object(body)
 
     def _begin(self, request: Request) -> None:
-        """`request`, a write that is no dry run, is going to be sent."""
+        """`request`, a write that is not a dry run, is going to be sent."""
         if self.client.writes.begun:
             named = request.name is not None
             self.client.writes.begun.tell(ObjectRef(self.resource, request.name or "", request.namespace) if named

@@ -1,9 +1,10 @@
 """What the server serves: kinds by name, with their verbs and subresources.
 
 One request each to `/api` and `/apis` (aggregated discovery); a server without it is asked group by group. A group
-that fails, or whose description is none, is reported once, left out, and asked again at the next refresh. What was
-found is kept for `TTL` on the client's clock; a name that is not in it is looked up once more at the server, since CRDs
-come and go. Nothing is kept on disk. What the values say is in client/server/served_kinds.py.
+that fails, or whose description cannot be read, is reported once, left out, and asked again at the next refresh.
+
+The answers are kept for `TTL` on the client's clock, not on disk. A name that is not in them is looked up once more at
+the server, since CRDs come and go. The values are described in client/server/served_kinds.py.
 """
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class Discovery:
 
     def kinds(self, *, refresh: bool = False) -> tuple[ServedKind, ...]:
         """All kinds that the server serves: the core group first, then in the server's order, which is its preference.
-        They are asked for at the first call and kept for some minutes; `refresh` asks anew.
+        They are asked for at the first call and kept for some minutes; `refresh` asks again.
 
         Raises ApiError or TransportError when the server does not answer at all, DecodeError when its answer is no
         document of discovery.

@@ -33,7 +33,7 @@ def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, name
         api_version, kind, name, uid = (str(reference.get(key) or "") for key in ("apiVersion", "kind", "name", "uid"))
         namespace = reference.get("namespace") or namespace
     if not (api_version and kind and name):
-        raise RequestError("a reference without apiVersion, kind and name leads nowhere: it has "
+        raise RequestError("a reference needs apiVersion, kind and name; this one has "
                            f"apiVersion={api_version!r}, kind={kind!r}, name={name!r}")
     try:
         resource = client.discovery.resolve_gvk(GroupVersionKind.parse(api_version, kind)).resource

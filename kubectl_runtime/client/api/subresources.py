@@ -111,7 +111,7 @@ class Subresources(ApiBase[K]):
                            dry_run: bool = False, timeout: Duration | None = None) -> dict[str, Any]:
         """POST to a subresource (`eviction`, `token`, `binding`); the answer as plain JSON values.
 
-        Raises DecodeError when it is no JSON object.
+        Raises DecodeError when it is not a JSON object.
         """
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
@@ -119,7 +119,7 @@ class Subresources(ApiBase[K]):
         return self._plain(request, "create", params.dry_run, timeout)
 
     def get_subresource(self, name: Named, subresource: str, *, timeout: Duration | None = None) -> dict[str, Any]:
-        """Read any subresource that is JSON; as plain JSON values. Raises DecodeError when it is no JSON object."""
+        """Read any subresource that is JSON; as plain JSON values. Raises DecodeError when it is not a JSON object."""
         return self._plain(build.get(self.place, name, subresource=subresource), None, True, timeout)
 
     def replace_subresource(self, name: Named, subresource: str, body: Any, params: PostParams | None = None, *,

@@ -172,7 +172,7 @@ def _is_whole(line: bytes) -> bool:
 
 
 def _decoded(batch: list[bytes], form: Form) -> tuple[list[RecordEvent], DecodeError | None]:
-    """The events of the lines, up to the first that is none, and what is wrong with that one."""
+    """The events of the lines up to the first that is not an event, and what is wrong with that one."""
     events: list[RecordEvent] = []
     decode = form.decode_event
     for line in batch:

@@ -30,7 +30,7 @@ class OwnWrites(Enum):
     """Reads of a controller show what the watch has shown. An object whose run wrote something runs again when the
     controller's stores have caught up; after 5 s what they still lack is read from the server."""
     OFF = "off"
-    """Reads show what the watch has shown, be it older than the write."""
+    """Reads show what the watch has shown, even if it is older than the write."""
 
     @classmethod
     def checked(cls, value: object) -> OwnWrites:
@@ -43,9 +43,9 @@ class OwnWrites(Enum):
 class Write(msgspec.Struct, frozen=True):
     """One write that the server answered. `verb`: create, replace, patch, apply or delete; `subresource`: `status`, …
 
-    `resource_version` and `uid` are of the object as answered, empty when the answer was no object. `record` is that
-    object; None for subresources of another kind (scale) and for a delete that answered with a Status: the object is
-    gone. `sent` is the body of the request: the object or the patch.
+    `record` is the object as answered; None for subresources of another kind (scale) and for a delete that answered
+    with a Status: the object is gone. `resource_version` and `uid` are those of the answer, empty when it was not an
+    object. `sent` is the body of the request: the object or the patch.
     """
 
     ref: ObjectRef

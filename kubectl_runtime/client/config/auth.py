@@ -78,7 +78,7 @@ class FixedCredentials:
         try:
             pair = f"{username}:{password}".encode()
         except UnicodeEncodeError:
-            raise AuthError("the user name or password is no text that UTF-8 could carry") from None
+            raise AuthError("the user name or password cannot be encoded as UTF-8") from None
         return cls("Basic " + base64.b64encode(pair).decode(), "user name and password")
 
     def header(self, deadline: float | None = None) -> str | None:  # noqa: ARG002 - it never blocks

@@ -56,7 +56,7 @@ def check_server_name(name: str, origin: str) -> None:
     except UnicodeError:
         is_name = False
     if not is_name:
-        raise ConfigError(f"{origin}: tls-server-name is {name!r}, which is no name of a host")
+        raise ConfigError(f"{origin}: tls-server-name is {name!r}, which is not a host name")
 
 
 def checked_url(url: str, origin: str, *, tls: bool) -> str:

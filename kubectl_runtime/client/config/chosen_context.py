@@ -191,7 +191,7 @@ def _file(entry: Entry[Any], field: str, path: str | None, data: str | None) -> 
         with open(absolute, "rb"):
             return absolute
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "that is no path"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a valid path"
         _refuse(entry, field, f"cannot be read: {absolute}: {reason}")
 
 

@@ -40,7 +40,7 @@ _OVERRIDE = "KUBECTL_RUNTIME_DEBUG_"
 
 
 class NotConfiguredError(ConfigError):
-    """Nothing configures a cluster: no kubeconfig file exists, and this is no Pod.
+    """Nothing configures a cluster: no kubeconfig file exists, and this is not a Pod.
 
     >>> Config.from_kubeconfig("/no/such/file")
     Traceback (most recent call last):

@@ -178,10 +178,10 @@ class ExecCredentials:
         try:
             answer = _decode(output)
         except (ValueError, *DECODE_FAILURES):
-            raise AuthError(f"{plugin} printed no ExecCredential") from None
+            raise AuthError(f"{plugin} printed something that is not an ExecCredential") from None
         if answer.kind != "ExecCredential" or answer.api_version != spec.api_version:
-            raise AuthError(f"{plugin} printed something else than an ExecCredential of {spec.api_version}, which the "
-                            "kubeconfig asks for: its kind and apiVersion have to be these")
+            raise AuthError(f"{plugin} printed something other than the ExecCredential of {spec.api_version} that the "
+                            "kubeconfig asks for")
         status = answer.status
         if status is None:
             raise AuthError(f"{plugin} printed an ExecCredential without a status")

@@ -34,7 +34,7 @@ class FollowedFile:
         try:
             return Path(self.path).read_bytes()
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "that is no path"
+            reason = error.strerror if isinstance(error, OSError) else "it is not a valid path"
             raise ConfigError(f"cannot read {self.name}: {reason}") from None
 
     def has_changed(self) -> bool:

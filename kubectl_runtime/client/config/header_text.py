@@ -27,7 +27,7 @@ def fault_of(value: object, *, identity: bool = False) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        return "cannot be sent in a header: it is no text that UTF-8 could carry"
+        return "cannot be sent in a header: it cannot be encoded as UTF-8"
     return ""
 
 

@@ -12,7 +12,7 @@ from kubectl_runtime.core.base.errors import RequestError
 class Impersonation:
     """Whom to act as, sent as `Impersonate-*` headers; needs the right to impersonate. Raises RequestError, which names
     the field, for groups, a uid or extra without a user, for what no header can carry as it is, and for a value of
-    another type, above all a text where several values belong.
+    another type, such as a single text where a list belongs.
 
     >>> Impersonation("jane", groups=("developers",)).user
     'jane'

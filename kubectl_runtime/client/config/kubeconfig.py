@@ -54,8 +54,8 @@ class Kubeconfig(msgspec.Struct):
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> Self:
-        """The content of those `paths` that exist. Raises ConfigError for one that cannot be read or is no kubeconfig.
-        """
+        """The content of those `paths` that exist. Raises ConfigError for a file that cannot be read or is not a
+        kubeconfig."""
         merged = cls()
         for path in paths:
             content = _content(path)
@@ -145,7 +145,7 @@ def _content(path: Path) -> bytes | None:
     except OSError as error:
         raise UnreadableError(f"cannot read the kubeconfig {path}: {error.strerror}") from None
     except ValueError:  # a path with a zero byte
-        raise ConfigError(f"cannot read the kubeconfig {str(path)!r}: that is no path") from None
+        raise ConfigError(f"cannot read the kubeconfig {str(path)!r}: it is not a valid path") from None
 
 
 def _add(known: dict[str, Entry[Content]], section: str, source: str, folder: Path,

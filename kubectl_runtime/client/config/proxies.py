@@ -47,7 +47,7 @@ def check_proxy(proxy: str, source: str) -> str:
 def _is_proxy(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # ValueError for one that is no number
+        _ = parts.port  # ValueError for one that is not a number
     except ValueError:
         return False
     return parts.scheme in _SCHEMES and bool(parts.hostname) and url.isprintable() and " " not in url

@@ -43,7 +43,7 @@ class _Attempt(Generic[Value]):
 
 
 class Renewal(Generic[Value]):
-    """A value that expires and is made anew by one thread while the others wait for it. Safe to use from any thread."""
+    """A value that expires and is renewed by one thread while the others wait for it. Safe to use from any thread."""
 
     def __init__(self, name: str, obtain: Callable[[], Value], *, is_due: Callable[[Value], bool],
                  is_valid: Callable[[Value], bool], clock: Clock = SYSTEM_CLOCK) -> None:

@@ -120,8 +120,8 @@ def _without_values(status: Status) -> Status:
     """What the server said to a write of a Secret, without the values that it may quote."""
     causes = [StatusCause(reason=cause.reason, field=cause.field) for cause in status.causes]
     faults = ", ".join(f"{cause.field}: {cause.reason or 'not valid'}" for cause in causes if cause.field)
-    message = (f"{status.code} {status.reason}{': ' + faults if faults else ''}; what else the server says to a write "
-               "of a Secret is withheld, it may quote the content")
+    message = (f"{status.code} {status.reason}{': ' + faults if faults else ''}; the rest of the server's message "
+               "is withheld: it may quote the content of the Secret")
     details = None if status.details is None else msgspec.structs.replace(status.details, causes=causes or None)
     return msgspec.structs.replace(status, message=message, details=details)
 
@@ -171,7 +171,7 @@ def _message(code: int, headers: Mapping[str, str], body: bytes) -> str:
 
 
 def _is_unserved(request: Request, status: Status | None) -> bool:
-    """Whether a 404 is about the kind, not about an object: what can be listed at all is there, be it empty."""
+    """Whether a 404 is about the kind, not about an object: what can be listed exists, even if the list is empty."""
     if status is None or request.verb in ("list", "watch", "deletecollection"):
         return True
     return status.message == _UNSERVED and not (status.details is not None and status.details.name)

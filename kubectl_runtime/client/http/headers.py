@@ -32,7 +32,7 @@ def fixed_headers(config: Config, session: Iterable[tuple[str, str]]) -> Headers
     for source, given in ((f"{config.origin}: headers", config.headers.items()), ("the session's headers", session)):
         for name, value in given:
             if not isinstance(name, str) or not _IS_NAME(name):
-                raise RequestError(f"{source}: {name!r} is no name of a header")
+                raise RequestError(f"{source}: {name!r} is not a header name")
             if problem := fault_of(value):
                 raise RequestError(f"{source}: {name} {problem}")
             headers["-".join(word.capitalize() for word in name.split("-"))] = as_sent(value)

@@ -136,7 +136,7 @@ class RetryLog:
                 self._since, self._retries, self.told = now, 0, True
             self._retries += 1
         if warn:
-            log.warning("%s (retry %d); other calls to %s that fail like this are retried without a word until one is "
+            log.warning("%s (retry %d); other calls to %s that fail are retried without further warnings until one is "
                         "answered", failure, call.attempt, self._host or "the server")
         else:
             log.debug("%s (retry %d)", failure, call.attempt)

@@ -72,7 +72,7 @@ def limiting(limit: RateLimit, clock: Clock) -> Layer:
             if not _is_exempt(call):
                 wait = bucket.take(call.deadline)
                 if wait is None:
-                    raise RequestTimeout(f"{call.request.operation}: its time is up before the client's own limit of "
+                    raise RequestTimeout(f"{call.request.operation}: the deadline would pass before the rate limit of "
                                          f"{limit.qps:g} calls a second lets it through: raise qps, or give the call "
                                          "more time", sent=False)
                 if wait and call.stop.wait(wait):

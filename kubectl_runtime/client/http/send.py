@@ -40,7 +40,7 @@ def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, re
         now = clock.monotonic()
         left = min(call.deadline - now, UNLIMITED)
         if left <= 0:
-            raise RequestTimeout(f"{call.request.operation}: its time was up before it could be sent to {server}")
+            raise RequestTimeout(f"{call.request.operation}: the deadline passed before it could be sent to {server}")
         current = carrier(call.request.operation)
         interrupt = _interrupt(call)
         try:

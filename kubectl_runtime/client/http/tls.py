@@ -23,7 +23,7 @@ _CERTIFICATES = re.compile(rb"-----BEGIN (?P<kind>(?:TRUSTED |X509 )?CERTIFICATE
 
 
 class TlsSource:
-    """Makes the TLS context for connections to the API server, anew when files were replaced. Safe to use from any
+    """Makes the TLS context for connections to the API server, a new one when files were replaced. Safe to use from any
     thread; blocks only for file access."""
 
     def __init__(self, *, ca: FollowedFile | bytes | None, ca_source: str = "the CA", insecure: bool = False,

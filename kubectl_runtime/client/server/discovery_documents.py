@@ -5,7 +5,7 @@
                                 first, each of which has a document of its own
     of_version(body, "apps/v1") APIResourceList: that document
 
-A document that is none raises DecodeError, which names the place. In the aggregated one each group is read alone: one
+Any other document raises DecodeError, which names the place. In the aggregated one each group is read alone: one
 that does not decode is a problem of that group, and leaves the others as they are. What lacks a kind of its own (a
 subresource that the server lists by itself) is left out, as by client-go.
 """

@@ -1,7 +1,7 @@
 """Websocket frames from bytes and to bytes: the only place that imports websocket-client.
 
 `FrameReader.feed` takes what a socket gave, `messages` yields what is whole: (opcode, content). Fragments of a message
-have been put together; control frames may come between them. Raises TransportError for what is no websocket.
+have been put together; control frames may come between them. Raises TransportError for what is not a websocket.
 """
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FrameReader:
         except BlockingIOError:
             return
         except WebSocketException as error:
-            raise TransportError(f"what came is no websocket: {error}") from None
+            raise TransportError(f"what came is not a websocket: {error}") from None
 
     def _take(self, size: int) -> bytes:
         """What websocket-client reads from. It keeps what it has of a frame when this raises, and goes on from there.

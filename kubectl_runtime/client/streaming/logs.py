@@ -5,7 +5,7 @@
             print(line)
 
 One thread reads; setting the stop token ends the iteration, also while it waits. A log is bytes: where text is asked
-for, what is no UTF-8 comes as U+FFFD, and a character that is cut by the transport is put together again.
+for, what is not UTF-8 comes as U+FFFD, and a character that is cut by the transport is put together again.
 """
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ class AttachedProcess:
 
 
 def _status(content: bytes) -> Status | None:
-    """The Status that a kubelet sends, which names no kind; None for what is none."""
+    """The Status that a kubelet sends, which names no kind; None for anything else."""
     try:
         found = decoded(content, Status)
     except DECODE_FAILURES:

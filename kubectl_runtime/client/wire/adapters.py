@@ -54,7 +54,7 @@ class _IdleConnections:
         self._idle: deque[Any] = deque()
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - urllib3's
-        if item is None:  # urllib3 fills its queues with places for connections; here a place is no thing
+        if item is None:  # urllib3 fills its queues with places for connections; here a place is not a connection
             return
         if len(self._idle) >= self.limit:
             item.close()

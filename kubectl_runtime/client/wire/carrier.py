@@ -63,7 +63,7 @@ class RequestsCarrier:
             # A layer's work: what the client itself puts there was checked before. Headers are not shown.
             unsendable = isinstance(error, UnicodeError) or "header" in str(error).lower()
             raise RequestError(f"{call.request.operation}: it cannot be sent as a layer has changed it: "
-                               f"{'a header is no text that a header can carry' if unsendable else error}") from None
+                               f"{'a header has characters that cannot be sent' if unsendable else error}") from None
         return Answer(response.status_code, response.headers, body, response if opened else None)
 
     def grow(self, size: int) -> None:
@@ -72,8 +72,8 @@ class RequestsCarrier:
             self.calls.grow(size)
 
     def close(self) -> None:
-        """Close idle connections; those in use are closed when their answer has been read. The user's adapter is his
-        to close."""
+        """Close idle connections; those in use are closed when their answer has been read. The program closes an
+        adapter of its own."""
         if self._rules.mounted is None:
             self.calls.close()
             self.streams.close()

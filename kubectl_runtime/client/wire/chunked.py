@@ -14,7 +14,7 @@ import re
 from functools import lru_cache
 
 LONGEST_LINE = 1 << 16
-"""Bytes of a size or trailer line; a longer one is no HTTP."""
+"""Bytes of a size or trailer line; a longer one is not HTTP."""
 _LONGEST_PLAIN = 18
 """The same of a size line that has nothing but sixteen digits."""
 _is_hex = re.compile(rb"[0-9A-Fa-f]{1,16}").fullmatch  # int() alone would also take signs, 0x and underscores
@@ -111,7 +111,7 @@ def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
 
 @lru_cache(maxsize=64)
 def _plain_size(line: bytes) -> int:
-    """What a size line with its CR LF says; 0 when it is none, is not plain, or says so.
+    """What a size line with its CR LF says; 0 for any other line, one that is not plain, and a size of 0.
 
     Remembered, since a server that cuts its answers at two kilobytes sends the same few lines over and over.
     """

@@ -64,7 +64,7 @@ def rules_with(session: requests.Session | None, config: Config, *, connections:
 
 
 def _check(session: requests.Session) -> None:
-    """Raises ConfigError for what is no session, or holds what requests itself would fail on, at the first call."""
+    """Raises ConfigError for what is not a session, or holds what requests itself would fail on, at the first call."""
     if not isinstance(session, requests.Session):
         raise ConfigError(f"session= takes a requests.Session, not {_kind(session)}")
     verify, cert, auth = session.verify, session.cert, session.auth
@@ -114,7 +114,7 @@ def _arguments(session: requests.Session, rules: WireRules) -> dict[str, Any]:
 def _ca_path(rules: WireRules) -> str | None:
     if not rules.config.ca_data:
         return None
-    descriptor, path = tempfile.mkstemp(suffix=".pem")  # a CA is no secret; the file goes with the rules
+    descriptor, path = tempfile.mkstemp(suffix=".pem")  # a CA is not a secret; the file goes with the rules
     with os.fdopen(descriptor, "wb") as file:
         file.write(rules.config.ca_data)
     weakref.finalize(rules, _remove, path, os.getpid())

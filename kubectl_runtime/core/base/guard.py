@@ -5,7 +5,7 @@
                                                   says it all
     raises there again                            error, in one line: at each doubling of how often, and when nothing
                                                   was told of that place for `WITHIN` seconds
-    ends well, and `WITHIN` seconds have passed   info: after how many failures; then it begins anew
+    ends well, and `WITHIN` seconds have passed   info: after how many failures; then it starts over
     since it raised last
     ends well sooner                              nothing: code that fails for one object only works for the next one
 
@@ -69,7 +69,7 @@ class Guard:
         return result
 
     def failed(self, error: BaseException, given: Given = "", *args: Any) -> None:
-        """It raised `error`. For who calls it by himself. Raises what `pass_interrupt` does."""
+        """It raised `error`. For code that does not use `call`. Raises what `pass_interrupt` does."""
         pass_interrupt(error)
         now = self._clock.monotonic()
         place = _place(error)
@@ -96,7 +96,7 @@ class Guard:
                                now - since)
 
     def succeeded(self) -> None:
-        """It ended well. For who calls it by himself."""
+        """It ended well. For code that does not use `call`."""
         if not self.count:
             return
         now = self._clock.monotonic()

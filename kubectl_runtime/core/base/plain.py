@@ -160,7 +160,8 @@ def _leaf(value: Any, declared: DeclaredType, place: _Place) -> Any:
     except TypeError:
         base = next((atom for atom in _ATOMS if isinstance(value, atom)), None)
         if base is None:
-            raise RequestError(f"{_told(place)}: a {type(value).__name__} is no JSON value") from None
+            kind = type(value).__name__
+            raise RequestError(f"{_told(place)}: a value of type {kind} cannot be sent as JSON") from None
         return base(value)
 
 
@@ -184,7 +185,7 @@ def _fields_to_plain(value: Any, layouts: _Layouts, place: _Place, only: Any = N
         else:
             continue
         kind = type(item)
-        # A whole number is one of those that a float may be. (True is no 1, and an empty tuple no list.)
+        # A whole number is one of those that a float may be. (True is not 1, and an empty tuple is not a list.)
         if default is not _UNSET and (type(default) is kind or (kind is int and type(default) is float)) and (
                 default == item):
             continue

@@ -23,7 +23,7 @@ import msgspec.structs
 class MapKeys:
     """Marks a list whose items are told apart by some of their keys: `Annotated[list[Port], MapKeys("name")]`.
 
-    Then an item that was made anew is written back to the one with its keys, and a custom resource's schema says
+    Then a new item is written back to the one with its keys, and a custom resource's schema says
     `x-kubernetes-list-type: map`.
 
     >>> class Port(Struct):

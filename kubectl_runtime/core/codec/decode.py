@@ -92,7 +92,7 @@ def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Carried]:
     """The type of a watch event and what it carries: a record that keeps `line`, a Bookmark, a Status for `ERROR`, or
     None for a type that Kubernetes does not define (yet).
 
-    Raises DecodeError when the line is no watch event, or one of an object that cannot be identified.
+    Raises DecodeError when the line is not a watch event, or one of an object that cannot be identified.
     """
     try:
         event = _event(head_of_event(line, resource))
@@ -108,7 +108,7 @@ def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Carried]:
 
 
 def decode_list(page: bytes, resource: ApiResource) -> tuple[ListMeta, list[Record]]:
-    """One page of a list: its metadata and a record for each item. Raises DecodeError when it is no list."""
+    """One page of a list: its metadata and a record for each item. Raises DecodeError when it is not a list."""
     metadata, items = split_page(page, resource)
     return metadata, [decode_object(bytes(item), resource) for item in items]
 
@@ -138,7 +138,7 @@ def _bookmark(head: Head, line: bytes) -> Bookmark:
 def _unusual_event(line: bytes, resource: ApiResource, failure: Exception) -> tuple[str, Carried]:
     kind = salvage.event_type(line)
     if kind is None:
-        raise DecodeError(None, "$", f"a watch of {resource.full_name} sent a line that is no event: {failure}")
+        raise DecodeError(None, "$", f"a watch of {resource.full_name} sent a line that is not an event: {failure}")
     if kind == "ERROR":
         return kind, _error_status(line, resource)
     if kind == "BOOKMARK":

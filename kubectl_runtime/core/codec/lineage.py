@@ -4,7 +4,7 @@
     kept = lists.items(view)                 when the view is handed out: its lists' items, in the order of a walk
     lists.lineage(kept, base, now)           when it is written back
 
-Two views of the same bytes are walked the same way: so a list of the view decoded anew (`base`) and the items of the
+Two views of the same bytes are walked the same way: so a list of the view decoded again (`base`) and the items of the
 one that was handed out (`kept`) have the same number.
 """
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Lineage:
     """The merged lists whose items do not stand where they were received."""
 
     def origins(self, base: list[Any], now: list[Any]) -> list[int | None]:
-        """For each item of `now` its place in `base`; None for one that is no object of it, or of which that is not
+        """For each item of `now` its place in `base`; None for one that is not an object of it, or of which that is not
         known."""
         places = self._places.get(id(now))
         number = self._numbers.get(id(base))

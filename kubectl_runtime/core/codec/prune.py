@@ -66,8 +66,8 @@ _KEY = b'"managedFields":'
 def strip_managed_fields(obj: Any) -> Any:
     """Drop the managedFields of stored objects, often half of their metadata; to be given as `modify=`.
 
-    Within a `modify` function of one's own it takes them off the reader. Of a `Record` it returns one without the bytes
-    of its managedFields, the same when it has none, and decodes nothing else.
+    Call it within your own `modify` function to take them off the object. Of a `Record` it returns one without the
+    bytes of its managedFields, the same when it has none, and decodes nothing else.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> with watch_store(maps, modify=strip_managed_fields) as lean:

@@ -41,7 +41,7 @@ _event = decoder_of(_Event)
 
 
 def seldom_of(record: Record) -> Seldom:
-    """What the bytes of `record` say, decoded anew each time, in about 2 µs. Raises DecodeError."""
+    """What the bytes of `record` say, decoded again each time, in about 2 µs. Raises DecodeError."""
     try:
         return _read(record.raw, record.enveloped)
     except DECODE_FAILURES as error:

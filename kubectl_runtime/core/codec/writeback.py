@@ -249,7 +249,7 @@ def _label(key: tuple[Any, ...]) -> str:
 
 
 def _text(value: Any) -> bytes:
-    """The same for the same JSON; whatever is no JSON is refused later, when it is sent."""
+    """The same for the same JSON; whatever is not JSON is refused later, when it is sent."""
     try:
         return _encode(value)
     except (TypeError, ValueError):
@@ -274,7 +274,7 @@ def _same(base: Any, now: Any) -> bool:
 
 
 def _shows_all(received: Any, base: Any) -> bool:
-    """Whether the view has every field that was received; a null is none."""
+    """Whether the view has every field that was received; a null is not a field."""
     if isinstance(received, dict):
         return isinstance(base, dict) and all(
             value is None or (key in base and _shows_all(value, base[key])) for key, value in received.items())

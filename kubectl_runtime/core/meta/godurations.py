@@ -52,7 +52,7 @@ class GoDuration(TextValue):
         """The span that a text in Go's notation names, such as `1h30m`. Raises RequestError, with what is wrong in the
         words of Go's parser."""
         if not isinstance(text, str):
-            raise RequestError(f"{text!r} is no duration: give text such as '1h30m', '1.5s' or '250ms'")
+            raise RequestError(f"{text!r} is not a duration: give text such as '1h30m', '1.5s' or '250ms'")
         try:
             return cls(nanoseconds_of(text))
         except ValueError as error:

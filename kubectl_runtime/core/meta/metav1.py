@@ -16,7 +16,7 @@ from kubectl_runtime.core.base.wire import MapKeys, camel
 
 _made: Any = msgspec.StructMeta.__call__
 _set: Any = msgspec.Struct.__setattr__
-"""What `super()` would find anew for each part that is made and each field that is set, in as much time."""
+"""What `super()` would look up again for each part that is made and each field that is set, in as much time."""
 
 
 class _PartType(msgspec.StructMeta):
@@ -109,7 +109,7 @@ class OwnerReference(FrozenPart, frozen=True, gc=False):
 
     @property
     def group(self) -> str:
-        """The owner's API group: what decides, with the kind, whether it is meant; the version does not."""
+        """The owner's API group. Group and kind say which object is meant; the version does not count."""
         return self.api_version.rpartition("/")[0]
 
 
@@ -118,7 +118,7 @@ STATUSES = ("True", "False", "Unknown")
 
 
 def check_status(kind: object, status: object) -> None:
-    """Raise RequestError for what is no status of a condition of type `kind`, such as a bool."""
+    """Raise RequestError for what is not a status of a condition of type `kind`, such as a bool."""
     if not isinstance(status, str) or status not in STATUSES:
         raise RequestError(f'Condition {kind}: status={status!r}: it is a text: "True", "False" or "Unknown"')
 

@@ -47,7 +47,7 @@ def from_model(value: Any) -> Any:
 def to_model(plain: Any, model: type[M], ref: ObjectRef | None = None) -> M:
     """Plain JSON values as an instance of `model`. RequestError for another class, DecodeError for bad content."""
     if not isinstance(model, type) or not is_model(model):
-        raise RequestError(f"{model!r} is no model class of the official client (such as kubernetes.client.V1Pod)")
+        raise RequestError(f"{model!r} is not a model class of the official client (such as kubernetes.client.V1Pod)")
     try:
         built: M = _build(plain, model, sys.modules[model.__module__.rpartition(".")[0]])
     except (TypeError, ValueError, AttributeError) as error:

@@ -29,7 +29,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
 _NUMBER = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([a-zA-Z]*)([+-]?\d*)", re.ASCII)
-_MAX_EXPONENT = 100  # more is no resource, and would cost memory
+_MAX_EXPONENT = 100  # more is not a resource, and would cost memory
 _BINARY_MAX = 2**63 - 1  # the real server caps binary quantities here
 
 
@@ -38,7 +38,7 @@ class Quantity(TextValue):
     """An amount of a resource, such as `500m` CPUs or `1Gi` of memory. Immutable; equal, ordered and hashed by its
     value, whatever its family.
 
-    Its other operand may be a Quantity, a text, an integer or a Fraction; RequestError for a text that is no quantity.
+    Its other operand may be a Quantity, a text, an integer or a Fraction; RequestError for text that is no quantity.
     A sum has the family of its first part, or that of the second where the first is 0.
 
     >>> str(Quantity("0.5") + "1500m")
@@ -79,11 +79,11 @@ class Quantity(TextValue):
         if isinstance(text, int | Fraction) and not isinstance(text, bool):
             return cls(_rounded(Fraction(text)))
         if not isinstance(text, str):
-            raise RequestError(f"{text!r} is no quantity: give text such as '500m' or '1Gi', or an integer")
+            raise RequestError(f"{text!r} is not a quantity: give text such as '500m' or '1Gi', or an integer")
         try:
             return cls(*_parse(text))
         except ValueError as error:
-            raise RequestError(f"{text!r} is no quantity: {error}") from None
+            raise RequestError(f"{text!r} is not a quantity: {error}") from None
 
     def __int__(self) -> int:
         """Rounded away from zero, as Go's `Value`: what is asked for is given."""

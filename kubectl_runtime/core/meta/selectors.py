@@ -43,12 +43,12 @@ class Requirement(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.operator not in _MATCHERS:
-            raise RequestError(f"label {self.key!r}: {self.operator!r} is none of {', '.join(_MATCHERS)}")
+            raise RequestError(f"label {self.key!r}: {self.operator!r} is not one of {', '.join(_MATCHERS)}")
         if not isinstance(self.key, str) or not re.fullmatch(_KEY, self.key) or not _has_length_of_key(self.key):
-            raise RequestError(f"{self.key!r} is no key of a label: {_KEY_FORM}")
+            raise RequestError(f"{self.key!r} is not a key of a label: {_KEY_FORM}")
         for value in self.values:
             if not isinstance(value, str) or len(value) > _LONGEST or not re.fullmatch(_VALUE, value):
-                raise RequestError(f"label {self.key!r}: {value!r} is no value of a label: {_VALUE_FORM}")
+                raise RequestError(f"label {self.key!r}: {value!r} is not a value of a label: {_VALUE_FORM}")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels meets it."""
@@ -208,7 +208,7 @@ def label_selection(given: LabelSelection | None) -> Selector | str | None:
             raise RequestError(f"no label selector: {error}") from None
     if isinstance(plain, LabelSelector):
         return Selector.from_label_selector(plain)
-    raise RequestError(f"a {type(given).__name__} is no label selector: "
+    raise RequestError(f"a value of type {type(given).__name__} is not a label selector: "
                        "give text, a Selector, a mapping of labels or a LabelSelector")
 
 
@@ -222,7 +222,8 @@ def field_selection(given: FieldSelection | None) -> str | None:
         return given
     if isinstance(given, Mapping):
         return fields(given)
-    raise RequestError(f"a {type(given).__name__} is no field selector: give text or a mapping from field to value")
+    raise RequestError(f"a value of type {type(given).__name__} is not a field selector: give text or a mapping from "
+                       "field to value")
 
 
 def fields(mapping: Mapping[str, str] | None = None, /, **more: str) -> str:
@@ -234,7 +235,7 @@ def fields(mapping: Mapping[str, str] | None = None, /, **more: str) -> str:
     pairs = {**(mapping or {}), **{f"metadata.{key}": value for key, value in more.items()}}
     for key, value in pairs.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise RequestError(f"field {key!r}: {value!r} is no text")
+            raise RequestError(f"field {key!r}: {value!r} is not text")
     return ",".join(f"{key}={_escape(value)}" for key, value in pairs.items())
 
 

@@ -1,6 +1,6 @@
 """Admission reviews, as the API server sends them to webhooks and takes their answers, in `v1` and `v1beta1`.
 
-    review = AdmissionReview.decode(body)                     DecodeError for what is none
+    review = AdmissionReview.decode(body)                     DecodeError for anything else
     request = review.request
     answer = AdmissionResponse.of(request).deny("no")         or .with_patch([...]), .with_warnings("...")
     answer.into_review(review).encode()                       echoes the version of the question

@@ -20,7 +20,7 @@ def set_condition(
     `last_transition_time` moves to `now` (the system's time by default; written in whole seconds) only when `status`
     changes, as Kubernetes' API conventions demand: so a reconcile that finds what it found before produces the very
     same list, and writing it by server-side apply changes nothing. Raises RequestError for a `condition` whose status
-    is none of Kubernetes' three.
+    is not one of Kubernetes' three.
 
     >>> [ready] = set_condition([], Condition(type="Ready", status="True", reason="Served"))
     >>> ready["type"], ready["status"]

@@ -1,6 +1,6 @@
 """Conversion reviews: the API server asks a webhook to bring custom resources to another version of their kind.
 
-    review = ConversionReview.decode(body)                            DecodeError for what is none
+    review = ConversionReview.decode(body)                            DecodeError for anything else
     request = review.request                                          .uid, .desired_api_version, .objects
     ConversionResponse.of(request).success(converted).into_review()   as many objects as came, in their order
     ConversionResponse.of(request).failure("why").into_review()

@@ -110,7 +110,7 @@ class Identity:
     @property
     def annotations(self) -> Mapping[str, str]:
         """The object's annotations, read-only; empty when it has none. To change them, change
-        `metadata.annotations`. Decoded at each call, in some µs. Raises DecodeError for what are no annotations."""
+        `metadata.annotations`. Decoded at each call, in some µs. Raises DecodeError for what are not annotations."""
         found = self._seldom().annotations
         return ReadOnlyMap(found) if found else _NO_MAP
 
@@ -144,7 +144,7 @@ class Identity:
             return parse_time(value)
         except ValueError:
             path = f"$.metadata.{key}"
-            raise DecodeError(self.ref, path, f"{path} is no RFC 3339 time") from None
+            raise DecodeError(self.ref, path, f"{path} is not an RFC 3339 time") from None
 
 
 def _refusing(name: str, remedy: str) -> Any:

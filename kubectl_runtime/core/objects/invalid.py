@@ -12,8 +12,7 @@ _UNKNOWN = Problem("$", "does not decode")
 
 
 class InvalidObject:
-    """An object whose metadata cannot be read: it stands in lists and stores in the object's place, so that it breaks
-    nothing.
+    """Takes the place of an object whose metadata cannot be read, in lists and stores, so that it breaks nothing else.
 
     It has what is known (`ref`, `name`, `namespace`, `uid`, `resource_version`) and what is wrong (`error`). Everything
     else, content and other metadata, raises the DecodeError. Immutable, safe from any thread.

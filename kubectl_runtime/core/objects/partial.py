@@ -43,8 +43,8 @@ class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
 
 
 class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="camel"):
-    """The base of views that are all that is kept of an object. Immutable, so one instance serves every reader. As all
-    objects they are equal only to themselves: compare their fields.
+    """The base of classes that name the few fields of an object to keep; nothing else of it is kept. Immutable, so one
+    instance serves every reader. Like all objects, views are equal only to themselves: compare their fields.
 
     Fields are the object's top-level keys, with frozen Structs as their types; absent keys need a default.
 
@@ -94,7 +94,7 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
 
     @property
     def deletion_timestamp(self) -> datetime | None:
-        """When the object's deletion was requested. Raises ValueError for a text that is no time of the API."""
+        """When the object's deletion was requested. Raises ValueError for a text that is not a time of the API."""
         text = self.metadata.deletion_timestamp
         return parse_time(text) if text else None
 

@@ -185,7 +185,7 @@ class Resource(Identity, Declaring):
 
         An object without a namespace takes its owner's. Raises RequestError when the API forbids it, since the garbage
         collector would delete this object (an owner in another namespace, a namespaced owner of a cluster-scoped
-        object), when another one controls it already, and for what is no object.
+        object), when another one controls it already, and for what is not an object.
         """
         ownership.set_owner(self, owner, controller=controller, block_owner_deletion=block_owner_deletion)
 

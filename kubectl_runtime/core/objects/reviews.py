@@ -44,7 +44,7 @@ def decoded(body: bytes, review: type[V], group: str, kind: str) -> V:
     except DECODE_FAILURES as error:
         raise DecodeError(None, *problem_of(error)) from None
     if found.kind != kind or found.api_version.partition("/")[0] != group:
-        raise DecodeError(None, "$.kind", f"$.kind: {found.kind} of {found.api_version} is no {kind}")
+        raise DecodeError(None, "$.kind", f"$.kind: {found.kind} of {found.api_version} is not a {kind}")
     if found.request is None or not found.request.uid:
         raise DecodeError(None, "$.request", "$.request: a review without a request, or without its uid")
     return found

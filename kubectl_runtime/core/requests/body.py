@@ -50,7 +50,7 @@ def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
     converted = body.to_dict() if hasattr(body, "to_dict") and not isinstance(body, type) else None
     if isinstance(converted, Mapping):
         return dict(converted)
-    raise RequestError(f"{type(body).__name__} is no object: "
+    raise RequestError(f"{type(body).__name__} is not an object: "
                        "pass a resource object, a dict, or a model of the official client")
 
 
@@ -60,7 +60,7 @@ def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> d
     content = identified_as(plain_body(body, defaults=defaults), resource)
     metadata = content.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
-        raise RequestError(f"the body is a {resource.kind} whose metadata is no map such as {{'name': 'a'}}")
+        raise RequestError(f"the body is a {resource.kind} whose metadata is not a map such as {{'name': 'a'}}")
     return content
 
 

@@ -60,7 +60,7 @@ def segment(text: str, what: str) -> str:
     try:
         return quote(text, safe=_SAFE)
     except UnicodeEncodeError:
-        raise RequestError(f"{text!r} cannot be a {what}: it is no text that UTF-8 could carry") from None
+        raise RequestError(f"{text!r} cannot be a {what}: it cannot be encoded as UTF-8") from None
 
 
 @lru_cache(maxsize=1024)

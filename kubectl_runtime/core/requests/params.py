@@ -218,8 +218,8 @@ class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preconditions(msgspec.Struct, frozen=True):
-    """What has to be so for a deletion: the object still has this uid, or this version; else the server answers a
-    conflict.
+    """Conditions of a deletion: the object must still have this uid, or this resourceVersion; otherwise the server
+    answers with a conflict.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> seen = maps.get("settings")
@@ -231,8 +231,7 @@ class Preconditions(msgspec.Struct, frozen=True):
 
 
 class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of `Api.delete`: how dependents are treated, how long a Pod may take to end, what has to be so
-    beforehand.
+    """Options of `Api.delete`: how dependents are treated, how long a Pod may take to end, and preconditions.
 
     `grace_period_seconds` 0 deletes at once; None takes the kind's default. `propagation_policy`: `Background`,
     `Foreground` or `Orphan`. The same may be given to the verb as keywords.

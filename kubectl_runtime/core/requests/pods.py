@@ -135,7 +135,7 @@ def port_forward(place: Place, name: Named, ports: Sequence[int]) -> Request:
         raise RequestError(f"{operation}: 1 to {MOST_PORTS} ports are expected, as in [80], not {ports!r}")
     wrong: list[Any] = [port for port in ports if type(port) is not int or not 0 < port < 1 << 16]
     if wrong:
-        raise RequestError(f"{operation}: {wrong[0]!r} is no port: a number from 1 to 65535 is expected")
+        raise RequestError(f"{operation}: {wrong[0]!r} is not a port: a number from 1 to 65535 is expected")
     if len(set(ports)) < len(ports):
         raise RequestError(f"{operation}: a port stands twice in {list(ports)}; a second connection to it is a second "
                            "port-forward")

@@ -270,7 +270,7 @@ class Running(WellBeing, Generic[K]):
     def _check_here(self) -> None:
         if self._is_elsewhere:
             raise ControllerError(f"controller {self.name} runs in the process that this one was forked from, and "
-                                  "nothing of it here: start another one")
+                                  "not here: start another one")
 
     def _fail(self, what: str, error: BaseException) -> None:
         if self.error is None:

@@ -3,7 +3,7 @@
     not ready   a store has never been complete, a watch keeps failing, or the controller stops: what it knows is not
                 all, or gets old. Comes and goes with the API server
     not alive   a thread that moves it on is stuck, or died of a defect, which only a new process heals. An API server
-                that does not answer, and reconcilers that take long, be it all at once, are no reason: a restart
+                that does not answer, and reconcilers that take long, even all at once, are no reason: a restart
                 would not help, and would lose work. Of those the log tells (see `blocked_log`)
 
 That a thread is stuck is seen by its progress on the controller's clock: a dispatcher that neither waits nor ends its

@@ -47,7 +47,7 @@ from kubectl_runtime.runtime.events.texts import event_name
 SILENCE = 360.0
 """Seconds; client-go's and kube-rs's."""
 MOST = 4096
-"""Series that are told apart; of more, the one longest unobserved begins anew. client-go's number."""
+"""Series that are told apart; of more, the one longest unobserved starts over. client-go's number."""
 TRIES = 12
 """Requests for one change that the server answers with an error which may pass; client-go's number."""
 PAUSE = ExponentialBackoff(1, 2, 300)
@@ -55,7 +55,7 @@ RETRY = ExponentialBackoff(1, 2, 30)
 
 
 class Subject(NamedTuple):
-    """What makes two events the same. The note is no part of it."""
+    """What makes two events the same. The note is not a part of it."""
 
     regarding: Reference
     related: Reference | None
@@ -149,7 +149,7 @@ class Ledger:
             series.since = moment
         series.count += 1
         series.last = moment
-        self._known[subject] = series  # anew, so that its silence begins now
+        self._known[subject] = series  # again, so that its silence begins now
         if subject not in self.open:
             self._schedule(series, PAUSE.delay(series.requests, self.rng.random))
         return None

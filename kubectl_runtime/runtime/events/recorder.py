@@ -77,12 +77,12 @@ class Recorder:
 
     def __init__(self, client: Client, controller: str, *, instance: str | None = None, queue: int = 1000,
                  burst: int = 25, refill: Duration = 300, rng: random.Random | None = None) -> None:
-        """Nothing is sent, and no thread is begun, before the first `publish`.
+        """Nothing is sent, and no thread is started, before the first `publish`.
 
         `controller`: who says it, such as `example.com/database-operator`; characters that the server would refuse
         become dashes. `instance`: which of its processes, by default the controller and the host's name. `queue`: new
-        events that may wait at once; repetitions of what was published take no place. `burst` new events may one object
-        have at once, and another one every `refill` seconds. `rng` draws names and pauses; for simulations. Raises
+        events that may wait at once; repetitions of what was published take no place. One object may have `burst` new
+        events at once, and another one every `refill` seconds. `rng` draws names and pauses; for simulations. Raises
         RequestError when a number makes no sense, or nothing of `controller` can be a name.
         """
         check_client(client, "Recorder")

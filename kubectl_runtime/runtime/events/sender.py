@@ -222,7 +222,7 @@ class Sender:
                       described(error) if error is not None else result.value)
         elif result in (Result.LATER, Result.UNKNOWN) and why is None:
             log.log(logging.INFO if self._failures == 1 else logging.DEBUG,
-                    "events of %s wait, again in %.1f s: %s", self._reporter.controller,
+                    "events of %s are delayed; next attempt in %.1f s: %s", self._reporter.controller,
                     self._paused_until - self._clock.monotonic(), described(error))
         else:
             code = f"{error.code} {error.reason}" if isinstance(error, ApiError) else type(error).__name__

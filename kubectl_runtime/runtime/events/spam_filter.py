@@ -3,7 +3,7 @@
     full at first, with `burst` tokens; a new Event takes one; one comes back every `refill` seconds
 
 For the owner's lock; time is given. A bucket that nobody has asked for while it filled up is dropped, and the one
-longest unused when there are MOST: it begins anew as a full one.
+longest unused when there are MOST: it starts over as a full one.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SpamFilter:
         bucket = self._buckets.get(whole) or _Bucket(self._burst, now)
         bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.since) / self._refill)
         bucket.since = now
-        self._buckets[whole] = bucket  # anew, so that its time begins now
+        self._buckets[whole] = bucket  # again, so that its time begins now
         if bucket.tokens < 1 - _ROUNDING:
             return False
         bucket.tokens = max(0.0, bucket.tokens - 1)

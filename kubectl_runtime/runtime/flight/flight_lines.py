@@ -11,7 +11,7 @@ apply, delete         an object came or changed, or is gone; `o` is the object, 
 trigger               `refs` to reconcile: [namespace, name, reason] each
 run                   a run begins: `id`, `ns`, `name`, `reason`, `failures` before it
 call                  an answer inside the run `id`: method `m`, `path`, `query`, body `b`, status `s`, answer `a`
-                      (`text`, if it is no JSON), or the error `e` where there was none
+                      (`text`, if it is not JSON), or the error `e` where there was none
 end                   the run `id` ended: `result`, and if it failed `type`, `error` and `trace`
 lost                  `count` lines that could not be kept: the disk was slower than the controller
 stop                  the controller ended: `reason`

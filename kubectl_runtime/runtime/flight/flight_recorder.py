@@ -229,7 +229,7 @@ class FlightRecorder:
         if self._file is not None:
             self._file.close()
         if self.lost:
-            log.warning("the recording of controller %s lacks %d lines, as %s says where", self._controller, self.lost,
+            log.warning("the recording of controller %s lacks %d lines; %s shows where", self._controller, self.lost,
                         self._path)
 
     def _run(self) -> None:

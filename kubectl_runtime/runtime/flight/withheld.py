@@ -24,7 +24,7 @@ def is_withheld(resource_name: str, subresource: str | None = None) -> bool:
 
 
 def without_secrets(document: bytes) -> bytes:
-    """The JSON of an object, a list, a patch or a Status, without the values. What is no JSON is withheld whole."""
+    """The JSON of an object, a list, a patch or a Status, without the values. What is not JSON is withheld whole."""
     try:
         value = msgspec.json.decode(document)
     except DECODE_FAILURES:

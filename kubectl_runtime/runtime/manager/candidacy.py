@@ -50,7 +50,7 @@ class Candidacy:
         if self._lock is None:
             return
         if still_working:
-            log.warning("the Lease %s/%s is not released, but runs out: %s still runs", self._lock.namespace,
+            log.warning("the Lease %s/%s is not released, and expires instead: %s still runs", self._lock.namespace,
                         self._lock.election.name, ", ".join(sorted(still_working)))
         self._leaving = True
         within = min(max(LEAST, time_left), seconds(self._lock.election.renew_deadline))

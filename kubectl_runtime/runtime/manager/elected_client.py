@@ -5,7 +5,7 @@
     any other method, before, between and after    NotLeaderError; nothing was sent
 
 Within a run of an elected controller the same holds for every client that shares the connections of its `ctx.client`,
-so that an Api made outside is no back door (see `client.http.run_fence`). It does not hold for such a client in a
+so that an Api made outside is not a back door (see `client.http.run_fence`). It does not hold for such a client in a
 thread that the run started, nor for one that was made by itself: there it has to be `ctx.client`, or `lock.guard(it)`.
 
 The check is the last thing before an attempt goes to the connection, after retries, credentials and every other layer,
@@ -29,7 +29,7 @@ from kubectl_runtime.core.base.errors import KubeError
 
 
 class NotLeaderError(KubeError):
-    """A write was not begun, or a wait ended, because this process does not lead, or not any more.
+    """A write was refused, or a wait ended, because this process is not the leader, or no longer.
 
     >>> issubclass(NotLeaderError, KubeError)
     True

@@ -10,7 +10,7 @@
     deadline     notices the deadline, even if a request hangs     likewise
     callbacks    calls the election's callbacks, if it has any     when the last has been called
 
-After the leadership was lost, this process is no candidate until `wait` is called again: the call says that its work
+After the leadership was lost, this process is not a candidate until `wait` is called again: the call says that its work
 has ended. Each leadership has its own `lost` token. The child of a fork does not lead.
 """
 from __future__ import annotations
@@ -190,7 +190,7 @@ class LeaderLock:
         try:
             self._campaign()
         except BaseException as error:  # a defect: nobody must wait for a thread that is dead
-            log.critical("election %s failed; this process does not stand any more", self.election.name, exc_info=error)
+            log.critical("election %s failed; it is not a candidate any more", self.election.name, exc_info=error)
             reason = f"a defect: {described(error)}"
             self._move(lambda state, _: replace(state, phase=Phase.ENDED, reason=reason))
 

@@ -31,8 +31,8 @@ class Checks:
         if not name or "/" in name:
             raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
         if name in ("ping", MANAGER) or name.startswith((CONTROLLER, STORE)):
-            raise RequestError(f"a check cannot be called {name!r}: the manager's own are called so; say what it asks, "
-                               "such as 'database'")
+            raise RequestError(f"a check cannot be called {name!r}: the manager's own checks have such names; name it "
+                               "after what it checks, such as 'database'")
         with self._lock:
             if name in self._checks:
                 raise RequestError(f"there is a check called {name} already")

@@ -31,7 +31,7 @@ clock has to agree with another; every write is guarded by the resourceVersion t
 points. The deadline counts from the moment at which the last successful renewal *began*, so that it comes before
 anybody else may begin, however late the answer was. A Lease is released by what has just been read, never by what is
 remembered. A Lease that was deleted frees nothing for whoever has seen another hold it: its holder has not heard of
-it yet, and creates it anew (one that is deleted each time before a standby sees it again, for a whole lease, is free
+it yet, and creates it again (one that is deleted each time before a standby sees it again, for a whole lease, is free
 to that standby: what the holder then writes is refused, and it knows). And a standby looks after `retry / 2.2` to
 `retry`, the same spread as client-go's, which waits longer: so it sees each renewal within `retry`, and takes over
 within `lease + retry`.
@@ -211,7 +211,7 @@ def _standing_by(rules: Rules, state: LeaseState, answer: Answer, asked_at: floa
         over_at = held_until(rules, state)
         if now.at < over_at:
             return _pause(state, min(jittered(rules, now), over_at))
-        # What is our own already (its answer was lost, or came too late) is no transition.
+        # What is our own already (its answer was lost, or came too late) is not a transition.
         return _ask(state, _taken(rules, state, answer.record, now), now)
     if isinstance(answer, Written):
         deadline = asked_at + rules.renew_deadline

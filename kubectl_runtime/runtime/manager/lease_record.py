@@ -23,7 +23,7 @@ class LeaseRecord:
 
     @classmethod
     def of(cls, lease: Lease) -> LeaseRecord:
-        """What `lease` says. Raises DecodeError when its content is no LeaseSpec."""
+        """What `lease` says. Raises DecodeError when its content is not a LeaseSpec."""
         spec = lease.spec if lease.get("spec") is not None else LeaseSpec()
         return cls(spec.holder_identity or "", spec.lease_duration_seconds, spec.acquire_time, spec.renew_time,
                    spec.lease_transitions or 0)

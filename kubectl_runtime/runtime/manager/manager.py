@@ -78,11 +78,11 @@ class Manager:
         defaults = current_defaults.get()
         leader, serve, debug = defaults.for_leader(leader), defaults.for_serve(serve), defaults.for_debug(debug)
         if leader is not None and not isinstance(leader, LeaderElection):
-            raise RequestError(f'leader={leader!r} is no LeaderElection: LeaderElection("my-operator")')
+            raise RequestError(f'leader={leader!r} is not a LeaderElection: LeaderElection("my-operator")')
         if sharding is not None and not isinstance(sharding, Sharding):
-            raise RequestError(f'sharding={sharding!r} is no Sharding: Sharding("my-operator", shards=16)')
+            raise RequestError(f'sharding={sharding!r} is not a Sharding: Sharding("my-operator", shards=16)')
         if debug is not None and not isinstance(debug, DebugPage):
-            raise RequestError(f"debug={debug!r} is no DebugPage: DebugPage(remote=True), or None for no page")
+            raise RequestError(f"debug={debug!r} is not a DebugPage: DebugPage(remote=True), or None for no page")
         self._client = client
         self._debug = debug
         self._address = None if serve is None else ListenAddress.parse(serve)

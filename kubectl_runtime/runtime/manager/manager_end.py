@@ -19,7 +19,8 @@ log = guarded_logger(__name__)
 
 
 class LeadershipLost(KubeError):
-    """This process led, and does so no more: its manager has ended. Start a new one, usually as a new process.
+    """This process was the leader and lost the leadership: its manager has ended. Start a new one, usually as a new
+    process.
 
     >>> issubclass(LeadershipLost, KubeError)
     True

@@ -225,7 +225,7 @@ class RunnableMember:
         if not self._thread.is_alive():
             return []
         left = StillRunning(self.name, f"thread {self._thread.name!r}", stack_of(self._thread.ident))
-        log.error("runnable %s does not end; it is here:\n%s", self.name, left.stack)
+        log.error("runnable %s does not end; its stack:\n%s", self.name, left.stack)
         return [left]
 
     def abort(self) -> None:

@@ -102,7 +102,7 @@ def _apply(run: ManifestRun, items: Iterable[Item], field_manager: str, force: b
     while going:
         done = [placed for placed in done if placed not in going]
         left, going = going, {}
-        ended = run.await_each([(placed, gone(uid)) for placed, uid in left.items()], "gone, and is made anew")
+        ended = run.await_each([(placed, gone(uid)) for placed, uid in left.items()], "gone, to be made again")
         done += run.each([placed.item for placed in ended], act)
     return done
 

@@ -31,7 +31,7 @@ def delete_manifests(client: Client, source: Manifests, *, namespace: str | None
 
     Only kind, name and namespace of the manifests count. `wait`: at most so long from the call on, for all of them
     together (seconds or `timedelta`); None only asks for the deletions. `params`: of each deletion. An object that is
-    not there, or whose kind came with a CRD of the set that is not there, is no error. `source`, `namespace`,
+    not there, or whose kind came with a CRD of the set that is not there, is not an error. `source`, `namespace`,
     `recursive`, `progress` and `stop` are those of `apply_manifests`, and so is what is raised: ManifestsFailed at the
     end names what was refused or did not go, and the finalizers that hold it. Needs the verb delete; to wait, list and
     watch.

@@ -14,8 +14,9 @@ from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.params import PatchParams
 from kubectl_runtime.manifests.sources import Manifests
+from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.manifests.differences import comparable, difference
-from kubectl_runtime.runtime.manifests.manifest_report import ManifestAction, ManifestOutcome, ManifestReport, title
+from kubectl_runtime.runtime.manifests.manifest_report import ManifestAction, ManifestOutcome, ManifestReport
 from kubectl_runtime.runtime.manifests.manifest_run import ManifestRun, Placed
 from kubectl_runtime.runtime.manifests.manifest_set import first_ones, other_ones
 
@@ -59,7 +60,7 @@ def _compare(run: ManifestRun, placed: Placed, field_manager: str, force: bool) 
     else:
         before = None if live is None else comparable(live.to_dict(), status=own_status)
         after, checked = comparable(merged.to_dict(), status=own_status), True
-    shown = difference(f"{title(placed.ref)} ({placed.item.place})", before, after, checked=checked)
+    shown = difference(f"{said(placed.ref)} ({placed.item.place})", before, after, checked=checked)
     action: ManifestAction = "created" if before is None else "updated" if shown else "unchanged"
     return placed.outcome(action, difference=shown, checked=checked)
 

@@ -11,15 +11,11 @@ from typing import Literal
 
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.logs import said
 
 ManifestAction = Literal["created", "updated", "unchanged", "deleted", "absent", "failed", "skipped"]
 """absent: it was to be deleted and is not there. skipped: it was not tried, since the server gave no answer or a stop
 was asked for."""
-
-
-def title(ref: ObjectRef) -> str:
-    """``Deployment default/web``: what an object is called in lines for people."""
-    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,7 @@ class ManifestOutcome:
         notes = [] if self.checked else ["not checked by the server yet"]
         if self.ready is False:
             notes.append("and is still there" if self.action == "deleted" else "and is not ready")
-        return f"{title(self.ref)} {self.action}{' (' + ', '.join(notes) + ')' if notes else ''}"
+        return f"{said(self.ref)} {self.action}{' (' + ', '.join(notes) + ')' if notes else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +106,6 @@ class ManifestsFailed(KubeError):
         skipped = sum(outcome.action == "skipped" for outcome in report)
         lines = [f"{verb}: {len(failed)} of {len(report)} objects failed"
                  + (f", {skipped} more were not tried: {why_not_all}" if skipped else "")]
-        lines += [f"{title(outcome.ref)} ({outcome.place}): {outcome.error}" for outcome in failed]
+        lines += [f"{said(outcome.ref)} ({outcome.place}): {outcome.error}" for outcome in failed]
         super().__init__("\n  ".join(lines))
         self.report = report

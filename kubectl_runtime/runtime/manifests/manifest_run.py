@@ -25,12 +25,12 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.dynamic import DynamicObject
 from kubectl_runtime.manifests.sources import Manifests
 from kubectl_runtime.runtime.apply_crd import TimeLeft
+from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.manifests.manifest_report import (
     ManifestAction,
     ManifestOutcome,
     ManifestReport,
     ManifestsFailed,
-    title,
 )
 from kubectl_runtime.runtime.manifests.manifest_set import Item, kinds_to_come, read_set
 from kubectl_runtime.runtime.manifests.progress import Progress
@@ -113,7 +113,7 @@ class ManifestRun:
             if error is None:
                 came.append(one)
                 if wait.took_time:
-                    self.progress.done(f"{title(one.ref)} {word}")
+                    self.progress.done(f"{said(one.ref)} {word}")
                 self.outcomes[one.item] = replace(self.outcomes[one.item], ready=True)
             else:
                 self.fail(one, error)
@@ -121,7 +121,7 @@ class ManifestRun:
 
     def fail(self, placed: Placed, error: KubeError) -> None:
         """What was done is done, but what was waited for did not come."""
-        self.progress.done(f"{title(placed.ref)}: {error}")
+        self.progress.done(f"{said(placed.ref)}: {error}")
         self.outcomes[placed.item] = replace(self.outcomes[placed.item], ready=False, error=error)
 
     def report(self) -> ManifestReport:
@@ -132,7 +132,7 @@ class ManifestRun:
         return report
 
     def place(self, item: Item, *, ask: bool = True) -> Placed:
-        """Where the object goes. `ask`: ask the server anew for a kind that it did not have before. Raises
+        """Where the object goes. `ask`: ask the server again for a kind that it did not have before. Raises
         DiscoveryError for a kind that there is not."""
         to_come = self._to_come.get(item.gvk)
         kind = to_come or self._served(item.gvk, ask)

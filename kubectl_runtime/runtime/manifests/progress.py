@@ -1,6 +1,6 @@
 """`Progress`: what a set of manifests is doing, for whoever watches the script.
 
-    on a terminal    a line for each object that is done; below them one that says what is waited for, written anew
+    on a terminal    a line for each object that is done; below them one that says what is waited for, rewritten
     elsewhere        a line for each object that is done, and one each time that another object is waited for
 
 It writes to standard error by default, so that a script's own output stays clean. A stream that fails is written to no

@@ -18,7 +18,7 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.apply_crd import TimeLeft
 from kubectl_runtime.runtime.conditions import Described
-from kubectl_runtime.runtime.manifests.manifest_report import title
+from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.manifests.progress import Progress
 from kubectl_runtime.runtime.manifests.readiness import Missing, NeverReady
 from kubectl_runtime.runtime.wait import WaitError, WaitStopped, WaitTimeout, await_condition
@@ -109,10 +109,10 @@ def _watch(wait: Wait, others: int, left: TimeLeft, stop: StopToken | None, prog
     def is_over(obj: Any) -> bool:
         over = wait.is_over(obj)
         if not over:
-            progress.waiting(title(wait.ref), wait.why + more)
+            progress.waiting(said(wait.ref), wait.why + more)
         return over
 
-    progress.waiting(title(wait.ref), wait.why + more)
+    progress.waiting(said(wait.ref), wait.why + more)
     await_condition(wait.api, wait.ref.name, Described(f"is {wait.word}", is_over), timeout=min(ROUND, left.seconds()),
                     stop=stop)
 

@@ -22,7 +22,7 @@ RETRIES = counter("rest_client_request_retries_total", "code verb host", "Attemp
 LEADING = gauge("leader_election_master_status", "name", "1 if this process leads, else 0.")
 WRITES = counter("kubectl_runtime_objects_written_total", "resource verb", "Writes that the server answered.")
 CREDENTIALS = counter("kubectl_runtime_credential_refreshes_total", "host result",
-                      "Calls that had to get their credentials anew: success or error.")
+                      "Calls that had to get new credentials: success or error.")
 
 FAMILIES = (REQUESTS, DURATION, RETRIES, LEADING, WRITES, CREDENTIALS)
 

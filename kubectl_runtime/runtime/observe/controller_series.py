@@ -33,7 +33,7 @@ ERRORS = counter("controller_runtime_reconcile_errors_total", "controller", "Run
 TERMINAL = counter("controller_runtime_terminal_reconcile_errors_total", "controller",
                    "Runs that failed in a way that retrying cannot help.")
 PANICS = counter("controller_runtime_reconcile_panics_total", "controller",
-                 "Runs that ended with SystemExit, MemoryError or another error that is no plain mistake.")
+                 "Runs that ended with SystemExit, MemoryError or another error that is not a plain mistake.")
 TIMEOUTS = counter("controller_runtime_reconcile_timeouts_total", "controller",
                    "Runs that ended with a timeout, of a call to the server for instance.")
 CONCURRENCY = gauge("controller_runtime_max_concurrent_reconciles", "controller", "Runs at once at most.")

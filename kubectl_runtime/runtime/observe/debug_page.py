@@ -5,7 +5,7 @@
     anybody else                                     403, unless `remote`
 
 Of this host is who comes from a loopback address, names a loopback host as a browser does that was told so (a page of
-somebody else's, whose name now points here, is none), and came through no proxy that says so. A sidecar that forwards
+somebody else's, whose name now points here, is not), and came through no proxy that says so. A sidecar that forwards
 to loopback and does not say so is taken for one of this host: with `debug=None` there is no page.
 """
 from __future__ import annotations

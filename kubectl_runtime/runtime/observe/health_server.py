@@ -47,7 +47,7 @@ class HealthServer:
     """A small HTTP server for probes and Prometheus: `/healthz`, `/readyz` and, given `metrics`, `/metrics`.
 
     `address` is `:8080`, `127.0.0.1:0` or a pair. `checks` make `/readyz`, `live_checks` `/healthz`: functions that
-    raise, or return a text, when something is wrong; each has `limit` seconds. One thread, which ends with the `with`
+    raise, or return False, when something is wrong. It listens in a thread of its own, which ends with the `with`
     block. Safe to use from any thread. A `Manager` brings its own.
 
     >>> import urllib.request
@@ -78,7 +78,7 @@ class HealthServer:
         given, fixed = (checks, None) if callable(checks) else (dict, checks)
         self._ready = HealthChecks("readyz", fixed, lambda: {**self._watched.checks(), **given()})
         if debug is not None and not isinstance(debug, DebugPage):
-            raise RequestError(f"debug={debug!r} is no DebugPage: DebugPage(), or None for no page")
+            raise RequestError(f"debug={debug!r} is not a DebugPage: DebugPage(), or None for no page")
         self.application = HealthApplication(
             self._live, self._ready, metrics,
             None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged))

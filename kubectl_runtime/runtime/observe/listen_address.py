@@ -76,5 +76,5 @@ class ListenAddress:
 
 
 def _unreadable(address: object) -> RequestError:
-    return RequestError(f'{address!r} is no address to listen at: ":8080" is all of this host, "127.0.0.1:8080" or '
+    return RequestError(f'{address!r} is not an address to listen at: ":8080" is all of this host, "127.0.0.1:8080" or '
                         '"[::1]:8080" one of it, port 0 a free one')

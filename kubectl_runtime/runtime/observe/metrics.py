@@ -91,7 +91,7 @@ class Metrics(Observer):
             os.register_at_fork(after_in_child=lambda: (found := renew()) and found())
 
     def close(self) -> None:
-        """Leave the registry: the series are shown no more. To be called once."""
+        """Leave the registry, so that the series are no longer exported. To be called once."""
         self.registry.unregister(self)
 
     def application(self) -> WSGIApplication:

@@ -70,7 +70,7 @@ class Tracing(Observer):
         """`provider`: None is the one that the program has set, when the first span is made at the latest. Raises
         RequestError for another provider."""
         if provider is not None and not isinstance(provider, trace.TracerProvider):
-            raise RequestError(f"provider={provider!r} is no TracerProvider of OpenTelemetry")
+            raise RequestError(f"provider={provider!r} is not a TracerProvider of OpenTelemetry")
         self._tracer = trace.get_tracer("kubectl_runtime", VERSION, provider)
         self._details = details
         self._runs = _Runs()

@@ -75,7 +75,7 @@ def stood_there(before: Record, sent: bytes) -> bool:
     try:
         found = _decode(before.raw)
         wanted = _decode(sent)
-    except DECODE_FAILURES:  # declared fields only, or a body that is no JSON
+    except DECODE_FAILURES:  # declared fields only, or a body that is not JSON
         return False
     if before.enveloped:
         found = found.get("object")

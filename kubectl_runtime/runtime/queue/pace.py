@@ -4,11 +4,11 @@
     asks for less than 0.1 s    5 ms   10     20     40     80     100 ms, or what it asks if that is more
     a conflict                  5 ms   10     20     40     80     an ordinary failure
 
-The first is what a reconciler does that waits for something by asking again: ten times a second is often enough for
-that, and one that asks for 0 for ever would otherwise have a processor to itself. 0.1 s or more are kept as asked, and
-end the row. A conflict is no failure: the object was changed since it was read, the watch is about to say so, and the
-next run works on the newer one; five in a row are no bad luck any more. The delays of conflicts are jittered, so that
-two who disturb each other do not go on doing so in step.
+The first is for a reconciler that polls something: ten times a second is often enough, and one that always asks for 0
+would otherwise keep a processor busy. 0.1 s or more are kept as asked, and end the row. A conflict is not a failure:
+the object has changed since it was read, the watch is about to say so, and the next run works on the newer one. Five
+conflicts in a row count as a failure. The delays of conflicts are jittered, so that two writers which disturb each
+other do not retry at the same moments.
 """
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ their turn are still a flood, and those that were put off for minutes would be l
     rate     begins at the lowest; a retry that succeeds doubles it as long as retries are held back, one that fails
              halves it, never below the lowest; from `OPEN` on nothing is held back
 
-Whatever waits is told nothing of a time: when the rate changes, the next one is asked for anew. (A bucket that reserves
-times in advance, as client-go's does, pushes the last of 10,000 failing keys out by a quarter of an hour, and leaves it
-there when the first ones succeed.) Triggers are not held back.
+No time is reserved for a key that waits, so that a new rate holds for all of them at once. (client-go's bucket reserves
+times in advance: the last of 10,000 failing keys waits a quarter of an hour, even if the first ones succeed meanwhile.)
+Triggers are not held back.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RetryBrake:
     serialises the calls."""
 
     def __init__(self, rate: float = RETRY_RATE) -> None:
-        """`rate`: the lowest, in retries a second. Raises RequestError when it is no positive number."""
+        """`rate`: the lowest, in retries a second. Raises RequestError when it is not a positive number."""
         if not isinstance(rate, int | float) or not 0 < rate < float("inf"):
             raise RequestError(f"retry_rate is the retries a second while runs fail, or None for no limit; "
                                f"not {rate!r}")

@@ -90,7 +90,7 @@ NO_WRITES = RunWrites()
 class Run:
     """A key that runs now. The queue makes it; while it runs, it belongs to the running thread.
 
-    What most runs do not need is no attribute of theirs but of the class.
+    What most runs do not need is not an attribute of theirs but of the class.
     """
 
     failures = 0
@@ -108,7 +108,7 @@ class Run:
     """Where it has a time of its own: set when that is up, or with the shutdown."""
     writes = NO_WRITES
     restarted = False
-    """The object is not what failed: the count began anew."""
+    """The object is not what failed: the count started over."""
     forgotten = False
     """The object was deleted meanwhile: the outcome says nothing about its successor."""
     record: Record | None = None
@@ -156,7 +156,7 @@ class Run:
         return self._subject
 
     def looks_at(self, record: Record) -> None:
-        """The object is this one now. Another generation or uid than what failed starts the count anew."""
+        """The object is this one now. Another generation or uid than what failed starts the count over."""
         before, self.record, self._subject = self._subject, record, None
         if self.failures and before is not None and Subject.of(record).differs_from(before):
             self.failures, self.restarted, self.told = 0, True, None

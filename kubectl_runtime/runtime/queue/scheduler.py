@@ -10,7 +10,7 @@ One entry per key, in one of four places:
     input            no entry      waiting                            braked                 ready, held
     add(at)          -> waiting    earlier: moved, message replaced;  not a retry: -> ready  dropped: it runs now anyway
                      or ready      else dropped                       else dropped
-    add(retry)       the same, -> braked instead of ready; with a trigger or timer in one entry it is no retry any more
+    add(retry)       the same, -> braked instead of ready; with a trigger or timer in one entry it is a retry no longer
     trigger          -> waiting    moved to now + debounce, later or  -> ready               dropped
                      or ready      earlier, but never past the limit
     pop_due          nothing       when due -> ready, braked          brake lets it: ready   -> gone, or ready -> held
@@ -93,7 +93,7 @@ class Scheduler(Generic[K, M]):
         return len(self._braked)
 
     def first(self, most: int) -> tuple[list[Entry[K, M]], list[Entry[K, M]]]:
-        """Up to `most` that are ready, fresh ones first; up to `most` that wait and are no retries (see `soonest`)."""
+        """Up to `most` that are ready, fresh ones first; up to `most` that wait and are not retries (see `soonest`)."""
         fresh = self._fresh.first(most)
         waiting = soonest(self._heap, most,
                           lambda at, entry: entry.place == WAITING and entry.at == at and not entry.retry)
@@ -223,7 +223,7 @@ class Scheduler(Generic[K, M]):
         self._place(entry, now)
 
     def _join(self, entry: Entry[K, M], message: M, bulk: bool) -> None:
-        """A request that is no retry came to an entry."""
+        """A request that is not a retry came to an entry."""
         self.waiting_retries -= entry.retry and entry.place == WAITING
         entry.retry = False
         if entry.bulk and not bulk:

@@ -163,7 +163,7 @@ class WorkQueue:
         return run
 
     def finish(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """`run` ended with `outcome`: the key is free, and scheduled anew if it should be. Whether that is a retry,
+        """`run` ended with `outcome`: the key is free, and scheduled again if it should be. Whether that is a retry,
         quiet ones after a conflict included."""
         key = run.key
         del self._running[key]

@@ -3,13 +3,13 @@
     all workers have been at the same runs for    said
     `AFTER` seconds, and keys are due             a warning: the longest runs, how many keys wait, and what helps
     twice as long as was told last                the same again
-    a run has ended since                         info: that it goes on, and how long it stood
+    a run has ended since                         info: that runs end again, and for how long none did
 
 Runs that take so long by nature, one after the other, are told once: within `SILENCE` seconds only what lasts twice as
 long as was told before is told.
 
 A log line, and no reason to be not ready or not alive: one run that ends is all it takes, so readiness would come and
-go with the load, and a restart begins the same calls anew. The status page names the longest runs anyway. The
+go with the load, and a restart begins the same calls again. The status page names the longest runs anyway. The
 dispatcher looks. A run costs nothing, and a controller with a free worker one comparison a turn. Pure but for the log.
 """
 from __future__ import annotations
@@ -85,12 +85,12 @@ class BlockedLog:
         keys = "1 key waits" if due == 1 else f"{due} keys wait"
         workers = "the only worker has been at the same run" if len(runs) == 1 else \
             f"all {len(runs)} workers have been at the same runs"
-        self._logger.warning("nothing goes on: %s for %s, and %s. The longest runs: %s%s. %s; "
+        self._logger.warning("no run ends: %s for %s, and %s. The longest runs: %s%s. %s; "
                              "Controller(concurrency=…) allows more runs at once", workers, readable(now - since),
                              keys, longest, more, self._remedy)
         self._told, self._since, self._limit = now, since, 2 * self._limit
 
     def _ended(self, now: float) -> None:
         if self._since is not None:
-            self._logger.info("it goes on: a run has ended, after none had for %s", readable(now - self._since))
+            self._logger.info("runs end again: none had ended for %s", readable(now - self._since))
             self._since = None

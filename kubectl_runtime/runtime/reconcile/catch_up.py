@@ -123,8 +123,8 @@ class CatchUp:
                 watch.writes.read_live(ref)
         except BaseException as error:  # noqa: BLE001 - layers and credentials of the client are user code
             pass_interrupt(error)
-            self._logger.warning("%s/%s waits for its own writes, which no watch has shown for %.0f s, and the server "
-                                 "does not tell: %s", key[0] or "", key[1], PATIENCE,
+            self._logger.warning("%s/%s waits for its own writes, which no watch has shown for %.0f s, and reading "
+                                 "them from the server failed: %s", key[0] or "", key[1], PATIENCE,
                                  error if isinstance(error, KubeError) else described(error))
             return False
         for watch, ref in missing:

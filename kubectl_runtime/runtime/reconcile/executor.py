@@ -133,7 +133,7 @@ class PoolExecutor:
             begun = self._waiting.pop(future)
         error = None if future.cancelled() else future.exception()
         if error is None and not begun.begun and not self._closing:
-            error = RuntimeError("somebody else cancelled a run in the executor of a controller that goes on")
+            error = RuntimeError("somebody else cancelled a run in the executor of a running controller")
         if error is not None:
             self._on_bug(error)  # which ends the controller, so nothing new is begun below
         if not begun.begun:

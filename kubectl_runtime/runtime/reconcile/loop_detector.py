@@ -159,7 +159,7 @@ class LoopDetector:
         if len(times) >= TURNS:
             ref, path, manager = turn
             paths = [path, *(other for other in differences(before, after) if other != path)]
-            self._warn(trail, run.request.ref, now, f"quarrels with field manager {manager!r} about {said(ref)}: both "
+            self._warn(trail, run.request.ref, now, f"competes with field manager {manager!r} for {said(ref)}: both "
                        f"set the same field in turns, {2 * TURNS - 1} times within {now - times[0]:.1f} s", paths)
 
     def _warn(self, trail: _Trail, ref: ObjectRef, now: float, what: str, paths: list[str]) -> None:

@@ -4,7 +4,7 @@
     well     more than `MANY` objects fail               nothing: `RunLog` has named and         trouble
                                                          counted them
     trouble  the brake holds retries back, first time    that it does, and at which rate         trouble
-    trouble  no object fails                             for how long how many did               well
+    trouble  no object fails                             how long, and how many did             well
 
 For `WITHIN` seconds after an end was told nothing is: a dependency that comes and goes costs two lines a minute.
 
@@ -57,14 +57,14 @@ class OutageLog:
         if not failing:
             if not quiet:
                 self._quiet_until = now + WITHIN
-                self._say("no object fails any more, %s after more than %d did; at the worst %d did at once",
-                          readable(now - self._since), MANY, self._most)
+                self._say("no object fails any more; the outage lasted %s, with up to %d failing objects at once",
+                          readable(now - self._since), self._most)
             self._since = None
             return None
         if held_back and not self._braked and not quiet:
             self._braked = True
-            self._say("retries are held back: %d objects fail, of which %d are due; %g retries a second begin, and "
-                      "more as they succeed", failing, held_back, self._rate)
+            self._say("retries are held back: %d objects fail, and %d of them are due; %g retries a second begin, "
+                      "more when they succeed", failing, held_back, self._rate)
         return LOOK_EVERY
 
     def _say(self, message: str, *args: object) -> None:

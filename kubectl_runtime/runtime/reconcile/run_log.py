@@ -155,7 +155,7 @@ class RunLog:
         if not tell:
             return
         if together:
-            self._say(level, ctx, "%d objects have failed alike (%s) within %s, the last one %s: %s", count,
+            self._say(level, ctx, "%d objects have failed (%s) within %s, the last one is %s: %s", count,
                       _alike(alike), readable(age), said(ctx.ref), told.text)
             self._on_crowd()
             return
@@ -163,7 +163,7 @@ class RunLog:
         trace = None if isinstance(error, KubeError) else (type(error), error, user_trace(error))
         self._say(level, ctx, "%s: %s (attempt %d, %s): %s%s%s", said(ctx.ref), what, told.attempts, _again(outcome),
                   told.text, f" ({place})" if place else "",
-                  "; others that fail alike are only counted for a while" if count == SINGLY else "", trace=trace)
+                  "; more failures of this kind are only counted for a while" if count == SINGLY else "", trace=trace)
 
     def _still_fails(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
         with self._lock:

@@ -110,7 +110,7 @@ class Runner:
         self._submit_called()
 
     def drain(self) -> int:
-        """Begin no more runs and drop what is pending; returns how many keys were due: timers are no work."""
+        """Begin no more runs and drop what is pending; returns how many keys were due: timers are not work."""
         with self._lock:
             dropped = self._queue.due(self._clock.monotonic())
             self._queue.close()

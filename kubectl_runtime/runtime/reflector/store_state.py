@@ -30,7 +30,7 @@ class StoreState:
         self.ended: str | None = None
         self.watch_state: Callable[[], WatchState] | None = None
         self.trouble = ""
-        """The last failure of the watch, for who waits in vain; empty while all is well."""
+        """The last failure of the watch, for callers whose wait timed out; empty while all is well."""
         self.trouble_of: Callable[[], str] = lambda: ""
         """The same, of a stream that tells only who asks it."""
         self.indexes = Indexes(clock)

@@ -205,7 +205,7 @@ class StoreWriter(Generic[K]):
             state.trouble_of = trouble_of
 
     def trouble(self, text: str) -> None:
-        """The last failure, for the error of those who wait in vain; empty when it is over."""
+        """The last failure, for the error of a wait that timed out; empty when it is over."""
         self.state.trouble = text
 
     def end(self, reason: str) -> None:

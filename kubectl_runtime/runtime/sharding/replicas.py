@@ -6,7 +6,7 @@ counts Pods that are not there, or cannot work, and reading it or its Pods needs
 runs elsewhere does not have. The rule for all Leases is the same: one counts until it has not changed, as far as we
 have seen, for the time that is written in it. So a replica that dies is missed at the same time as its shards.
 
-    listed   a Lease that has changed, or is new       counts anew, from now on
+    listed   a Lease that has changed, or is new       counts from now on
              the same                                  counts until its time is over
              without a holder, or none any more        does not count
 

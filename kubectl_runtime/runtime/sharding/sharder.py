@@ -246,7 +246,7 @@ class Sharder:
         try:
             body()
         except BaseException as error:  # a defect: nobody must go on half alive
-            log.critical("sharding %s failed; this replica takes part no more", self.sharding.name, exc_info=error)
+            log.critical("sharding %s failed; this replica no longer takes part", self.sharding.name, exc_info=error)
             with self._changed:
                 before, self._state = self._state, replace(ShardState.first(self._rules), phase=Phase.GONE)
                 self._changes += 1

@@ -35,7 +35,7 @@ class Sharding:
     nothing until the last replica with the old number has ended. Each shard has a Lease: `identity`, `lease`,
     `renew_deadline` and `retry` are those of a `LeaderElection`.
 
-    Needs the verbs get, list, create, update and delete on leases. Raises RequestError for a name that is no label
+    Needs the verbs get, list, create, update and delete on leases. Raises RequestError for a name that is not a label
     value, a number of shards outside of 1 to 256, and times that do not fit together.
 
     >>> manager = Manager(client, sharding=Sharding("my-operator", "default", shards=16), serve=None)

@@ -35,8 +35,8 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent(Generic[K]):
-    """What became of an object: `obj` as it is now, or as it was last when it is `deleted`; `old`, what was known of it
-    before, None where that is nothing.
+    """A change of an object: `obj` is its state now, or its last state if it was `deleted`; `old` is the state before,
+    None if that is not known.
 
     >>> event = ObjectEvent(ConfigMap(name="a", data={"k": "2"}), ConfigMap(name="a", data={"k": "1"}))
     >>> event.obj.data != event.old.data, event.deleted

@@ -109,7 +109,7 @@ def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, s
         raise RequestError("the given stream has not been through a reflector, so its store stays empty: pass "
                            f"reflector(writer, events); what came was {type(missing[0]).__name__}")
     if not stop.is_set():
-        raise RuntimeError("the given stream ended, so nothing would be noticed any more")
+        raise RuntimeError("the given stream ended, so no further change would be noticed")
 
 
 def _lost(event: Event[Any]) -> str:

@@ -202,7 +202,7 @@ def check_mapper(mapper: object, on: object) -> None:
 
 
 def _refs(found: Mapped) -> Iterator[ObjectRef]:
-    """What a mapper returned, one by one. Raises TypeError for what is no ref: it comes from user code."""
+    """What a mapper returned, one by one. Raises TypeError for what is not a ref: it comes from user code."""
     if found is None:
         return
     for ref in found if isinstance(found, Iterable) else (found,):

@@ -95,7 +95,7 @@ class WatchedStore(Store[K]):
         if thread is not None and self._share.ends and thread is not threading.current_thread():
             thread.join(JOIN_SECONDS)
             if thread.is_alive():
-                log.warning("%s does not end within %.0f s of its store's close", thread.name, JOIN_SECONDS)
+                log.warning("%s has not ended %.0f s after its store was closed", thread.name, JOIN_SECONDS)
 
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """As `Store.wait_until_ready`. Raises RequestError before the `with` block, since nothing would ever come."""
@@ -126,7 +126,7 @@ class WatchedStore(Store[K]):
             log.warning("the store of %s is read and has nothing: %s", self.resource.full_name, unstarted)
 
     def is_stale(self, max_age: Duration) -> bool:
-        """Whether nothing has proved for longer than `max_age` that this is what the server has.
+        """Whether the store may be out of date: for longer than `max_age` nothing has come that proves the opposite.
 
         A page, an event and a bookmark prove it; bookmarks come about once a minute, so where nothing changes a shorter
         time says nothing. True before the first complete list, and from the end of the watch on.

@@ -7,7 +7,7 @@
     Apply(obj)          the object was created or changed
     Delete(obj)         the object is gone; `obj` is its last known state
 
-These five are an `Event`. Two more come out of the raw steps of a watcher and are no events:
+These five are an `Event`. Two more come out of the raw steps of a watcher and are not events:
 
     Failed(error, ...)  an attempt failed; the watcher goes on when it is pulled again, and whoever pulls decides when
     Idle                nothing is ready and nothing was waited for (simulated transports only)
@@ -54,8 +54,8 @@ class InitDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class Apply(msgspec.Struct, Generic[T], frozen=True):
-    """An object was created or changed. `previous` is what was known of it before, if a reflector knew it: what an
-    object no longer refers to has to hear of the change as well.
+    """An object was created or changed. `previous` is its state before, if a reflector knew it: mappers need it for
+    what the object refers to no longer.
 
     >>> event = Apply(ConfigMap(name="a"))
     >>> event.obj.name, event.previous
@@ -82,8 +82,8 @@ Event: TypeAlias = Init | InitApply[T] | InitDone | Apply[T] | Delete[T]
 class Failed(msgspec.Struct, frozen=True):
     """An attempt failed: a `list` or a `watch`, as `verb` says. `retry_after`: seconds that the server asks to wait.
 
-    `away`: nobody answers at all, and the watcher itself waits until somebody does: no backoff is needed.
-    `outage_over`: the first failure after such a time; what was before it does not count.
+    `away`: the server cannot be reached, and the watcher itself waits until it answers: no backoff is needed.
+    `outage_over`: the first failure after such a time; earlier failures do not count.
 
     >>> Failed(TransportError("connection refused"), "list").verb
     'list'
@@ -108,7 +108,7 @@ INIT, INIT_DONE, IDLE = Init(), InitDone(), Idle()
 
 CARRIERS = (Apply, Delete, InitApply)
 """The events that carry an object. A tuple, for the way of each event: `isinstance(event, Apply | Delete)` makes that
-union anew at every call, and takes six times as long."""
+union again at every call, and takes six times as long."""
 
 RawStep: TypeAlias = Event[T] | Failed | Idle
 """What the raw steps of a watcher yield."""

@@ -60,7 +60,7 @@ def page_read(state: Listing, page: PageRead) -> Step:
     """A page arrived."""
     trail = state.trail.after(page.token) if page.token else state.trail
     if trail is None:
-        return list_failed(state, WatchError("the pages of the list go round: a continue token came again"),
+        return list_failed(state, WatchError("the list never ends: a continue token was repeated"),
                            expired=True)
     out: list[Event[Record] | Failed] = [] if state.token else [_init(state)]
     out.extend(map(InitApply, page.records))
@@ -151,5 +151,5 @@ def _no_end(state: Streaming) -> Step:
 
 
 def _in_pages(state: Listing, why: str) -> Step:
-    log.warning("the server gives no streaming list (%s): it is asked for in pages", why)
+    log.warning("the server does not stream the list (%s): it is read in pages", why)
     return Step(Listing(first=state.first, suspect=state.suspect, in_pages=True), [])

@@ -8,7 +8,7 @@
 
 Of each object key, uid and version are compared, for equality, with what is stored and with what readers see (of a
 write that the watch has not shown yet, its answer): the event of a write may be lost as any other. An object differs
-"still" when its entry here is the one that differed before; one that an event has reached meanwhile begins anew. This
+"still" when its entry here is the one that differed before; one that an event has reached meanwhile starts over. This
 finds what no other sign shows: data that was restored from an older copy and has already overtaken the versions that
 are known here.
 """

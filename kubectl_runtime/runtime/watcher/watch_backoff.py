@@ -45,7 +45,7 @@ class WatchBackoff:
     """How long a watch waits after failures: `initial` seconds, times `factor` up to `maximum`, each drawn from [d,
     2d).
 
-    `reset_after` seconds without a failure begin anew. The numbers are client-go's; `maximum` bounds d, so with jitter
+    `reset_after` seconds without a failure start over. The numbers are client-go's; `maximum` bounds d, so with jitter
     up to twice as much is waited. Durations are seconds or `timedelta`; `jitter=False` waits exactly d (for tests).
     Raises RequestError when a number makes no sense.
 

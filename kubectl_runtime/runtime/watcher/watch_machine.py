@@ -30,9 +30,9 @@ States
     be watchable (again). Not 403, 405, 429: a list would not help.
 (2) Counted: after five in a row that are the server's fault (5xx, broken streams, watches that end at once) without
     anything new, a list is made: some servers report an expired version as an internal error for ever.
-(3) Told by the uid of the FlowSchema in its answer, which was another one in the watch before. A cluster made anew
-    under the old address may have any version, so nothing else would show it. If it was only a new rule for flows, a
-    list does no harm. Between a list and its first watch nothing tells: lists and watches may match different rules.
+(3) Told by the uid of the FlowSchema in its answer, which was another one in the watch before. A new cluster under
+    the old address may have any version, so nothing else would show it. If it was only a new rule for flows, a list
+    does no harm. It says nothing between a list and its first watch, which may match different rules.
 (4) A server whose database was restored from an older copy accepts a watch from a version of the future without a word,
     and sends nothing until it gets there. Such a restore ends its connections, so after a failed one its version is
     asked for. Versions are compared only when both are decimal numbers; else nothing is concluded.

@@ -154,7 +154,7 @@ def watch_object(api: WatchApi[K], name: Named, config: WatcherConfig = DEFAULT_
                  rng: random.Random | None = None) -> Generator[K | None]:
     """The object `name` as it is now, then each new version of it; None when it does not exist, and when it goes.
 
-    Nothing is yielded twice, also after breaks; when the object was deleted and made anew in the meantime, None comes
+    Nothing is yielded twice, also after breaks; when the object was deleted and made again in the meantime, None comes
     between the two. The field selector of `config` is replaced. `name` may be an object of that name. Raises
     RequestError for a namespaced kind in all namespaces, where several objects may have the name, for what can be no
     name, and as `watcher`.

@@ -46,8 +46,8 @@ class WatcherConfig:
     """How one kind is listed and watched: selectors, page size, freshness, which fields are kept, how failures are
     waited for.
 
-    Immutable. Durations are seconds or `timedelta`. Raises RequestError for a number that cannot be and for what cannot
-    be read as a selector.
+    Immutable. Durations are seconds or `timedelta`. Raises RequestError for a number that is out of range and for a
+    selector that cannot be parsed.
 
     >>> web = WatcherConfig(label_selector="app=web", page_size=100)
     >>> with watch_store(Api.all(client, Pod), web) as pods:

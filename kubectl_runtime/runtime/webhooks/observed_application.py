@@ -23,7 +23,7 @@ def webhooks_of(application: WSGIApplication) -> tuple[str, ...]:
 
 def observed(application: WSGIApplication, observer: Observer, clock: Clock) -> WSGIApplication:
     """`application`, with each request to one of its webhooks told of. What is at no path of it is told to nobody: that
-    is no webhook. `observer` raises nothing (see `together`)."""
+    is not a webhook. `observer` raises nothing (see `together`)."""
     if observer is NO_OBSERVER:
         return application
     webhooks = webhooks_of(application)

@@ -115,7 +115,7 @@ class SelfSigned:
             raise RequestError(f"SelfSigned: hosts= takes several; write hosts=({self.hosts!r},)")
         for host in hosts:
             if not isinstance(host, str) or not re.fullmatch(r"[0-9A-Za-z:._*-]+", host):
-                raise RequestError(f"SelfSigned: {host!r} is no name or address of a host")
+                raise RequestError(f"SelfSigned: {host!r} is not a name or address of a host")
         if self.service is not None and not re.fullmatch(r"[a-z0-9.-]+/[a-z0-9-]+", str(self.service)):
             raise RequestError(f"SelfSigned: service={self.service!r} is not of the form NAMESPACE/NAME")
         if seconds(self.validity) < 60:

@@ -1,5 +1,5 @@
-"""What a perturbation tells on the terminal while it goes on: one line, written anew, or one for each kind of fault
-where nothing can be written anew."""
+"""The progress of a perturbation on the terminal: one line, which is rewritten, or a line for each kind of fault where
+lines cannot be rewritten."""
 from __future__ import annotations
 
 import sys

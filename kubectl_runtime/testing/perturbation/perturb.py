@@ -93,7 +93,7 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
             only: Point | str | None = None) -> Report:
     """Play `story` undisturbed, and once for each point of `faults`; what did not end as it should.
 
-    `build(client)` makes the controllers, all of them anew each time, and returns `Controller(...).bind(reconciler)` or
+    `build(client)` makes all controllers, each time again, and returns `Controller(...).bind(reconciler)` or
     a Manager (whose election, shards, runnables and servers have no part in this). `story(client)` is the world outside
     that creates, changes and deletes: with the client that it is given, which the controllers answer to before each of
     its writes returns. Where it waits on that client's clock (`await_condition`), they go on. What it does before its

@@ -21,9 +21,9 @@ class Fault(StrEnum):
     """A kind of disturbance."""
 
     CRASH = "crash"
-    """The process ends between two of its writes, and begins anew."""
+    """The process ends between two of its writes, and starts again."""
     STALE = "stale"
-    """It begins anew, and what it reads is older than what is."""
+    """It starts again, and at first reads objects that are older than the server's."""
     MISSED = "missed"
     """Changes come and go without its seeing them."""
 
@@ -55,7 +55,7 @@ class Point:
         """The disturbance that a text such as `crash-after-3` names. Raises ValueError for any other text."""
         found = _TEXT.fullmatch(text)
         if found is None:
-            raise ValueError(f"{text!r} is no point of a run such as crash-after-3; the words are {', '.join(_WAYS)}")
+            raise ValueError(f"{text!r} is not a point such as crash-after-3; the words are {', '.join(_WAYS)}")
         return cls(found[1], int(found[2]))
 
 

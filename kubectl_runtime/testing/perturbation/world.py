@@ -6,11 +6,11 @@
     the end of the story            they have `REST` seconds more; then the state of the server is the run's end
 
     a life       from `build` until its process ends, which `ProcessEnded`, raised by its transport, carries out of
-                 whatever was going on; nothing of it runs after that, and `build` is called anew
+                 whatever was going on; nothing of it runs after that, and `build` is called again
     in vain      a run that asks more than it can have reason to is given up (`Runaway`)
 
 What the program keeps in modules and closures survives the end of a life, which nothing in the same process can help:
-`build` has to make everything anew.
+`build` has to make everything again.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Story = Callable[[Client], object]
 SETTLE = 60.0
 """Seconds that the controllers have after each write of the story; failures back off meanwhile."""
 REST = 330.0
-"""Seconds after the story: a resync of five minutes comes in it, and each watch begins anew."""
+"""Seconds after the story: a resync of five minutes comes in it, and each watch starts over."""
 LATE = 10.0
 """Seconds by which watches are late, and after which a late write arrives at the latest."""
 JUMP = 120.0
@@ -133,7 +133,7 @@ class World:
         number = self._writes
         way = self._point.way if not self._struck and self._point and self._point.number == number else ""
         self._struck = self._struck or way in ("crash-before", "crash-after", "stale")
-        who = "the controllers" if life.number == 1 else "the controllers, begun anew"
+        who = "the controllers" if life.number == 1 else "the controllers, restarted"
         if way == "stale":
             self._late = lambda: self._carry_out(request, asked, number)
             self._past = self._as_the_story_left_it()

@@ -151,7 +151,7 @@ def _lines_of(path: Path) -> tuple[list[Line], int]:
 
 def _head(path: Path, lines: list[Line]) -> Line:
     if not lines or lines[0].kind != "begin":
-        raise RecordingError(f"{path} is no recording of a controller: Controller(..., record={str(path)!r}) makes one")
+        raise RecordingError(f"{path} is not a recording: Controller(..., record={str(path)!r}) makes one")
     if lines[0].format != FORMAT:
         raise RecordingError(f"{path} has the format {lines[0].format}, and this version reads format {FORMAT}: replay "
                              "it with the version of kubectl_runtime that wrote it")

@@ -76,7 +76,7 @@ def test_the_operator_follows_its_source_and_the_server_keeps_its_objects(source
         program.until("serves http://")
         source.unlink()
         program.until("error: there is no module 'greeting_operator' in ")
-        program.until("--- the operator has ended with status 2; it starts anew when a source changes ---")
+        program.until("--- the operator has ended with status 2; it restarts when a source changes ---")
         source.write_text(OPERATOR)
         program.until("installed greetings.example.com: kubectl get greetings.example.com --all-namespaces")
         page = program.until("what it does at this moment: http://127.0.0.1:").split()[-1]
@@ -88,12 +88,12 @@ def test_the_operator_follows_its_source_and_the_server_keeps_its_objects(source
             assert (state["details"], state["controllers"][0]["kind"]) == (True, "greetings.example.com")
 
             source.write_text(OPERATOR.replace("Hello", "Good day"))
-            program.until("--- greeting_operator.py changed: starting anew ---")
+            program.until("--- greeting_operator.py changed: restarting ---")
             program.until("said Good day Ada!")
 
             source.write_text(OPERATOR + "\nundefined\n")
             program.until("NameError: name 'undefined' is not defined")
-            program.until("--- the operator has ended with status 1; it starts anew when a source changes ---")
+            program.until("--- the operator has ended with status 1; it restarts when a source changes ---")
             assert greetings.get("ada").uid == uid
 
             source.write_text(OPERATOR.replace("    name: str", "    name: str\n    times: int = 1"))
@@ -130,7 +130,7 @@ def test_a_second_signal_does_not_wait_for_a_run(source: Path) -> None:
             Api.default_namespaced(client, GREETINGS).create(ADA)
             program.until("stuck")
         program.send(signal.SIGINT)
-        program.until("runs in progress are waited for; Ctrl-C again does not wait")
+        program.until("waiting for runs in progress; Ctrl-C again ends at once")
         program.send(signal.SIGINT)
         assert program.end() == 130, program.text
 

@@ -82,7 +82,7 @@ def test_kinds_can_be_used_when_they_are_installed_and_follow_a_change(client: C
     tool = Api.all(client, CustomResourceDefinition).get("tools.tools.example.com")
     assert [(version["name"], version["storage"]) for version in tool["spec"]["versions"]] == [
         ("v1", True), ("v1beta1", False)]
-    with pytest.raises(CommandError, match=r"v1 was previously a storage version(.|\n)*with a server that is empty"):
+    with pytest.raises(CommandError, match=r"v1 was previously a storage version(.|\n)*begin with an empty server"):
         install_kinds(client, [NewPart])
     install_kinds(client, [PartWithColour])
     parts = Api.default_namespaced(client, PartWithColour)

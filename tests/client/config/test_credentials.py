@@ -327,7 +327,7 @@ class TestExecPlugin:
         self, plugin: Plugin, answer: dict[str, str]
     ) -> None:
         (plugin.folder / "stdout").write_text(json.dumps({**answer, "status": {"token": "geheim"}}))
-        with pytest.raises(AuthError, match=f"{plugin.command} printed something else.*{V1}") as error:
+        with pytest.raises(AuthError, match=f"{plugin.command} printed something other.*{V1}") as error:
             plugin.credentials().header()
         assert "geheim" not in str(error.value)
 
@@ -381,7 +381,7 @@ class TestExecPlugin:
     @pytest.mark.parametrize("moment", ["2999-01-01T00:00:00", "2999-01-01", "soon", 5, True, ""])
     def test_an_expiry_that_is_no_moment_is_no_credential(self, plugin: Plugin, moment: Any) -> None:
         plugin.prints("t", expirationTimestamp=moment)
-        with pytest.raises(AuthError, match="printed no ExecCredential"):
+        with pytest.raises(AuthError, match="is not an ExecCredential"):
             plugin.credentials().header()
 
     def test_a_certificate_comes_instead_of_a_token(self, plugin: Plugin) -> None:

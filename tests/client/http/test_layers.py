@@ -155,7 +155,7 @@ class TestRateLimit:
         send = limiting(RateLimit(qps=1, burst=3), clock)(note)
         for _ in range(3):
             send(call(clock))
-        with pytest.raises(RequestTimeout, match="own limit of 1 calls a second"):
+        with pytest.raises(RequestTimeout, match="rate limit of 1 calls a second"):
             send(call(clock, seconds=0.5))
         clock.advance(10)
         for _ in range(3):
@@ -206,7 +206,7 @@ class TestRateLimit:
         limit, retry = RateLimit(qps=0.001, burst=2), RetryPolicy(base=0.001, maximum=0.002)
         with WireServer(answering(says(503))) as server:
             with server.client(client={"rate_limit": limit, "retry": retry}) as client:
-                with pytest.raises(RequestTimeout, match="own limit"):
+                with pytest.raises(RequestTimeout, match="rate limit"):
                     Api.namespaced(client, ConfigMap, "default").get("a", timeout=5)
         assert len(server.requests) == 2
 

@@ -229,7 +229,7 @@ def test_another_subprotocol_than_was_asked_for_is_refused():
 
 def test_what_is_no_websocket_frame_ends_the_session_with_an_error():
     with pods(serving(lambda peer: peer.peer.send(b"\xf2\x00"))) as api, \
-            api.exec("web", ["ls"]) as process, pytest.raises(TransportError, match="no websocket"):
+            api.exec("web", ["ls"]) as process, pytest.raises(TransportError, match="not a websocket"):
         process.stdout.read(timeout=20)
 
 

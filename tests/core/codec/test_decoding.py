@@ -176,7 +176,7 @@ def test_one_bad_item_does_not_spoil_a_page() -> None:
 
 @pytest.mark.parametrize("line", [b"", b"{", b"null", b'{"type":3,"object":{}}', b"plain text", b'{"object":{}}'])
 def test_a_line_that_is_no_event_raises(line: bytes) -> None:
-    with pytest.raises(DecodeError, match="no event"):
+    with pytest.raises(DecodeError, match="not an event"):
         decode_event(line, PODS)
 
 

@@ -72,11 +72,11 @@ def test_a_new_object_has_their_canonical_text() -> None:
 
 
 @pytest.mark.parametrize(("spec", "said"), [
-    ({"part": {"memory": "much"}}, r"\$\.spec\.part\.memory: 'much' is no quantity"),
-    ({"part": {"memory": 1.5}}, r"\$\.spec\.part\.memory: 1\.5 is no quantity"),
-    ({"part": {"memory": True}}, r"\$\.spec\.part\.memory: True is no quantity"),
-    ({"part": {"memory": 1}, "limits": {"cpu": []}}, r"\$\.spec\.limits.*is no quantity"),
-    ({"part": {"memory": 1}, "timeout": 5}, r"\$\.spec\.timeout: 5 is no duration"),
+    ({"part": {"memory": "much"}}, r"\$\.spec\.part\.memory: 'much' is not a quantity"),
+    ({"part": {"memory": 1.5}}, r"\$\.spec\.part\.memory: 1\.5 is not a quantity"),
+    ({"part": {"memory": True}}, r"\$\.spec\.part\.memory: True is not a quantity"),
+    ({"part": {"memory": 1}, "limits": {"cpu": []}}, r"\$\.spec\.limits.*is not a quantity"),
+    ({"part": {"memory": 1}, "timeout": 5}, r"\$\.spec\.timeout: 5 is not a duration"),
     ({"part": {"memory": 1}, "timeout": "PT5S"}, r"\$\.spec\.timeout: time: invalid duration"),
 ])
 def test_another_text_is_an_error_that_says_where(spec: Any, said: str) -> None:
@@ -99,5 +99,5 @@ def test_they_are_data(value: Any) -> None:
 def test_any_other_class_is_still_no_json_value() -> None:
     job = received(RECEIVED)
     job.spec.limits["cpu"] = object()  # type: ignore[assignment]
-    with pytest.raises(RequestError, match="a object is no JSON value"):
+    with pytest.raises(RequestError, match="a value of type object cannot be sent as JSON"):
         job.to_dict()

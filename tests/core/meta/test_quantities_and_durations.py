@@ -51,7 +51,7 @@ def test_whole_numbers_are_rounded_away_from_zero() -> None:
 @pytest.mark.parametrize("wrong", ["", "x", "1 Gi", "1mm", None, 1.5, True])
 @pytest.mark.parametrize("make", [Q, Quantity])
 def test_what_is_no_quantity_is_refused(make: Callable[[Any], Quantity], wrong: object) -> None:
-    with pytest.raises(RequestError, match="is no quantity"):
+    with pytest.raises(RequestError, match="is not a quantity"):
         make(wrong)
 
 

@@ -178,11 +178,11 @@ def test_a_requirement_that_would_say_something_else_when_rendered_is_refused(
 
 
 @pytest.mark.parametrize(("make", "said"), [
-    (lambda: Selector.labels(app="a b"), "label 'app': 'a b' is no value of a label: a value is letters and digits"),
-    (lambda: Selector.exists("a,b"), "'a,b' is no key of a label: a key is letters and digits, with -, _ and ."),
+    (lambda: Selector.labels(app="a b"), "label 'app': 'a b' is not a value of a label: a value is letters and digits"),
+    (lambda: Selector.exists("a,b"), "'a,b' is not a key of a label: a key is letters and digits, with -, _ and ."),
     (lambda: Selector.labels(app="a" * 64), "a value is letters and digits, with -, _ and . inside, 63 at most"),
-    (lambda: Selector.exists("a" * 64), "is no key of a label: a key is letters and digits, with -, _ and . inside"),
-    (lambda: Selector.exists("a" * 254 + "/b"), "is no key of a label")])
+    (lambda: Selector.exists("a" * 64), "is not a key of a label: a key is letters and digits, with -, _ and . inside"),
+    (lambda: Selector.exists("a" * 254 + "/b"), "is not a key of a label")])
 def test_what_no_label_can_have_is_refused_with_what_it_can(make: Any, said: str) -> None:
     with pytest.raises(RequestError, match=re.escape(said)):
         make()

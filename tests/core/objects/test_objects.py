@@ -370,7 +370,7 @@ class Name(str):
 def test_enums_and_subclasses_of_text_are_written_as_json() -> None:
     obj = Widget(name="a", extra_data={"shade": Shade.DARK, "name": Name("n"), "at": datetime(2026, 1, 1, tzinfo=UTC)})
     assert obj.to_dict()["extraData"] == {"shade": "dark", "name": "n", "at": "2026-01-01T00:00:00Z"}
-    with pytest.raises(RequestError, match="Hidden is no JSON value"):
+    with pytest.raises(RequestError, match="a value of type Hidden cannot be sent as JSON"):
         Widget(name="a", extra_data={"x": type("Hidden", (), {})()}).to_dict()
 
 

@@ -51,7 +51,7 @@ def test_times_of_models_suit_micro_time() -> None:
 def test_what_does_not_fit_a_model_is_a_decode_error() -> None:
     with pytest.raises(DecodeError, match="V1Pod"):
         Pod.from_bytes(encoded({"metadata": metadata(), "spec": {"containers": 3}})).model(official.V1Pod)
-    with pytest.raises(RequestError, match="no model class"):
+    with pytest.raises(RequestError, match="not a model class"):
         Pod.from_bytes(encoded({"metadata": metadata()})).model(dict)
 
 
@@ -65,5 +65,5 @@ def test_objects_with_a_to_dict_of_wire_keys_are_taken() -> None:
 
 @pytest.mark.parametrize("body", [None, 3, "text", [], Pod])
 def test_what_is_no_object_is_refused(body: Any) -> None:
-    with pytest.raises(RequestError, match="is no object"):
+    with pytest.raises(RequestError, match="is not an object"):
         plain_body(body)

@@ -116,13 +116,13 @@ def test_a_long_note_is_cut_on_a_character_and_marked(cluster: Cluster) -> None:
     cluster.recorder.publish(cluster.obj, "Long", "x" * 5000)
     cluster.recorder.publish(cluster.obj, "Wide", "😀" * 1000)
     cluster.recorder.publish(cluster.obj, "R" * 200, "é", action="ä" * 100)
-    cluster.recorder.publish(cluster.obj, "", "\ud800 is no text")
+    cluster.recorder.publish(cluster.obj, "", "\ud800 is not text")
     assert cluster.recorder.flush(1)
     notes = {event["reason"]: event["note"] for event in cluster.events}
     assert (len(notes["Long"].encode()), notes["Long"][-1]) == (1024, "…")
     assert notes["Wide"] == "😀" * 255 + "…"
     assert notes["R" * 128] == "é"
-    assert notes["Unspecified"] == "? is no text"
+    assert notes["Unspecified"] == "? is not text"
     assert cluster.sent == ["POST"] * 4
 
 

@@ -367,7 +367,7 @@ def test_it_is_ready_when_every_store_is_complete_and_every_check_passes(client:
     with pytest.raises(RequestError, match="last part of its path"):
         manager.add_check("a/b", raising)
     for name in ("ping", "manager", "controller maps", "store configmaps"):
-        with pytest.raises(RequestError, match="the manager's own are called so"):
+        with pytest.raises(RequestError, match="the manager's own checks have such names"):
             manager.add_check(name, raising)
     with manager.start() as running:
         until(lambda: running.why_not_ready == "check one: it says no", running.why_not_ready)
@@ -546,7 +546,7 @@ def test_addresses(text: str, host: str, port: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "8080", ":", "::1:80", ":65536", ":-1", "a:b", ":\uff18\uff10", 8080])
 def test_what_is_no_address_is_refused(client: Client, text: Any) -> None:
-    with pytest.raises(RequestError, match="is no address"):
+    with pytest.raises(RequestError, match="is not an address"):
         Manager(client, serve=text)
 
 
@@ -632,7 +632,7 @@ def test_a_controller_that_is_stuck_makes_it_dead_and_one_that_waits_does_not(
 def test_arguments_that_cannot_work_are_refused(client: Client) -> None:
     with pytest.raises(RequestError, match="takes a Client"):
         Manager(object())  # type: ignore[arg-type]
-    with pytest.raises(RequestError, match="is no LeaderElection"):
+    with pytest.raises(RequestError, match="is not a LeaderElection"):
         Manager(client, leader="name")  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="grace must be at least 0"):
         Manager(client, grace=-1)

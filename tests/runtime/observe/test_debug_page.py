@@ -94,7 +94,7 @@ def test_a_page_takes_true_and_false(wrong: dict[str, Any]) -> None:
 
 
 def test_a_server_takes_a_page_and_nothing_else() -> None:
-    with pytest.raises(RequestError, match=r"debug=True is no DebugPage"):
+    with pytest.raises(RequestError, match=r"debug=True is not a DebugPage"):
         HealthServer("127.0.0.1:0", debug=True)  # type: ignore[arg-type]
 
 

@@ -99,7 +99,7 @@ def test_a_loopback_address_is_no_other_one(server: HealthServer) -> None:
 
 @pytest.mark.parametrize("address", ["8080", "localhost", "::1:80", ":http", ":65536", ":-1", ":٣", ""])
 def test_what_is_no_address_is_refused_when_it_is_made(address: str) -> None:
-    with pytest.raises(RequestError, match="is no address to listen at"):
+    with pytest.raises(RequestError, match="is not an address to listen at"):
         HealthServer(address)
 
 

@@ -59,7 +59,7 @@ def test_workers_at_the_same_runs_are_told_after_a_minute_again_at_each_doubling
         looks.clock.advance(1)
     assert looks.look() == (AFTER - 1, [])
     assert looks.look(AFTER - 1) == (LOOK_EVERY, [
-        "WARNING nothing goes on: all 4 workers have been at the same runs for 60.0 s, and 37 keys wait. The longest "
+        "WARNING no run ends: all 4 workers have been at the same runs for 60.0 s, and 37 keys wait. The longest "
         "runs: Parent default/a for 63.0 s, Parent default/b for 62.0 s, Parent default/c for 61.0 s and 1 more. "
         + REMEDY])
     assert looks.look(AFTER - 1) == (LOOK_EVERY, [])
@@ -70,7 +70,7 @@ def test_workers_at_the_same_runs_are_told_after_a_minute_again_at_each_doubling
     assert len(looks.look(AFTER)[1]) == 1
     del looks.runs[0]
     looks.run("e")
-    assert looks.look() == (4 * AFTER * 2, ["INFO it goes on: a run has ended, after none had for 4 min"])
+    assert looks.look() == (4 * AFTER * 2, ["INFO runs end again: none had ended for 4 min"])
 
 
 def test_runs_that_take_long_by_nature_are_told_once_an_hour(caplog: pytest.LogCaptureFixture) -> None:
@@ -81,8 +81,8 @@ def test_runs_that_take_long_by_nature_are_told_once_an_hour(caplog: pytest.LogC
         looks.run(f"p-{number}")
         said += looks.look(AFTER)[1]
         said += looks.look(AFTER / 2)[1]
-    assert [line.split(":")[0] for line in said] == ["WARNING nothing goes on", "INFO it goes on"]
-    assert said[0].startswith("WARNING nothing goes on: the only worker has been at the same run for 60.0 s, and 1 key "
+    assert [line.split(":")[0] for line in said] == ["WARNING no run ends", "INFO runs end again"]
+    assert said[0].startswith("WARNING no run ends: the only worker has been at the same run for 60.0 s, and 1 key "
                               "waits. The longest runs: Parent default/p-0 for 60.0 s. ")
     looks.clock.advance(SILENCE)
     looks.runs.clear()
@@ -98,7 +98,7 @@ def test_while_no_key_waits_or_a_worker_is_free_nothing_is_said(caplog: pytest.L
     looks.due = 1
     assert len(looks.look()[1]) == 1
     looks.full = False
-    assert looks.look()[1] == ["INFO it goes on: a run has ended, after none had for 10 min"]
+    assert looks.look()[1] == ["INFO runs end again: none had ended for 10 min"]
     assert looks.look(10 * AFTER) == (None, [])
 
 
@@ -132,4 +132,4 @@ def test_a_controller_whose_reconcilers_block_for_ever_says_so_and_says_when_it_
         assert ", and 1 key waits" in caplog.text
         assert (running.why_not_ready, running.why_not_alive) == ("", "")
         hang.set()
-        eventually(lambda: said("it goes on"), timeout=PATIENCE)
+        eventually(lambda: said("runs end again"), timeout=PATIENCE)

@@ -92,9 +92,9 @@ def test_two_managers_that_take_a_field_from_each_other_are_named_with_the_path(
     world.start(forcing("one", 1), "one", owns=True)
     world.start(forcing("two", 2), "two", owns=True)
     world.simulation.settle(30)
-    lines = [line for line in warnings(caplog) if "quarrels" in line]
+    lines = [line for line in warnings(caplog) if "competes with" in line]
     assert 1 <= len(lines) <= 2, "each of the two controllers may say so, once"
-    assert "quarrels with field manager" in lines[0]
+    assert "competes with field manager" in lines[0]
     assert "Child default/c" in lines[0]
     assert "spec.value" in lines[0]
 

@@ -52,15 +52,15 @@ def test_the_brake_is_told_once_an_outage_and_its_end_with_its_length_and_size(
     assert looks.look(MANY + 1) == (LOOK_EVERY, [])
     looks.clock.advance(20)
     assert looks.look(5000, 4000) == (LOOK_EVERY, [
-        "retries are held back: 5000 objects fail, of which 4000 are due; 10 retries a second begin, and more as they "
-        "succeed"])
+        "retries are held back: 5000 objects fail, and 4000 of them are due; 10 retries a second begin, more when "
+        "they succeed"])
     looks.clock.advance(20)
     assert looks.look(4000, 0) == (LOOK_EVERY, [])
     assert looks.look(4000, 3000) == (LOOK_EVERY, [])
     looks.clock.advance(50)
     assert looks.look(1) == (LOOK_EVERY, [])
-    assert looks.look(0) == (None, ["no object fails any more, 90.0 s after more than 10 did; at the worst 5000 did at "
-                                    "once"])
+    assert looks.look(0) == (None, ["no object fails any more; the outage lasted 90.0 s, with up to 5000 failing "
+                                    "objects at once"])
     looks.clock.advance(WITHIN)
     assert looks.look(200, 100)[1] != [], "the next outage is another one"
 
@@ -82,7 +82,7 @@ def test_a_dependency_that_comes_and_goes_costs_two_lines_a_minute_and_one_that_
     assert looks.look(300, 200)[1] == []
     looks.clock.advance(WITHIN)
     assert [line.split(":")[0] for line in looks.look(300, 200)[1]] == ["retries are held back"]
-    assert [line.split(",")[0] for line in looks.look(0)[1]] == ["no object fails any more"]
+    assert [line.split(";")[0] for line in looks.look(0)[1]] == ["no object fails any more"]
 
 
 def test_a_controller_without_a_brake_tells_the_end_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -117,4 +117,4 @@ def test_the_end_is_told_within_a_second_also_where_nothing_is_retried(
     cluster.delete(Parent, "p-39")  # which was the last one
     simulation.settle(LOOK_EVERY)
     assert "no object fails any more" in caplog.text
-    assert "at the worst 40 did at once" in caplog.text
+    assert "with up to 40 failing objects at once" in caplog.text

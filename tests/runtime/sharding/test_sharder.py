@@ -372,7 +372,7 @@ def test_a_defect_ends_the_part_of_this_replica_and_its_manager(server: ApiServe
 
 def test_arguments_that_cannot_work_are_refused(server: ApiServer) -> None:
     with server.client() as client:
-        with pytest.raises(RequestError, match="is no Sharding"):
+        with pytest.raises(RequestError, match="is not a Sharding"):
             Manager(client, sharding="shop")  # type: ignore[arg-type]
         with pytest.raises(RequestError, match="no sharding"):
             Manager(client).add(Controller(Api.all(client, ConfigMap)), lambda obj, ctx: Action.await_change(),

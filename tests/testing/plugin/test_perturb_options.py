@@ -79,4 +79,4 @@ def test_the_options_repeat_what_a_test_plays_itself(project: pytest.Pytester) -
 
 def test_a_point_that_is_none_is_told_at_once(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess(*_LOAD, "--perturb-only", "crash-3")
-    result.stderr.fnmatch_lines(["*--perturb-only: 'crash-3' is no point of a run*"])
+    result.stderr.fnmatch_lines(["*--perturb-only: 'crash-3' is not a point such as*"])

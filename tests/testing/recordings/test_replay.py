@@ -204,9 +204,9 @@ def test_a_manager_of_several_is_asked_for_the_one_that_was_recorded(tmp_path: P
 
 
 @pytest.mark.parametrize(("text", "says"), [
-    ("", "is no recording"), ("{}", "is no recording"), ("hello\n", "is no recording"),
+    ("", "is not a recording"), ("{}", "is not a recording"), ("hello\n", "is not a recording"),
     ('{"k":"begin","format":99}\n', "has the format 99"), ('{"k":"begin","format":1}\n', "no run in the recording"),
-    ('{"k":"run"}\n', "is no recording")])
+    ('{"k":"run"}\n', "is not a recording")])
 def test_what_is_no_recording_is_refused_in_words(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "flight"
     path.write_text(text)
@@ -233,8 +233,8 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monk
     assert "nothing.jsonl" in capsys.readouterr().err
     (tmp_path / "empty.jsonl").write_text("")
     assert main(["replay", "empty.jsonl", "sites_wrong:main"]) == 1
-    assert "is no recording" in capsys.readouterr().err
-    assert main(["replay", "empty.jsonl", "sites_wrong:nothing"]) == 1
+    assert "is not a recording" in capsys.readouterr().err
+    assert main(["replay", "empty.jsonl", "sites_wrong:nothing"]) == 2
     assert "has no nothing" in capsys.readouterr().err
 
 

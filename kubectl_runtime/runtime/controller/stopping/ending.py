@@ -123,14 +123,14 @@ class Ending:
 
     def _report(self, stuck: dict[int, Run]) -> None:
         for thread_id, run in stuck.items():
-            self._words.error("the reconciler of %s does not end; it is here:\n%s", run.request.ref,
+            self._words.error("the reconciler of %s does not end; its stack:\n%s", run.request.ref,
                               stack_of(thread_id))
         others = [thread for thread in self._threads() if thread.ident not in stuck and _lives(thread)]
         for thread in others:
-            self._words.error("thread %r does not end; it is here:\n%s", thread.name, stack_of(thread.ident))
+            self._words.error("thread %r does not end; its stack:\n%s", thread.name, stack_of(thread.ident))
         for thread in self._sources():
             if _lives(thread):
-                self._words.info("thread %r is left where it is: it blocks in a source that the program gave",
+                self._words.info("thread %r is not waited for: it blocks in a trigger source of the program",
                                  thread.name)
         count = len(stuck) + len(others)
         self._words.info("stopped%s", f"; stuck: {count}" if count else "")

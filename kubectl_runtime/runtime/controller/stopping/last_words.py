@@ -5,7 +5,7 @@
                     has had one line for `LINE_SECONDS`
     taken_down()    for what logs by itself: within this, the lines of the calling thread are put in
 
-A log handler is user code and may block. What keeps the time of a shutdown must not stand in one, nor wait anew at the
+A log handler is user code and may block. What keeps the time of a shutdown must not wait for one, nor wait again at the
 end for one that has blocked all the while.
 """
 from __future__ import annotations
