@@ -40,7 +40,11 @@ class ApiBase(Generic[K]):
 
     __slots__ = ("_from_record", "client", "form", "kind", "place")
 
-    def __init__(self, client: Client, kind: type[K], place: Place, form: Form | None = None) -> None:
+    def __init__(self, client: Client, kind: type[K] | None = None, place: Place | None = None,
+                 form: Form | None = None) -> None:
+        if kind is None or not isinstance(place, Place):
+            raise RequestError("an Api is made by Api.all(client, Kind), Api.namespaced(client, Kind, namespace) or "
+                               "Api.default_namespaced(client, Kind)")
         self.client = client
         self.kind = kind
         """The class of what comes back."""

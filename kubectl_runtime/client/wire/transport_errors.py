@@ -17,9 +17,10 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     inner = _innermost(error)
     said = _text(inner)
     if isinstance(error, requests.exceptions.SSLError):
-        return ConnectionFailed(
-            f"{operation}: no trusted connection to {server}: {said}. Check the certificate authority and "
-            f"tls-server-name of {origin}", Failure(sent=False, permanent=True))
+        hint = ("Perhaps it speaks HTTP without TLS: then http:// is right in" if "WRONG_VERSION_NUMBER" in said
+                else "Check the certificate authority and tls-server-name of")
+        return ConnectionFailed(f"{operation}: no trusted connection to {server}: {said}. {hint} {origin}",
+                                Failure(sent=False, permanent=True))
     if isinstance(error, requests.exceptions.ProxyError):
         return ConnectionFailed(f"{operation}: the proxy gives no connection to {server}: {said}. Check the proxy "
                                 f"settings (proxy-url of {origin}, HTTPS_PROXY, NO_PROXY)", Failure(sent=False))

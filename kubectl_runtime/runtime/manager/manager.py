@@ -159,6 +159,9 @@ class Manager:
             bound = BoundController(controller, reconciler, error_policy, context)
         else:
             raise RequestError(f"add takes a Controller, not {type(controller).__name__}; functions go to add_runnable")
+        if bound.reconciler is None:
+            raise RequestError("the controller has no reconciler: add(controller, reconciler), or "
+                               "add(controller.bind(reconciler))")
         reconcile, policy = functions_of(bound.reconciler, bound.error_policy)
         check_functions(reconcile, policy, bound.context)
         if sharded and self._sharding is None:

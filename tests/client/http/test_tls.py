@@ -15,6 +15,7 @@ from kubectl_runtime import Api, Client, Config, ConfigError, RetryPolicy, Trans
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.http.tls import build_context
 from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.testing import ApiServer
 from tests.client.wire_server import Peer, WireServer, answering, config_map, says
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
@@ -57,6 +58,13 @@ def test_an_unknown_ca_is_an_error_with_the_remedy_and_is_not_retried(authority:
             with pytest.raises(TransportError, match=r"no trusted connection.*certificate authority"):
                 get(server.client(**config))
         assert server.connections == 2
+
+
+def test_a_server_without_tls_is_told_from_one_that_is_not_trusted() -> None:
+    with ApiServer() as server:
+        config = Config(cluster_url=server.url.replace("http://", "https://"))
+        with pytest.raises(TransportError, match=r"Perhaps it speaks HTTP without TLS: then http:// is right in"):
+            get(Client(config))
 
 
 def test_no_public_ca_is_added_to_the_clusters(authority: Authority) -> None:
