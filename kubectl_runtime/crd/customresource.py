@@ -114,6 +114,10 @@ class CustomResource(Resource):
 
         Raises TypeError, naming class and field, for a type that has no schema, and for a rule that does not compile.
         """
+        if not hasattr(cls, "api_resource"):
+            name = cls.__name__
+            raise TypeError(f"class {name} is bound to no kind: give it group=, version= and kind=, as in class "
+                            f'{name}(CustomResource, group="example.com", version="v1", kind="{name}")')
         resource, version = cls.api_resource, cls._version()
         _refuse(cls, Validator(version["schema"]["openAPIV3Schema"]).rule_causes())
         options = {"annotations": dict(cls.crd_options.annotations), "labels": dict(cls.crd_options.labels)}

@@ -3,6 +3,7 @@ exist, to a bool.
 
     is_created                             it exists
     is_deleted(uid)                        it does not exist, or has another uid: a namesake that was made later
+    is_ready                               a workload is rolled out, complete or ready: kubectl's `rollout status`
     is_pod_running                         a Pod's phase is Running
     is_job_completed                       a Job's condition Complete is True
     is_deployment_completed                a Deployment's latest rollout is complete
@@ -27,6 +28,7 @@ from typing import Any, Never, Protocol, TypeAlias, cast, overload
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import STATUSES
 from kubectl_runtime.runtime.parts import condition_of, items_of, mapping, number_of, part_of
+from kubectl_runtime.runtime.ready_rules import RULES, rule_of
 
 Condition: TypeAlias = Callable[[Any], bool]
 """From the object, or None while it does not exist, to whether it is as one waits for."""
@@ -88,6 +90,21 @@ def is_deleted(uid: str) -> Condition:
 
 
 @_of_existing
+def is_ready(obj: Any) -> bool:
+    """True of a Deployment, StatefulSet or DaemonSet that is rolled out and scaled as its spec says now, as kubectl's
+    `rollout status` means it; of a ReplicaSet with all its replicas, a Job that is complete, a Pod that is ready or has
+    succeeded. Raises a KubeError for one that cannot become so, such as a Job that failed, and RequestError for
+    another kind, for which `has("Ready")` reads what its controller says."""
+    if obj is None:
+        return False
+    rule = rule_of(obj.api_resource.gvk)
+    if rule is None:
+        known = ", ".join(kind for _, kind in RULES)
+        raise RequestError(f'is_ready knows {known}, not {obj.api_resource.kind}: has("Ready") reads its condition')
+    return not rule(obj)
+
+
+@_of_existing
 def is_pod_running(obj: Any) -> bool:
     """True of a Pod whose phase is Running; its containers may still not be ready."""
     return bool(part_of(obj, "status").get("phase") == "Running")
@@ -102,7 +119,9 @@ def is_job_completed(obj: Any) -> bool:
 @_of_existing
 def is_deployment_completed(obj: Any) -> bool:
     """True of a Deployment all of whose Pods are of its latest version and available: the condition Progressing is True
-    for the reason NewReplicaSetAvailable, and speaks of the latest generation."""
+    for the reason NewReplicaSetAvailable, and speaks of the latest generation. It stays so while a Deployment is scaled
+    up: `is_ready` waits for the new replicas, too.
+    """
     if obj is None:
         return False
     generation = obj.generation or 0

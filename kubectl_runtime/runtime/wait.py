@@ -174,7 +174,14 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
             looked = True
             if version != (version := str(getattr(seen, "resource_version", ""))):
                 changed = clock.monotonic()
-            if condition(seen):
+            try:
+                done = condition(seen)
+            except Exception as error:
+                if seen is None:
+                    error.add_note(f"{operation}: there is no such object, so the condition was called with None: "
+                                   "`obj is not None and ...`")
+                raise
+            if done:
                 return seen
     wanted = name_of(condition)
     happened = f"{operation}: {wanted} was not so {deadline.end()}; {last_seen(seen, looked)}"

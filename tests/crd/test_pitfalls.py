@@ -141,6 +141,14 @@ def test_the_default_of_an_enum_is_its_value() -> None:
     assert "default" not in schema_of(Mode | None, None)
 
 
+def test_a_class_without_a_kind_has_no_definition_and_is_told_how_to_get_one() -> None:
+    class Oven(CustomResource):
+        spec: Left
+
+    with pytest.raises(TypeError, match=r'class Oven is bound to no kind: .* class Oven\(CustomResource, group="'):
+        Oven.crd()
+
+
 def test_the_default_of_a_quantity_is_its_text() -> None:
     schema = object_schema(object, [("size", Quantity, Quantity("1024Mi")), ("every", GoDuration, GoDuration("90m"))])
     assert [each["default"] for each in schema["properties"].values()] == ["1Gi", "1h30m0s"]

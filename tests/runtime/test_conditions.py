@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.objects.dynamic import dynamic
-from kubectl_runtime.resources import CustomResourceDefinition, Deployment, Ingress, Job, Pod, Service
+from kubectl_runtime.resources import CustomResourceDefinition, Deployment, Ingress, Job, Pod, Service, StatefulSet
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.conditions import Condition, name_of
 
@@ -98,6 +98,27 @@ def test_nonsense_is_not_so_and_ends_no_wait(case: str, status: Any) -> None:
     obj = dynamic(ApiResource("", "v1", "Any", "anys")).from_dict({
         "metadata": {"name": "a", "uid": "u", "generation": 2}, "spec": BALANCED, "status": status})
     assert CASES[case][0](obj) is (CASES[case][0] is conditions.is_created)
+
+
+def test_ready_is_a_workload_that_is_as_its_spec_says() -> None:
+    conditions_of = {"conditions": [{"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}]}
+    two = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2, **conditions_of}
+    scaled = obj_of(Deployment, two, {"replicas": 3}, generation=2)
+    assert conditions.is_deployment_completed(scaled), "Progressing does not speak of scaling"
+    assert [conditions.is_ready(obj) for obj in (
+        scaled, obj_of(Deployment, two, {"replicas": 2}, generation=2),
+        obj_of(Deployment, two, {"replicas": 2}, generation=3),
+        obj_of(StatefulSet, {"observedGeneration": 1, "readyReplicas": 1}, {"replicas": 1}, generation=1),
+        obj_of(StatefulSet, {"observedGeneration": 1}, {"replicas": 1}, generation=1),
+        obj_of(Pod, {"phase": "Running"}), with_condition(Pod, "Ready", "True"),
+        with_condition(Job, "Complete", "True"), None)] == [False, True, False, True, False, False, True, True, False]
+
+
+def test_what_cannot_become_ready_ends_the_wait_and_so_does_a_kind_of_which_nothing_is_known() -> None:
+    with pytest.raises(KubeError, match="the Job failed"):
+        conditions.is_ready(with_condition(Job, "Failed", "True"))
+    with pytest.raises(RequestError, match=r'is_ready knows Deployment, StatefulSet, .*, not Service: has\("Ready"\)'):
+        conditions.is_ready(obj_of(Service))
 
 
 def test_deleted_is_what_is_missing_or_another_one_of_the_same_name() -> None:

@@ -250,6 +250,19 @@ def test_what_the_condition_raises_comes_out_and_closes_the_watch(server: ApiSer
         waiting.result(PATIENCE)
 
 
+def test_a_condition_that_forgot_that_there_may_be_no_object_is_told_so(maps: Api[ConfigMap]) -> None:
+    careless: Any = lambda obj: obj.data == {}  # noqa: E731
+    with pytest.raises(AttributeError) as caught:
+        await_condition(maps, "nobody", careless, timeout=PATIENCE)
+    assert caught.value.__notes__ == [
+        "await configmaps default/nobody: there is no such object, so the condition was called with None: "
+        "`obj is not None and ...`"]
+    maps.create(ConfigMap(name="a"))
+    with pytest.raises(ZeroDivisionError) as other:
+        await_condition(maps, "a", lambda obj: 1 / 0 > 0, timeout=PATIENCE)
+    assert not hasattr(other.value, "__notes__")
+
+
 def test_a_timeout_tells_which_condition_which_object_and_what_was_last_seen(simulated: Simulated) -> None:
     pods = Api.namespaced(simulated.client, Pod, "default")
     pods.create({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})

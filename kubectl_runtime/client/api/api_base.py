@@ -19,7 +19,7 @@ from kubectl_runtime.client.http.failures import decode_status, is_web_page, une
 from kubectl_runtime.client.server.missing_subresource import explained
 from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import Duration, period_of
-from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
@@ -39,7 +39,11 @@ class ApiBase(Generic[K]):
 
     __slots__ = ("_from_record", "client", "form", "kind", "place")
 
-    def __init__(self, client: Client, kind: type[K], place: Place, form: Form | None = None) -> None:
+    def __init__(self, client: Client, kind: type[K] | None = None, place: Place | None = None,
+                 form: Form | None = None) -> None:
+        if kind is None or not isinstance(place, Place):
+            raise RequestError("an Api is made by Api.all(client, Kind), Api.namespaced(client, Kind, namespace) or "
+                               "Api.default_namespaced(client, Kind)")
         self.client = client
         self.kind = kind
         """The class of what comes back."""

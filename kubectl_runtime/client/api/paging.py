@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, overload
 
 from msgspec.structs import replace
 
@@ -72,6 +72,13 @@ class ObjectList(Generic[K]):
 
     def __len__(self) -> int:
         return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> K: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[K]: ...
+    def __getitem__(self, index: int | slice) -> K | list[K]:
+        return self.items[index]
 
 
 class ListVerbs(ApiBase[K]):

@@ -66,8 +66,11 @@ class Subresources(ApiBase[K]):
 
     def scale(self, name: Named, replicas: int, *, field_manager: str | None = None,
               timeout: Duration | None = None) -> DynamicObject:
-        """Ask for so many replicas, as `kubectl scale` does; the `Scale` as the server answered. It does not wait for
-        the Pods: that is `await_condition`. Raises RequestError for what is no number of replicas."""
+        """Ask for so many replicas, as `kubectl scale` does; the `Scale` as the server answered.
+
+        It does not wait for the Pods: that is `await_condition` with `conditions.is_ready`. Raises RequestError for
+        what is no number of replicas.
+        """
         if type(replicas) is not int or replicas < 0:
             raise RequestError(f"{self.place.words('scale', name)}: replicas={replicas!r}: a number from 0 on is "
                                "expected")

@@ -50,6 +50,8 @@ def _remedy(error: BaseException, origin: str) -> str:
     reason = getattr(error, "reason", None) or ""
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         return f"The server does not take the client certificate of {origin}: it has to be of this cluster, and valid"
+    if reason == "WRONG_VERSION_NUMBER":
+        return f"Perhaps it speaks HTTP without TLS: then http:// is right in {origin}"
     return f"Check the certificate authority and tls-server-name of {origin}"
 
 

@@ -106,7 +106,8 @@ class Guard:
             count, self.count = self.count, 0
             lasted = self._last - self._since
             self._places.clear()
-        self._logger.info("%s works again after %d failures in %.0f s", self.name, count, lasted)
+        self._logger.info("%s works again after %d failure%s in %.0f s", self.name, count, "" if count == 1 else "s",
+                          lasted)
 
     def _text(self, given: Given, args: tuple[Any, ...]) -> str:
         """How an object shows itself is user code as well."""

@@ -38,7 +38,7 @@ class Quantity(TextValue):
     """An amount of a resource, such as `500m` CPUs or `1Gi` of memory. Immutable; equal, ordered and hashed by its
     value, whatever its family.
 
-    Its other operand may be a Quantity, a text, an integer or a Fraction; RequestError for text that is no quantity.
+    Its other operand may be a Quantity, a text, an integer or a Fraction; RequestError for text that is not a quantity.
     A sum has the family of its first part, or that of the second where the first is 0.
 
     >>> str(Quantity("0.5") + "1500m")
@@ -53,7 +53,7 @@ class Quantity(TextValue):
 
     def __init__(self, value: Amount, family: str | None = None) -> None:
         """A number, or what `parse` takes. `family`: `decimal`, `binary` or `exponent`: which suffixes its text has; by
-        default that of the text, and `decimal` for a number. Raises RequestError for what is no quantity."""
+        default that of the text, and `decimal` for a number. Raises RequestError for what is not a quantity."""
         if not isinstance(value, Fraction):
             parsed = Quantity.parse(value)
             value, family = parsed.value, family or parsed.family

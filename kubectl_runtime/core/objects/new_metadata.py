@@ -9,6 +9,10 @@ from typing import Any
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 
+ARGUMENTS = ("name", "namespace", "generate_name", "labels", "annotations", "owner_references", "finalizers",
+             "metadata")
+"""Of a new object, beside the attributes of its class."""
+
 
 def new_metadata(kind: str, *, name: Any, namespace: Any, generate_name: Any, labels: Any, annotations: Any,
                  owner_references: Any, finalizers: Any) -> ObjectMeta:

@@ -42,7 +42,7 @@ from kubectl_runtime.core.objects.declare import (
     is_bound,
 )
 from kubectl_runtime.core.objects.identity import Identity
-from kubectl_runtime.core.objects.new_metadata import new_metadata
+from kubectl_runtime.core.objects.new_metadata import ARGUMENTS, new_metadata
 
 M = TypeVar("M")
 R = TypeVar("R", bound="Resource")
@@ -106,7 +106,8 @@ class Resource(Identity, Declaring):
         for field, value in fields.items():
             if not isinstance(getattr(type(self), field, None), Attribute):
                 known = attributes_of(type(self))
-                raise RequestError(f"{type(self).__name__} has no field {field!r}{did_you_mean(field, known)}; "
+                hint = did_you_mean(field, [*known, *ARGUMENTS])
+                raise RequestError(f"{type(self).__name__} has no field {field!r}{hint}; "
                                    f"it declares {', '.join(known) or 'none'}")
             setattr(self, field, value)
 

@@ -34,8 +34,8 @@ from kubectl_runtime.runtime.manifests.manifest_report import (
 )
 from kubectl_runtime.runtime.manifests.manifest_set import Item, kinds_to_come, read_set
 from kubectl_runtime.runtime.manifests.progress import Progress
-from kubectl_runtime.runtime.manifests.readiness import Missing
 from kubectl_runtime.runtime.manifests.waiting import Wait, await_all
+from kubectl_runtime.runtime.ready_rules import Missing
 
 
 @dataclass(frozen=True, slots=True, eq=False)

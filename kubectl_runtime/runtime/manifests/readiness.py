@@ -1,35 +1,17 @@
 """When an object that was applied is ready: a function from the object to what is still missing, empty when nothing is.
 
-    Deployment, StatefulSet, DaemonSet    the latest version is rolled out: kubectl's `rollout status`
-    ReplicaSet, ReplicationController     all replicas are ready
-    Job                                   complete; one that is suspended need not be
-    Pod                                   ready, or succeeded
+    workloads                             by their rules (`kubectl_runtime.runtime.ready_rules`)
     everything else                       nothing to wait for, unless the caller gives a condition
-
-What has failed for good raises `NeverReady`: there is no sense in waiting on. A claim for a volume is not waited for,
-since many are only bound when a Pod uses them, and that Pod is waited for. Pure functions on plain JSON values.
-Source of the three rollouts: kubectl's `pkg/polymorphichelpers/rollout_status.go`, with two additions: a Deployment
-that is paused is as ready as it gets, and with the strategy OnDelete only the number of ready replicas counts.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
-from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.gvk import GroupVersionKind
-from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.runtime.conditions import Condition, name_of
-from kubectl_runtime.runtime.parts import condition_of, mapping, number_of, part_of
-
-Missing: TypeAlias = Callable[[Any], str]
-"""From the object, or None while it does not exist, to what is missing; empty when nothing is."""
-
-ABSENT = "it does not exist"
-
-
-class NeverReady(KubeError):
-    """What an object has come to is its end, and is not ready: a Job that failed, say."""
+from kubectl_runtime.runtime.parts import condition_of, part_of
+from kubectl_runtime.runtime.ready_rules import ABSENT, Missing, NeverReady, rule_of
 
 
 def missing_of(gvk: GroupVersionKind, ready: Mapping[str, Condition]) -> Missing | None:
@@ -38,7 +20,7 @@ def missing_of(gvk: GroupVersionKind, ready: Mapping[str, Condition]) -> Missing
     condition = ready.get(f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind) or ready.get(gvk.kind)
     if condition is not None:
         return _by_condition(condition)
-    return _RULES.get((gvk.group, gvk.kind))
+    return rule_of(gvk)
 
 
 def gone(uid: str) -> Missing:
@@ -76,94 +58,3 @@ def _by_condition(condition: Condition) -> Missing:
         return "" if condition(obj) else f"{name_of(condition)} is not so"
 
     return missing
-
-
-def _deployment(obj: Any) -> str:
-    spec, status = part_of(obj, "spec"), part_of(obj, "status")
-    if spec.get("paused"):
-        return ""
-    progressing = condition_of(obj, "Progressing")
-    if progressing.get("reason") == "ProgressDeadlineExceeded":
-        raise NeverReady(f"it exceeded its progress deadline: {progressing.get('message') or ''}")
-    wanted, updated = number_of(spec, "replicas", 1), number_of(status, "updatedReplicas")
-    total, available = number_of(status, "replicas"), number_of(status, "availableReplicas")
-    if updated < wanted:
-        return f"{updated} of {wanted} replicas are updated"
-    if total > updated:
-        return f"{total - updated} old replicas are still there"
-    return "" if available >= updated else f"{available} of {updated} updated replicas are available"
-
-
-def _stateful_set(obj: Any) -> str:
-    spec, status = part_of(obj, "spec"), part_of(obj, "status")
-    strategy = mapping(spec.get("updateStrategy"))
-    wanted, ready = number_of(spec, "replicas", 1), number_of(status, "readyReplicas")
-    if ready < wanted:
-        return f"{ready} of {wanted} replicas are ready"
-    if strategy.get("type") == "OnDelete":
-        return ""
-    updated = number_of(status, "updatedReplicas")
-    if partition := number_of(mapping(strategy.get("rollingUpdate")), "partition"):
-        return "" if updated >= wanted - partition else f"{updated} of {wanted - partition} replicas are updated"
-    if status.get("updateRevision") != status.get("currentRevision"):
-        return f"{updated} of {wanted} replicas are updated"
-    return ""
-
-
-def _daemon_set(obj: Any) -> str:
-    status = part_of(obj, "status")
-    wanted = number_of(status, "desiredNumberScheduled")
-    updated, available = number_of(status, "updatedNumberScheduled"), number_of(status, "numberAvailable")
-    on_delete = mapping(part_of(obj, "spec").get("updateStrategy")).get("type") == "OnDelete"
-    if updated < wanted and not on_delete:
-        return f"{updated} of {wanted} Pods are updated"
-    return "" if available >= wanted else f"{available} of {wanted} Pods are available"
-
-
-def _replicas(obj: Any) -> str:
-    wanted, ready = number_of(part_of(obj, "spec"), "replicas", 1), number_of(part_of(obj, "status"), "readyReplicas")
-    return "" if ready >= wanted else f"{ready} of {wanted} replicas are ready"
-
-
-def _job(obj: Any) -> str:
-    failed = condition_of(obj, "Failed")
-    if failed.get("status") == "True":
-        raise NeverReady(f"the Job failed: {failed.get('reason') or ''}: {failed.get('message') or ''}")
-    if condition_of(obj, "Complete").get("status") == "True" or part_of(obj, "spec").get("suspend"):
-        return ""
-    status = part_of(obj, "status")
-    return (f"it is not complete: {number_of(status, 'active')} active, {number_of(status, 'succeeded')} succeeded, "
-            f"{number_of(status, 'failed')} failed")
-
-
-def _pod(obj: Any) -> str:
-    phase = part_of(obj, "status").get("phase") or "Pending"
-    if phase == "Failed":
-        raise NeverReady(f"the Pod failed: {part_of(obj, 'status').get('reason') or 'see its containers'}")
-    if phase == "Succeeded" or condition_of(obj, "Ready").get("status") == "True":
-        return ""
-    return f"it is {phase} and not ready"
-
-
-def _observed(missing: Missing, *, always: bool = True) -> Missing:
-    """Asked only about a status that speaks of the latest generation. `always`: the controller always says of which."""
-    def checked(obj: Resource | None) -> str:
-        if obj is None:
-            return ABSENT
-        generation = obj.generation or 0
-        if number_of(part_of(obj, "status"), "observedGeneration", otherwise=-1 if always else generation) < generation:
-            return "its controller has not seen the latest change"
-        return missing(obj)
-
-    return checked
-
-
-_RULES: dict[tuple[str, str], Missing] = {
-    ("apps", "Deployment"): _observed(_deployment),
-    ("apps", "StatefulSet"): _observed(_stateful_set),
-    ("apps", "DaemonSet"): _observed(_daemon_set),
-    ("apps", "ReplicaSet"): _observed(_replicas),
-    ("", "ReplicationController"): _observed(_replicas),
-    ("batch", "Job"): _observed(_job, always=False),
-    ("", "Pod"): _observed(_pod, always=False),
-}

@@ -20,7 +20,7 @@ from kubectl_runtime.runtime.apply_crd import TimeLeft
 from kubectl_runtime.runtime.conditions import Described
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.manifests.progress import Progress
-from kubectl_runtime.runtime.manifests.readiness import Missing, NeverReady
+from kubectl_runtime.runtime.ready_rules import Missing, NeverReady
 from kubectl_runtime.runtime.wait import WaitError, WaitStopped, WaitTimeout, await_condition
 
 ROUND = 5.0

@@ -215,8 +215,10 @@ class Store(Generic[K]):
         """The objects for which the index function `index` gave `value`. Raises RequestError for an unknown index."""
         function = self._functions.get(index)
         if function is None:
-            raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} "
-                               f"(it has {', '.join(sorted(self._functions)) or 'none'}): call add_index first")
+            known = ", ".join(sorted(self._functions)) or "none"
+            raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} (it has {known}): "
+                               f"controller.store.add_index({index!r}, function) makes one, or watch_store(api, "
+                               "indexes={...})")
         found = [self._read(record) for state in self._read_now
                  for record in state.by_index((self, index), function, value, self._own_writes)]
         if not found:

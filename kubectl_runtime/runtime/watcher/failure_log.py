@@ -70,7 +70,8 @@ class FailureLog:
     def succeeded(self, event: Event[Any], now: float) -> None:
         """An event arrived. Only whole lists and changes count: a list that begins has proved nothing."""
         if self._count and not isinstance(event, Init | InitApply):
-            log.info("%s: works again after %d failures in %.0f s", self._target, self._count, now - self._since)
+            log.info("%s: works again after %d failure%s in %.0f s", self._target, self._count,
+                     "" if self._count == 1 else "s", now - self._since)
             self._count, self._last = 0, ""
 
     def describe(self, failure: Failed) -> str:

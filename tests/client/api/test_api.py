@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import requests
@@ -167,6 +168,21 @@ def test_dynamic_kinds(client: Client, maps: Api[ConfigMap]) -> None:
     found = dynamic.get("a")
     assert found.data == {"x": "1"}
     assert found.ref == maps.get("a").ref
+
+
+@pytest.mark.parametrize("arguments", [(), (Pod,), (Pod, "default"), (Pod, None)])
+def test_an_api_that_is_made_by_hand_is_told_how_it_is_made(client: Client, arguments: Any) -> None:
+    with pytest.raises(RequestError, match=r"an Api is made by Api.all\(client, Kind\), Api.namespaced\("):
+        Api(client, *arguments)
+
+
+def test_a_list_is_a_sequence_of_its_objects(maps: Api[ConfigMap]) -> None:
+    for name in ("a", "b", "c"):
+        maps.create(ConfigMap(name=name, labels={"of": "these"}))
+    found = maps.list(label_selector="of=these")
+    assert (found[0].name, found[-1].name, [each.name for each in found[1:]]) == ("a", "c", ["b", "c"])
+    with pytest.raises(IndexError):
+        found[3]
 
 
 def test_places_are_checked_before_anything_is_sent(client: Client) -> None:

@@ -21,6 +21,7 @@ from kubectl_runtime.client.http.tls import build_context
 from kubectl_runtime.client.wire.transport_errors import transport_error
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.watcher.server_gate import is_unreachable
+from kubectl_runtime.testing import ApiServer
 from tests.client.wire_server import Peer, WireServer, answering, config_map, says
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
@@ -119,6 +120,11 @@ def test_the_end_of_a_users_connection_is_no_matter_of_trust(error: ssl.SSLError
     found = transport_error(outer, "get pods a/b", "host:6443", "Config()", 60)
     assert isinstance(found, ConnectionFailed)
     assert found.failure == Failure()
+def test_a_server_without_tls_is_told_from_one_that_is_not_trusted() -> None:
+    with ApiServer() as server:
+        config = Config(cluster_url=server.url.replace("http://", "https://"))
+        with pytest.raises(TransportError, match=r"Perhaps it speaks HTTP without TLS: then http:// is right in"):
+            get(Client(config))
 
 
 def test_no_public_ca_is_added_to_the_clusters(authority: Authority) -> None:

@@ -87,6 +87,9 @@ def test_that_it_works_again_is_told_once_when_it_has_not_failed_for_a_minute(to
     assert told.messages == ["mapper works again after 2 failures in 10 s"]
     guard.call(None, "", fail, ValueError())
     assert told.messages[1:] == ["mapper raised ValueError"]
+    clock.advance(WITHIN)
+    guard.call(None, "", int, "5")
+    assert told.messages[2:] == ["mapper works again after 1 failure in 0 s"]
 
 
 def test_what_fails_for_every_second_object_does_not_work_again(told: pytest.LogCaptureFixture) -> None:

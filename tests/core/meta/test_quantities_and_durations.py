@@ -105,7 +105,7 @@ def test_what_is_no_duration_is_refused_in_the_words_of_go(text: str, told: str)
 def test_a_duration_is_made_of_a_text_or_of_nanoseconds(wrong: Any) -> None:
     assert (GoDuration("1h30m"), GoDuration(5)) == (GoDuration.parse("1h30m"), GoDuration.parse("5ns"))
     for make in (GoDuration, GoDuration.parse):
-        with pytest.raises(RequestError, match="is no duration"):
+        with pytest.raises(RequestError, match="is not a duration"):
             make(wrong)
 
 

@@ -228,6 +228,8 @@ def test_a_new_object_with_an_undeclared_field_is_refused() -> None:
     told = r"no field 'sepc' \(did you mean 'spec'\?\); it declares spec, status, extra_data"
     with pytest.raises(RequestError, match=told):
         Widget(name="a", sepc={})
+    with pytest.raises(RequestError, match=r"no field 'nmae' \(did you mean 'name'\?\)"):
+        Widget(nmae="a")
 
 
 def test_both_forms_of_a_new_object_are_sent() -> None:

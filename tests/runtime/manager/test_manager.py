@@ -287,6 +287,8 @@ def test_what_is_no_controller_or_is_bound_twice_is_refused(client: Client) -> N
         manager.add(bound, nothing)
     with pytest.raises(RequestError, match="takes a Controller, not Api"):
         manager.add(Api.all(client, ConfigMap), nothing)  # type: ignore[call-overload]
+    with pytest.raises(RequestError, match=r"has no reconciler: add\(controller, reconciler\), or"):
+        manager.add(maps(client))  # type: ignore[call-overload]
 
     def needs_data(obj: Any, ctx: Context[str]) -> Action:
         return Action.await_change()

@@ -20,7 +20,7 @@ from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.manifests.apply_manifests import apply_manifests
 from kubectl_runtime.runtime.manifests.manifest_report import ManifestReport, ManifestsFailed
 from kubectl_runtime.runtime.manifests.manifest_set import read_set
-from kubectl_runtime.runtime.manifests.readiness import NeverReady
+from kubectl_runtime.runtime.ready_rules import NeverReady
 from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout
 from tests.runtime.manifests.conftest import World
 

@@ -7,7 +7,8 @@ import pytest
 
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
 from kubectl_runtime.core.objects.dynamic import dynamic
-from kubectl_runtime.runtime.manifests.readiness import NeverReady, gone, is_active, is_established, missing_of
+from kubectl_runtime.runtime.manifests.readiness import gone, is_active, is_established, missing_of
+from kubectl_runtime.runtime.ready_rules import NeverReady
 
 GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "DaemonSet": "apps", "ReplicaSet": "apps", "Job": "batch",
           "ReplicationController": "", "Pod": ""}

@@ -197,6 +197,14 @@ def test_an_index_follows_changes_deletions_and_new_lists(writer: StoreWriter, s
     assert names(store, "app", "db") == []
 
 
+def test_an_index_that_there_is_not_is_refused_with_what_makes_one(store: Store[Thing]) -> None:
+    with pytest.raises(RequestError, match=r"no index 'team' \(it has none\): controller.store.add_index\('team', "):
+        store.by_index("team", "red")
+    store.add_index("size", lambda obj: obj.name)
+    with pytest.raises(RequestError, match=r"no index 'team' \(it has size\)"):
+        store.by_index("team", "red")
+
+
 def test_an_index_may_be_added_late_and_give_several_values(writer: StoreWriter, store: Store[Thing]) -> None:
     fill(writer, thing("a", labels={"x": "1", "y": "2"}), thing("b"))
     store.add_index("label", lambda obj: list(obj.labels))

@@ -144,6 +144,9 @@ def test_recovery_is_told_once_and_only_when_something_is_proved(caplog: pytest.
     log.succeeded(INIT_DONE, 3)
     log.succeeded(Apply(thing()), 4)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert caplog.records[-1].getMessage().endswith(": works again after 1 failure in 3 s")
+    log_of(FAILED, FAILED).succeeded(INIT_DONE, 5)
+    assert caplog.records[-1].getMessage().endswith(": works again after 2 failures in 5 s")
 
 
 def test_what_a_server_says_to_a_read_of_secrets_is_shown(caplog: pytest.LogCaptureFixture) -> None:
