@@ -178,8 +178,8 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
 
     def request(self, method: str, url: str, body: Any = None, headers: Any = None, *,
                 chunked: bool = False, **options: Any) -> None:
-        """As the base class. A connection that has ended is a broken pipe, as without TLS: urllib3 then reads what the
-        server has said last, why it takes no client certificate, say."""
+        """Send one request. Raises as http.client does, and BrokenPipeError when the connection has ended, as without
+        TLS: urllib3 then reads what the server has said last, why it takes no client certificate, say."""
         try:
             super().request(method, url, body, headers, chunked=chunked, **options)
         except _ENDED as error:
