@@ -155,7 +155,7 @@ def test_neither_half_pays_for_the_other(module: str, absent: list[str]) -> None
 def test_a_signal_while_the_module_is_imported_ends_it_at_once(folder: Path, number: signal.Signals,
                                                                status: int) -> None:
     (folder / "slow_operator.py").write_text(
-        "import threading\nprint('importing', flush=True)\nthreading.Event().wait(60)\n")
+        "import threading\nprint('importing', flush=True)\nthreading.Event().wait(300)\n")
     with operator(folder, place="slow_operator:main") as program:
         program.until("importing")
         begun = time.monotonic()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 60
+LIMIT = 120
 """Real seconds after which a program is hanging; it is killed then, which the reader notices as the end of its output.
 """
 

@@ -166,7 +166,7 @@ def test_an_operator_that_heeds_no_signal_is_ended_all_the_same(tmp_path: Path, 
                                                                 capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "deaf_operator.py").write_text(
         "import pathlib, signal, threading\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "pathlib.Path('deaf').touch()\nthreading.Event().wait(60)\n")
+        "pathlib.Path('deaf').touch()\nthreading.Event().wait(300)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     order = Order(RunOptions(Place("deaf_operator", "main")), "127.0.0.1:0")

@@ -38,7 +38,7 @@ OBJECTS = 20
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop processes"),
-    pytest.mark.timeout(120 + ROUNDS * (10 + 4 * LEASE)),
+    pytest.mark.timeout(300 + ROUNDS * (10 + 4 * LEASE)),
 ]
 
 

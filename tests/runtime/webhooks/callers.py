@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from operator import ge
 from typing import Any
 
 from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer
@@ -51,10 +52,11 @@ class Load:
     def __init__(self, server: WebhookServer, bundle: Callable[[], bytes], threads: int = 3) -> None:
         self.failures: list[str] = []
         self.answered = 0
+        self._connections = [0] * threads
         self._server, self._bundle = server, bundle
         self._end = threading.Event()
         self._changed = threading.Condition()
-        self._threads = [threading.Thread(target=self._ask, args=(number % 2 == 0,), daemon=True)
+        self._threads = [threading.Thread(target=self._ask, args=(number,), daemon=True)
                          for number in range(threads)]
 
     def __enter__(self) -> Load:
@@ -69,20 +71,27 @@ class Load:
         assert not any(thread.is_alive() for thread in self._threads)
 
     def until_more(self, number: int = 20) -> None:
-        """Block until so many more answers have come."""
+        """Block until so many more answers have come, and each thread has made a connection with the bundle of now."""
         with self._changed:
             wanted = self.answered + number
-            assert self._changed.wait_for(lambda: self.answered >= wanted or self.failures, LIMIT)
+            made = [count + 2 for count in self._connections]  # one may have been on its way
 
-    def _ask(self, stays: bool) -> None:
+            def have_come() -> bool:
+                return self.answered >= wanted and all(map(ge, self._connections, made))
+
+            assert self._changed.wait_for(lambda: have_come() or self.failures, LIMIT)
+
+    def _ask(self, number: int) -> None:
+        stays = number % 2 == 0
         while not self._end.is_set():
             try:
                 with connection(self._server, self._bundle()) as made:
-                    for _ in range(50 if stays else 1):
+                    for asked in range(20 if stays else 1):
                         status, _, body = ask(made)
                         assert (status, body["response"]["allowed"]) == (200, True)
                         with self._changed:
                             self.answered += 1
+                            self._connections[number] += not asked
                             self._changed.notify_all()
                         if self._end.is_set():
                             return
