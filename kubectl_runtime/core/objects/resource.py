@@ -7,7 +7,7 @@
 Each declared attribute is a top-level key of the object (`string_data` is `stringData`) and is decoded when it is first
 read, for this reader alone. Views may be changed: the store and other readers never see it, and `replace` sends it.
 `obj["spec"]` is the same content as plain JSON values, under the wire's keys. The two forms are copies of their own;
-changes of both are sent, and where both changed one value, that of `obj["…"]`.
+changes of both are sent, and where both changed one value, that of `obj["…"]`; an item of a list is for one of them.
 
 Objects are equal only to themselves, and their repr is their ref. One object belongs to one thread at a time.
 """
