@@ -239,12 +239,14 @@ class Resource(Identity, Declaring):
         codecs = codecs_of(type(self))
         if self._record is None:
             return new_object(self.api_resource, self._views, codecs, defaults=defaults)
-        if not defaults and type(self._record.head) is _MadeHere and self._plain is not None:
-            said = plain_object(self._record.raw, False, self.ref)
-            sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
-                                           said, self._plain)
-            return sparse
-        return written_back(self._record, codecs, self._views, self._plain, self._kept or {})
+        whole = written_back(self._record, codecs, self._views, self._plain, self._kept or {})
+        if defaults or type(self._record.head) is not _MadeHere or self._plain is None:
+            return whole
+        # Nothing was changed in both forms in a way that cannot be merged, or `whole` would have been refused
+        said = plain_object(self._record.raw, False, self.ref)
+        sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
+                                       said, self._plain)
+        return sparse
 
     def to_bytes(self) -> bytes:
         """`to_dict` as JSON."""

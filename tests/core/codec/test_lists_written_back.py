@@ -310,17 +310,6 @@ def test_a_list_that_was_rearranged_in_the_view_is_not_changed_in_the_other_form
         obj.to_dict()
 
 
-def test_an_item_that_was_changed_in_both_forms_is_refused_and_other_items_are_not() -> None:
-    obj = role(*RULES)
-    obj.rules[1].verbs = ["delete"]
-    obj["rules"][0]["verbs"] = ["patch"]
-    obj["rules"].append({"verbs": ["get"]})
-    assert [rule["verbs"] for rule in obj.to_dict()["rules"]] == [["patch"], ["delete"], ["watch"], ["get"]]
-    obj["rules"][1]["resources"] = ["changed"]
-    with pytest.raises(WriteBackError, match=r"\$\.rules: an item of this list was changed both"):
-        obj.to_dict()
-
-
 def test_new_items_are_sent_without_what_their_class_omits() -> None:
     obj = role(RULES[2])
     obj.rules.append(type(obj.rules[0])(verbs=["get"], resources=["pods"]))
