@@ -67,8 +67,7 @@ class WebSocket(WebSocketThread):
         self._waiters.append(ready)
         try:
             while not (found := ready()) and not self._ended:
-                if self._inbox.held() >= ROOM:
-                    self._wake()  # it reads on for who waits; once more where another one took what had come
+                self._wake()  # it reads whatever is held for who waits; anew where another one took what had come
                 left = None if deadline is None else deadline - self.clock.monotonic()
                 if left is not None and left <= 0:
                     break

@@ -135,7 +135,8 @@ def written_back(record: Record, codecs: Mapping[str, ViewCodec], views: Mapping
             content[key] = merged
     if plain is None:
         return content
-    merged_plain: dict[str, Any] = merge(content, received, plain, lineage=Lineage(rearranged=rearranged))
+    lineage = Lineage(rearranged=rearranged, of_plain=True)
+    merged_plain: dict[str, Any] = merge(content, received, plain, lineage=lineage)
     return merged_plain
 
 

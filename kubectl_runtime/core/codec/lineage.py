@@ -48,6 +48,8 @@ class Lineage:
     """Whether any item stands elsewhere than where it was."""
     rearranged: list[list[Any]] = field(default_factory=list)
     """The merged lists whose items do not stand where they were received."""
+    of_plain: bool = False
+    """Whether it is the plain form that is merged, into what the views' changes have made of the object."""
 
     def origins(self, base: list[Any], now: list[Any]) -> list[int | None]:
         """For each item of `now` its place in `base`; None for one that is not an object of it, or of which that is not

@@ -37,6 +37,8 @@ from kubectl_runtime.core.base.plain import without_defaults
 from kubectl_runtime.core.base.wire import map_keys, member_type
 from kubectl_runtime.core.codec.lineage import Lineage
 
+_IN_BOTH = "was changed both in the view and in obj[…]: change it in one of them"
+
 ABSENT: Any = object()
 """No value: a key that is not there, before or after."""
 
@@ -98,7 +100,7 @@ class _Merge:
         if not any(isinstance(value, dict | list) for value in (*received, *now)):
             return now.copy()
         if len(received) != len(base) or any(received is moved for moved in self._lineage.rearranged):
-            raise WriteBackError(path, "this list was changed both in the view and in obj[…]: change it in one of them")
+            raise WriteBackError(path, f"this list {_IN_BOTH}")
         found = _Pairs(received, base, now, path)
         found.by_identity(self._lineage.origins(base, now))
         found.know(strangers)
@@ -106,6 +108,8 @@ class _Merge:
         if keys:
             found.by_keys(keys)
         found.by_equality()
+        if self._lineage.of_plain:
+            found.check_no_change_is_lost()
         found.check_nothing_is_lost()
         merged = []
         for index, (place, value) in enumerate(zip(found.places, now, strict=True)):
@@ -202,6 +206,11 @@ class _Pairs:
             if len(places) == 1 or len({_text(self._received[place]) for place in places}) == 1:
                 for index, place in zip(indexes, places, strict=False):
                     self._pair(index, place)
+
+    def check_no_change_is_lost(self) -> None:
+        """Where `received` has the changes of a view, an item of which nothing is known might be any that has one."""
+        if self._unmatched() and not all(_same(self._base[place], self._received[place]) for place in self._left):
+            raise WriteBackError(self._path, f"an item of this list {_IN_BOTH}")
 
     def check_nothing_is_lost(self) -> None:
         lost = {self._base_keys[place] for place in self._left if self._hides(place)}

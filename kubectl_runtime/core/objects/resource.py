@@ -7,7 +7,7 @@
 Each declared attribute is a top-level key of the object (`string_data` is `stringData`) and is decoded when it is first
 read, for this reader alone. Views may be changed: the store and other readers never see it, and `replace` sends it.
 `obj["spec"]` is the same content as plain JSON values, under the wire's keys. The two forms are copies of their own;
-changes of both are sent, and where both changed one value, that of `obj["…"]`.
+changes of both are sent, and where both changed one value, that of `obj["…"]`; an item of a list is for one of them.
 
 Objects are equal only to themselves, and their repr is their ref. One object belongs to one thread at a time.
 """
@@ -240,12 +240,14 @@ class Resource(Identity, Declaring):
         codecs = codecs_of(type(self))
         if self._record is None:
             return new_object(self.api_resource, self._views, codecs, defaults=defaults)
-        if not defaults and type(self._record.head) is _MadeHere and self._plain is not None:
-            said = plain_object(self._record.raw, False, self.ref)
-            sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
-                                           said, self._plain)
-            return sparse
-        return written_back(self._record, codecs, self._views, self._plain, self._kept or {})
+        whole = written_back(self._record, codecs, self._views, self._plain, self._kept or {})
+        if defaults or type(self._record.head) is not _MadeHere or self._plain is None:
+            return whole
+        # Nothing was changed in both forms in a way that cannot be merged, or `whole` would have been refused
+        said = plain_object(self._record.raw, False, self.ref)
+        sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
+                                       said, self._plain)
+        return sparse
 
     def to_bytes(self) -> bytes:
         """`to_dict` as JSON."""
