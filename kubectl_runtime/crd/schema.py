@@ -33,6 +33,7 @@ import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.declared import hashable
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import (
     alternatives,
@@ -90,7 +91,8 @@ def object_schema(cls: type, fields: Iterable[Field], outer: tuple[type, ...] = 
         schema["description"] = text
     properties, required = {}, []
     for key, hint, default in fields:
-        properties[key] = _with_default(_schema(hint, f"{cls.__name__}.{key}", (*outer, cls)), hint, default)
+        where = f"{cls.__name__}.{key}"
+        properties[key] = _with_default(_schema(hint, where, (*outer, cls)), hint, default, where)
         if default is MISSING:
             required.append(key)
     if properties:
@@ -125,11 +127,14 @@ def _default(field: Any, none: Any) -> Any:
     return MISSING if field.default_factory is none else field.default_factory()
 
 
-def _with_default(schema: Schema, hint: Any, default: Any) -> Schema:
+def _with_default(schema: Schema, hint: Any, default: Any, where: str) -> Schema:
     """Empty lists and maps are left to the reader; an empty record is written: then its fields get their defaults."""
     if default is None or default is MISSING:
         return schema
-    plain = to_plain(default, hashable(hint))
+    try:
+        plain = to_plain(default, hashable(hint), path="its default")
+    except RequestError as error:
+        raise TypeError(f"{where}: {error}") from None
     if plain in ([], {}) and not any(is_record_type(part) for part in alternatives(hint)):
         return schema
     return {**schema, "default": plain}
