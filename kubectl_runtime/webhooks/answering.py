@@ -122,7 +122,7 @@ def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any]
     answer = AdmissionResponse.of(request.review)
     try:
         if verb == "validate":
-            handler.validate(request)
+            _check_passed(handler.validate(request))  # type: ignore[func-returns-value] # as users write it
         elif operations := _changes(handler.mutate(request), request, guard.name):
             answer = answer.with_patch(operations)
     except Denied as error:
@@ -151,6 +151,13 @@ def _failed(guard: Guard, error: BaseException, request: AdmissionRequest[Any] |
     """Log what user code raised; what is said of it to whoever asked."""
     guard.failed(error, repr, request) if request is not None else guard.failed(error)
     return f"the webhook failed with {type(error).__name__}; its log says more"
+
+
+def _check_passed(returned: Any) -> None:
+    """Raise TypeError for what may be meant as a no, such as False or a coroutine: nothing of it must pass."""
+    if returned is not None and returned is not True:
+        _wrong(f"validate returned {returned!r:.40}; it returns None to let the request pass, and raises Denied to "
+               "refuse it")
 
 
 def _changes(changed: Any, request: AdmissionRequest[Any], where: str) -> list[dict[str, Any]]:

@@ -161,6 +161,11 @@ class Async(Admission[Pod]):
         pass
 
 
+class Yielding(Admission[Pod]):
+    def validate(self, request: AdmissionRequest[Pod]) -> Any:
+        yield
+
+
 class TwoArguments(Admission[Pod]):
     def validate(self, request: AdmissionRequest[Pod], more: int) -> None:  # type: ignore[override]
         pass
@@ -174,7 +179,8 @@ class NoKind(Admission):  # type: ignore[type-arg]
 @pytest.mark.parametrize(("routes", "why"), [
     ({}, "needs webhooks"), ({"/quota": Quota}, "the class Quota: make an object"), ({"/quota": 5}, "not 5"),
     ({"/neither": Neither()}, "Neither defines neither validate nor mutate"),
-    ({"/async": Async()}, "write def, not async def"), ({"/two": TwoArguments()}, "called with one argument"),
+    ({"/async": Async()}, "write def, not async def"), ({"/yield": Yielding()}, "is a generator"), (5, "mapping"),
+    ({"/two": TwoArguments()}, "called with one argument"),
     ({"/kind": NoKind()}, "which objects it reads"), ({"quota": Quota()}, "'quota' is no path"),
     ({"/quota/": Quota()}, "is no path"), ({"/a//b": Quota()}, "is no path"), ({"/../b": Quota()}, "is no path"),
     ({"/a b": Quota()}, "is no path"), ({"/a?b": Quota()}, "is no path"), ({"/ä": Quota()}, "is no path"),
