@@ -132,9 +132,9 @@ def _with_default(schema: Schema, hint: Any, default: Any, where: str) -> Schema
     if default is None or default is MISSING:
         return schema
     try:
-        plain = to_plain(default, hashable(hint))
+        plain = to_plain(default, hashable(hint), path="its default")
     except RequestError as error:
-        raise TypeError(f"{where}: its default is not what a manifest can say: {error}") from None
+        raise TypeError(f"{where}: {error}") from None
     if plain in ([], {}) and not any(is_record_type(part) for part in alternatives(hint)):
         return schema
     return {**schema, "default": plain}

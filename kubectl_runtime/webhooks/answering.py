@@ -114,7 +114,7 @@ def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any]
     answer = AdmissionResponse.of(request.review)
     try:
         if verb == "validate":
-            _check_nothing(handler.validate(request))  # type: ignore[func-returns-value]
+            _check_passed(handler.validate(request))  # type: ignore[func-returns-value] # as users write it
         elif operations := _changes(handler.mutate(request), request, guard.name):
             answer = answer.with_patch(operations)
     except Denied as error:
@@ -145,10 +145,11 @@ def _failed(guard: Guard, error: BaseException, request: AdmissionRequest[Any] |
     return f"the webhook failed with {type(error).__name__}; its log says more"
 
 
-def _check_nothing(returned: Any) -> None:
-    """A False, or the coroutine of an `async def`, would let everything pass in silence."""
+def _check_passed(returned: Any) -> None:
+    """Raise TypeError for anything returned: a False or a coroutine may be meant as a no, and would pass in silence."""
     if returned is not None:
-        _wrong(f"validate returned {type(returned).__name__}; it returns nothing, and raises Denied to refuse")
+        _wrong(f"validate returned {returned!r:.40}; it returns None to let the request pass, and raises Denied to "
+               "refuse it")
 
 
 def _changes(changed: Any, request: AdmissionRequest[Any], where: str) -> list[dict[str, Any]]:

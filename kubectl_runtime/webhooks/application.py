@@ -51,6 +51,8 @@ class Application:
     of threads, if the handlers are."""
 
     def __init__(self, routes: Mapping[str, Admission[Any] | Converts], limit: int) -> None:
+        if not isinstance(routes, Mapping):
+            raise RequestError(f"an application needs a mapping from paths to webhooks, not {type(routes).__name__}")
         self.handlers = dict(routes)
         """As they were given: by path."""
         self._routes: dict[str, tuple[Answer, int]] = {}
@@ -162,6 +164,8 @@ def _admission_routes(mount: str, handler: Admission[Any]) -> Iterable[tuple[str
         function = getattr(handler, verb)
         if inspect.iscoroutinefunction(function):
             raise RequestError(f"{mount}: {name}.{verb} is an async function: write def, not async def")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise RequestError(f"{mount}: {name}.{verb} is a generator, of which nothing would run: take out its yield")
         try:
             signature_of(function).bind("request")
         except TypeError as error:

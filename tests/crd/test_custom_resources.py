@@ -232,6 +232,17 @@ def test_types_without_a_schema_are_named_with_their_field(hint: Any, message: s
         object_schema(thing, [("field", hint, None)])
 
 
+@pytest.mark.parametrize(("hint", "default", "message"), [
+    (float, float("inf"), "its default is inf"), (str, 5, "its default is a number where text is declared"),
+    (int, "5", "its default is text where a number is declared"),
+    (dict[str, str], {"a": {"b": 1}}, r"its default\.a is a map where text is declared"),
+    (list[str], "a", "its default is text where a list is declared")])
+def test_a_default_that_its_type_does_not_take_is_named_with_its_field(hint: Any, default: Any, message: str) -> None:
+    thing = type("Thing", (), {})
+    with pytest.raises(TypeError, match=rf"Thing\.field: {message}"):
+        object_schema(thing, [("field", hint, default)])
+
+
 @pytest.mark.parametrize("group", [None, "", "example"])
 def test_a_custom_resource_needs_a_group_with_a_dot(group: str | None) -> None:
     with pytest.raises(TypeError, match="class Groupless: a custom resource needs a group="):

@@ -156,7 +156,7 @@ def test_the_default_of_a_quantity_is_its_text() -> None:
 
 @pytest.mark.parametrize("default", [object(), float("nan"), datetime(2026, 1, 1)])
 def test_a_default_that_no_manifest_can_say_is_refused_with_its_field(default: Any) -> None:
-    with pytest.raises(TypeError, match=r"Git\.depth: its default is not what a manifest can say"):
+    with pytest.raises(TypeError, match=r"Git\.depth: its default.* "):
         object_schema(Git, [("depth", Any, default)])
 
 

@@ -161,6 +161,11 @@ class Async(Admission[Pod]):
         pass
 
 
+class Yielding(Admission[Pod]):
+    def validate(self, request: AdmissionRequest[Pod]) -> Any:
+        yield
+
+
 class TwoArguments(Admission[Pod]):
     def validate(self, request: AdmissionRequest[Pod], more: int) -> None:  # type: ignore[override]
         pass
@@ -174,11 +179,13 @@ class NoKind(Admission):  # type: ignore[type-arg]
 @pytest.mark.parametrize(("routes", "why"), [
     ({}, "needs webhooks"), ({"/quota": Quota}, "the class Quota: make an object"), ({"/quota": 5}, "not 5"),
     ({"/neither": Neither()}, "Neither defines neither validate nor mutate"),
-    ({"/async": Async()}, "write def, not async def"), ({"/two": TwoArguments()}, "called with one argument"),
+    ({"/async": Async()}, "write def, not async def"), ({"/yield": Yielding()}, "is a generator"), (5, "mapping"),
+    ({"/two": TwoArguments()}, "called with one argument"),
     ({"/kind": NoKind()}, "which objects it reads"), ({"quota": Quota()}, "'quota' is not a path"),
     ({"/quota/": Quota()}, "is not a path"), ({"/a//b": Quota()}, "is not a path"),
-    ({"/../b": Quota()}, "is not a path"), ({5: Quota()}, "is not a path"),
+    ({"/../b": Quota()}, "is not a path"),
     ({"/a b": Quota()}, "is not a path"), ({"/a?b": Quota()}, "is not a path"), ({"/ä": Quota()}, "is not a path"),
+    ({5: Quota()}, "is not a path"),
     ({"/a": Quota(), "/a/validate": Conversion({("v1", "v2"): to_v2})}, "two webhooks")])
 def test_what_is_no_webhook_is_refused_when_the_application_is_made(routes: Any, why: str) -> None:
     with pytest.raises(RequestError, match=why):

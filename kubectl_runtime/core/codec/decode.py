@@ -67,7 +67,7 @@ class _Page(msgspec.Struct, gc=False):
 
 _object = decoder_of(_Object)
 _event = decoder_of(_Event)
-_error_event = decoder_of(_ErrorEvent)
+_error_event = decoder_of(_ErrorEvent, strict=False)  # a code may be text, as in answers
 _page = decoder_of(_Page)
 
 

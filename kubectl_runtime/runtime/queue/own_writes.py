@@ -2,7 +2,8 @@
 
     answered version                                        is ours
     the one that was stored before                          no: nothing was changed
-    another one, and what was sent stood there before       no: somebody else made it, just before the write came
+    another one, and what was sent stood there before,
+    or was sent on top of that very version                 no: somebody else made it, just before the write came
     another one                                             yes
     none, after a deletion: the object is gone              the deletion of this uid is
 
@@ -67,11 +68,12 @@ class RunWrites:
     def changes(self) -> dict[Version, None]:
         """Those that are ours, see the module. Decodes what was sent."""
         return {version: None for version in self._versions
-                if version not in self._compared or not stood_there(*self._compared[version])}
+                if version not in self._compared or not stood_there(*self._compared[version], version[1])}
 
 
-def stood_there(before: Record, sent: bytes) -> bool:
-    """Whether to send `sent` (an object, a patch) would have changed nothing in `before`; False when it is unknown."""
+def stood_there(before: Record, sent: bytes, answered: str = "") -> bool:
+    """Whether to send `sent` (an object, a patch) would have changed nothing in `before`, or has changed nothing in the
+    version that it was sent on top of, since `answered` is that one; False when it is unknown."""
     try:
         found = _decode(before.raw)
         wanted = _decode(sent)
@@ -83,6 +85,8 @@ def stood_there(before: Record, sent: bytes) -> bool:
         return all(_done(operation, found) for operation in wanted)
     metadata = wanted.get("metadata") if isinstance(wanted, dict) else None
     if isinstance(metadata, dict):
+        if answered and metadata.get("resourceVersion") == answered:
+            return True
         for server_s in ("resourceVersion", "managedFields", "generation"):
             metadata.pop(server_s, None)
     return _holds(found, wanted)

@@ -109,6 +109,12 @@ def test_an_error_event_is_its_status() -> None:
     assert (status.code, status.reason) == (410, "Expired")
 
 
+def test_the_code_of_an_error_event_may_be_text_as_that_of_an_answer() -> None:
+    _, status = decode_event(event("ERROR", {"kind": "Status", "code": "410"}), PODS)
+    assert isinstance(status, Status)
+    assert status.code == 410
+
+
 def test_nulls_in_metadata_count_as_absent() -> None:
     nulls = dict.fromkeys(("namespace", "uid", "resourceVersion", "generation", "labels", "annotations",
                            "ownerReferences", "finalizers", "creationTimestamp"))

@@ -50,6 +50,14 @@ def test_what_would_change_nothing_is_told_from_what_does(sent: Any, same: bool)
     assert stood_there(BEFORE, json.dumps(sent).encode()) is same
 
 
+def test_a_replace_that_is_answered_with_the_version_it_was_read_at_changed_nothing() -> None:
+    for version, ours in (("6", True), ("7", False)):  # read at 7, where somebody else had already changed it
+        writes = RunWrites()
+        body = {"metadata": {"name": "a", "resourceVersion": version}, "spec": {"replicas": 9}}
+        writes.add(write("7", sent=body, verb="replace"), BEFORE)
+        assert (("u", "7") in writes.changes()) is ours
+
+
 def test_what_cannot_be_compared_counts_as_a_change() -> None:
     assert not stood_there(BEFORE, b"spec: {}\n")
     assert not stood_there(Record(BEFORE.head, KIND, b"", view=object()), b"{}")
