@@ -85,7 +85,7 @@ class Channels:
                 raise websocket.error
             if websocket.ended:
                 return b""
-        raise RequestTimeout(f"{websocket.operation}: nothing came within {timeout} s")
+        raise RequestTimeout(f"{websocket.operation}: nothing came within {timeout or 0:.3g} s")
 
     def held_text(self, channel: int) -> str | None:
         """What has come on `channel` as text, without taking it; None when nothing has."""
