@@ -85,8 +85,8 @@ def object_name(place: Placed, named: Any) -> str:
     ref = named if isinstance(named, ObjectRef) else getattr(named, "ref", None)
     wanted = place.resource
     if not isinstance(ref, ObjectRef):
-        raise RequestError(f"a {type(named).__name__} stands where the name of an object of {wanted.full_name} is "
-                           "expected: give the name, or an object of that kind")
+        raise RequestError(f"{named!r} is not the name of an object of {wanted.full_name}: give a name as text, or an "
+                           "object of that kind")
     if (ref.kind, ref.group) != (wanted.kind, wanted.group):
         raise RequestError(f"{ref} stands where the name of a {wanted.kind} is expected: it is of another kind")
     if ref.namespace is not None and place.namespace is not None and ref.namespace != place.namespace:

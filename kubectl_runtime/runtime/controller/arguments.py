@@ -14,14 +14,6 @@ from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.usercode import misfit, name_of
 
 
-def check_api(api: Any, taker: str) -> None:
-    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client."""
-    if isinstance(api, type) or not hasattr(api, "resource"):
-        given = api.__name__ if isinstance(api, type) else repr(api)
-        raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
-                           f"Api.namespaced(client, Kind, namespace), not {given}")
-
-
 def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
     """Raise RequestError for a reconciler that does not take `(obj, ctx)`, an error policy that does not take `(obj,
     error, ctx)`, and a missing `context=` where the reconciler's annotation, `ctx: Context[Settings]`, says that it

@@ -31,7 +31,6 @@ from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.runtime.controller.arguments import (
-    check_api,
     check_callback,
     check_functions,
     check_gone,
@@ -55,7 +54,7 @@ from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.triggers import trigger_self
 from kubectl_runtime.runtime.watcher.event import Event
 from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watch_api import apis_of, as_configured
+from kubectl_runtime.runtime.watcher.watch_api import apis_of, as_configured, check_api
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.controller.arguments import check_api, check_predicate, check_type
+from kubectl_runtime.runtime.controller.arguments import check_predicate, check_type
 from kubectl_runtime.runtime.controller.plan import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.triggers.predicates import Predicate
@@ -24,6 +24,7 @@ from kubectl_runtime.runtime.triggers.triggers import (
     trigger_others,
     trigger_owners,
 )
+from kubectl_runtime.runtime.watcher.watch_api import check_api
 from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
 if TYPE_CHECKING:

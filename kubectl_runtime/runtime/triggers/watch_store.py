@@ -26,7 +26,7 @@ from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watche
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, named_after
 from kubectl_runtime.runtime.watcher.event import Event
 from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
+from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured, check_api
 from kubectl_runtime.runtime.watcher.watch_state import Phase, WatchState
 from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
@@ -143,6 +143,7 @@ def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
     ...     [pod.name for pod in pods.by_index("app", "web")]
     ['web-0']
     """
+    check_api(api, "watch_store")
     client = getattr(api, "client", None)
     clock = getattr(client, "clock", SYSTEM_CLOCK)
     own_writes = getattr(client, "own_writes", OwnWrites.OVERLAY) is not OwnWrites.OFF

@@ -105,3 +105,11 @@ def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
         raise RequestError(f"fields={config.fields.__name__}: {type(api).__name__} cannot keep single fields")
     found: WatchApi[Any] = with_fields(config.fields)
     return found
+
+
+def check_api(api: Any, taker: str) -> None:
+    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client."""
+    if isinstance(api, type) or not hasattr(api, "resource"):
+        given = api.__name__ if isinstance(api, type) else repr(api)
+        raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
+                           f"Api.namespaced(client, Kind, namespace), not {given}")

@@ -41,7 +41,7 @@ from kubectl_runtime.runtime.watcher.event import (
 )
 from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
 from kubectl_runtime.runtime.watcher.readers import reader_of, validated
-from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
+from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured, check_api
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, IDLE_PAUSE, WatchBackoff
 from kubectl_runtime.runtime.watcher.watch_backoff import backoff as backoff_stage
 from kubectl_runtime.runtime.watcher.watch_driver import WatchDriver
@@ -98,6 +98,7 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     'InitApply'
     'InitDone'
     """
+    check_api(api, "watcher")
     if config.verify is not None:
         raise RequestError(f"verify={config.verify} compares a store with the server, and a stream has none: it is for "
                            "controllers")
