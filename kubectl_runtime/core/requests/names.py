@@ -50,7 +50,7 @@ def segment(text: str, what: str) -> str:
     """`text` as one segment of a path. Raises RequestError, naming `what`, for a text that would be something else
     there, such as one with a slash."""
     if not isinstance(text, str):
-        raise RequestError(f"the {what} is a {type(text).__name__}, where text is expected")
+        raise RequestError(f"the {what} is of type {type(text).__name__}, where text is expected")
     if text in (".", "..") or "/" in text or "%" in text:
         raise RequestError(f"{text!r} cannot be a {what}: it would be another path")
     if _AS_IT_IS(text):
