@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from kubectl_runtime.cli.log_setup import level_option
@@ -17,7 +16,6 @@ from kubectl_runtime.runtime import logs
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
-from kubectl_runtime.schema.durations import parse_duration
 
 DESCRIPTION = """\
 Run an operator: the function NAME of MODULE is called with a client, and what it returns is run until a signal.
@@ -168,13 +166,6 @@ def _telling(group: argparse._ArgumentGroup) -> None:
                             f"(default: ${logs.VARIABLE}, or info)")
 
 
-def _duration(text: str) -> float:
-    try:
-        return parse_duration(text) / timedelta(seconds=1)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 15s or 1m30s") from None
-
-
 def _address(text: str) -> str:
     try:
         return text if text == "0" else str(ListenAddress.parse(text))
@@ -198,8 +189,16 @@ def checked(options: RunOptions) -> RunOptions:
     return options
 
 
+# As the server's own command reads them. Imported where they are used: an operator on a cluster needs no test kit.
+
+
+def _duration(text: str) -> float:
+    from kubectl_runtime.testing.option_values import duration
+
+    return duration(text)
+
+
 def _service_address(text: str) -> tuple[str, str]:
-    """As the server's own command reads it. Imported where it is used: an operator on a cluster needs no test kit."""
-    from kubectl_runtime.testing.service_option import service_address
+    from kubectl_runtime.testing.option_values import service_address
 
     return service_address(text)

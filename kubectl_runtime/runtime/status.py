@@ -21,13 +21,11 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-import msgspec
 from cachetools import TTLCache
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.writes import WriteObservers
 from kubectl_runtime.client.http.failures import KindNotServedError
-from kubectl_runtime.core.base.building import converted
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.plain import Omit, to_plain
@@ -104,12 +102,7 @@ def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str
 def _apply_condition(api: Api[K], obj: K, owned: dict[str, Any], condition: Condition, field_manager: str,
                      force: bool) -> K | None:
     before = condition_of(obj, condition.type)
-    known = {key: before[key] for key in ("type", "status", "lastTransitionTime") if key in before}
-    try:
-        since = [converted(known, Condition)] if known else []
-    except msgspec.ValidationError:  # written by somebody whose schema let it pass: it says nothing of the time
-        since = []
-    [placed] = set_condition(since, condition, now=api.client.clock.now())
+    [placed] = set_condition([before] if before else (), condition, now=api.client.clock.now())
     others = _other_conditions(owned, condition.type)
     return _apply(api, obj, {**owned, "conditions": [*others, placed]}, field_manager, force)
 

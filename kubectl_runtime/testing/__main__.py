@@ -7,7 +7,6 @@ kube-controller-manager.
 from __future__ import annotations
 
 import argparse
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,19 +16,7 @@ from queue import Empty, SimpleQueue
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
-from kubectl_runtime.testing.service_option import service_address
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def duration(text: str) -> float:
-    """The seconds of a Go duration (``15s``, ``5m0s``, ``0``). Raises argparse.ArgumentTypeError for another text."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
-    if text == "0":
-        return 0.0
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 15s or 5m")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+from kubectl_runtime.testing.option_values import duration, service_address
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compaction-interval", type=duration, default=300.0, metavar="DURATION",
                         help="how often history is compacted, 0 for never (default: 5m)")
     parser.add_argument("--controllers", default=",".join(DEFAULT_CONTROLLERS), metavar="NAMES",
-                        help="controllers to run, divided by commas, * for all, or none; with kubelet Pods run "
+                        help="controllers to run, separated by commas, * for all, or none; kubelet runs Pods "
                              f"(default: {','.join(DEFAULT_CONTROLLERS)}; there are {', '.join(CONTROLLERS)})")
     parser.add_argument("--token-auth-file", type=Path, metavar="CSV",
                         help='who may ask: a file with lines of token,user,uid,"group1,group2" (default: anybody)')
@@ -49,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls", action="store_true", help="serve HTTPS with a certificate authority made at the start")
     parser.add_argument("--webhook-service", type=service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
-                        help="where a Service is that a webhook configuration names; may be repeated")
+                        help="the address of a Service that a webhook configuration names; may be repeated")
     parser.add_argument("--load", type=Path, action="append", default=[], metavar="PATH",
                         help="a manifest, or a folder of manifests, to load at the start; may be repeated")
 
@@ -84,8 +71,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         server.start()
     except OSError as error:
-        return _failed(f"{error.strerror or error}; the API server wanted it, and --port says another one, 0 a free "
-                       "one")
+        return _failed(f"{error.strerror or error}; the API server needs it: --port names another one, 0 takes a "
+                       "free one")
     try:
         if options.kubeconfig:
             server.write_kubeconfig(options.kubeconfig)

@@ -1,10 +1,12 @@
 """Draining a Node of the embedded server, on a simulated clock: who goes, who stays, who is waited for."""
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 import requests
 
-from kubectl_runtime import Api, ApiError, Client, Config, StopToken
+from kubectl_runtime import Api, ApiError, Client, Config, RequestError, StopToken
 from kubectl_runtime.resources import Node, Pod
 from kubectl_runtime.runtime.drain import DrainError, PodOutcome, drain
 from kubectl_runtime.testing import ApiServer, SimClock
@@ -149,7 +151,7 @@ def test_a_time_that_is_up_tells_the_budget_that_forbids(cluster):
                           "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
                           "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
                                      "expectedPods": 1, "observedGeneration": 1}}])
-    with pytest.raises(DrainError, match="its time of 12 s is up: default/guarded: The disruption budget b needs 1"):
+    with pytest.raises(DrainError, match="timeout of 12 s has passed: default/guarded: The disruption budget b needs"):
         drain(cluster.client, "n1", timeout=12, grace_period_seconds=0)
     assert cluster.clock.monotonic() == pytest.approx(12, abs=0.1)
 
@@ -188,3 +190,16 @@ def test_a_node_that_is_not_there_is_an_error(cluster):
     with pytest.raises(ApiError) as caught:
         drain(cluster.client, "n9", timeout=60)
     assert caught.value.is_not_found
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "10", True])
+def test_a_timeout_that_leaves_no_time_is_refused_before_the_node_is_cordoned(cluster, timeout):
+    with pytest.raises(RequestError, match=r"drain node n1: timeout (must be more than 0|is) seconds"):
+        drain(cluster.client, "n1", timeout=timeout)
+    assert len(cluster.server.requests) == 0
+
+
+def test_a_timeout_may_be_a_timedelta(cluster):
+    cluster.pod("slow", owner=("apps/v1", "ReplicaSet", "r"))
+    with pytest.raises(DrainError, match=r"the timeout of 12 s has passed"):
+        drain(cluster.client, "n1", timeout=timedelta(seconds=12))

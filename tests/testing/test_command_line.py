@@ -47,8 +47,8 @@ def test_a_port_in_use_is_told(capsys, monkeypatch):
         port = server.url.rpartition(":")[2]
         assert main(["--port", port]) == 1
     assert capsys.readouterr().err == (
-        f"error: cannot listen at 127.0.0.1:{port}: Address already in use; the API server wanted it, and --port says "
-        "another one, 0 a free one\n")
+        f"error: cannot listen at 127.0.0.1:{port}: Address already in use; the API server needs it: --port names "
+        "another one, 0 takes a free one\n")
 
 
 def test_a_token_file_that_is_no_text_is_named(tmp_path, capsys, monkeypatch):

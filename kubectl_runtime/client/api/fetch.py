@@ -29,6 +29,9 @@ def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, name
     """
     if isinstance(reference, OwnerReference):
         api_version, kind, name, uid = reference.api_version, reference.kind, reference.name, reference.uid
+    elif not isinstance(reference, Mapping):
+        raise RequestError("fetch takes an OwnerReference, or a mapping with apiVersion, kind and name, not "
+                           f"{type(reference).__name__}")
     else:
         api_version, kind, name, uid = (str(reference.get(key) or "") for key in ("apiVersion", "kind", "name", "uid"))
         namespace = reference.get("namespace") or namespace

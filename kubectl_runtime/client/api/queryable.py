@@ -15,7 +15,7 @@ import msgspec
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.building import decoded
-from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
+from kubectl_runtime.core.base.errors import DiscoveryError, KubeError, RequestError
 from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
@@ -49,11 +49,13 @@ def ensure_queryable(client: Client, kind: HasApiResource | ApiResource | str,
     `kind` may also be any name that `Discovery.resolve` knows. A verb of a subresource is written `status/patch`.
     `namespace`: where; None asks for the right in all of them. What is served is asked once and kept; the rights are
     asked for each time, one request a verb. Blocks until the answers are there. Raises DiscoveryError, MissingRights,
-    and what a request raises.
+    RequestError for text in place of the list of verbs, and what a request raises.
 
     >>> ensure_queryable(client, "deploy", ["list", "watch"]).full_name
     'deployments.apps'
     """
+    if isinstance(verbs, str):
+        raise RequestError(f"ensure_queryable takes a list of verbs: ({verbs!r},), not {verbs!r}")
     if isinstance(kind, str):
         served = client.discovery.resolve(kind)
     else:

@@ -17,7 +17,7 @@ def fault_of(value: object, *, identity: bool = False) -> str:
     no part of a header, so that the server would see somebody else.
     """
     if not isinstance(value, str):
-        return f"is a {type(value).__name__}, where text is expected"
+        return f"is of type {type(value).__name__}, where text is expected"
     if identity and not value:
         return "is empty"
     if _UNSENDABLE(value):

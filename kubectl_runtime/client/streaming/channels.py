@@ -92,7 +92,7 @@ class Channels:
         if not arrived and websocket.error is not None:
             raise websocket.error
         if not arrived and not websocket.ended:
-            raise RequestTimeout(f"{websocket.operation}: nothing came within {timeout} s")
+            raise RequestTimeout(f"{websocket.operation}: nothing came within {timeout or 0:.3g} s")
         return b""
 
     def held_text(self, channel: int) -> str | None:

@@ -34,7 +34,7 @@ class WebSocket(WebSocketThread):
             if self._ended or self._closing or self._deaf:
                 raise self._error or TransportError(f"{self.operation}: the connection was closed")
             if not room:
-                raise RequestTimeout(f"{self.operation}: the other side has not read for {timeout} s")
+                raise RequestTimeout(f"{self.operation}: the other side has not read for {timeout or 0:.3g} s")
             self._queue(framed)
             self._wake()
 
@@ -54,7 +54,7 @@ class WebSocket(WebSocketThread):
                 raise self._error
             if self._ended:
                 return None
-            raise RequestTimeout(f"{self.operation}: nothing came within {timeout} s")
+            raise RequestTimeout(f"{self.operation}: nothing came within {timeout or 0:.3g} s")
 
     def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait, with the condition held, until `ready()`, the end, or `timeout` seconds; what `ready` said last.

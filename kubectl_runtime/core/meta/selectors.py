@@ -115,7 +115,8 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def is_in(cls, key: str, values: Iterable[str]) -> Selector:
-        """A selector for objects whose label `key` has one of these values. Raises RequestError without a value."""
+        """A selector for objects whose label `key` has one of these values. Raises RequestError without a value, and
+        for text in place of a list."""
         return cls((_with_values(key, "in", values),))
 
     @classmethod
@@ -249,9 +250,9 @@ def _has_length_of_key(key: str) -> bool:
 
 
 def _with_values(key: str, operator: str, values: Iterable[str]) -> Requirement:
-    found = tuple(values)
+    found = () if isinstance(values, str) else tuple(values)  # the letters of a text are not meant
     if not found:
-        raise RequestError(f"label {key!r}: {operator} needs at least one value")
+        raise RequestError(f"label {key!r}: {operator} needs a list of at least one value, not {values!r}")
     return Requirement(key, operator, found)
 
 

@@ -40,6 +40,6 @@ def _texts(kind: str, argument: str, given: Any) -> dict[str, str] | None:
         raise RequestError(f"{kind}({argument}=…): a map of texts is expected, not {type(given).__name__}")
     for key, value in given.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise RequestError(f"{kind}({argument}=…): the value of {key!r} is a {type(value).__name__}: "
+            raise RequestError(f"{kind}({argument}=…): the value of {key!r} is of type {type(value).__name__}: "
                                f"{argument} are texts")
     return dict(given)

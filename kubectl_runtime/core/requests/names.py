@@ -50,7 +50,7 @@ def segment(text: str, what: str) -> str:
     """`text` as one segment of a path. Raises RequestError, naming `what`, for a text that would be something else
     there, such as one with a slash."""
     if not isinstance(text, str):
-        raise RequestError(f"the {what} is a {type(text).__name__}, where text is expected")
+        raise RequestError(f"the {what} is of type {type(text).__name__}, where text is expected")
     if text in (".", "..") or "/" in text or "%" in text:
         raise RequestError(f"{text!r} cannot be a {what}: it would be another path")
     if _AS_IT_IS(text):
@@ -85,8 +85,8 @@ def object_name(place: Placed, named: Any) -> str:
     ref = named if isinstance(named, ObjectRef) else getattr(named, "ref", None)
     wanted = place.resource
     if not isinstance(ref, ObjectRef):
-        raise RequestError(f"a {type(named).__name__} stands where the name of an object of {wanted.full_name} is "
-                           "expected: give the name, or an object of that kind")
+        raise RequestError(f"{named!r} is not the name of an object of {wanted.full_name}: give a name as text, or an "
+                           "object of that kind")
     if (ref.kind, ref.group) != (wanted.kind, wanted.group):
         raise RequestError(f"{ref} stands where the name of a {wanted.kind} is expected: it is of another kind")
     if ref.namespace is not None and place.namespace is not None and ref.namespace != place.namespace:

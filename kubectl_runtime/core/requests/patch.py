@@ -35,8 +35,9 @@ class Patch(msgspec.Struct, frozen=True):
 
     @classmethod
     def merge(cls, body: Any) -> Patch:
-        """A JSON merge patch (RFC 7386): maps merge, null removes, lists are replaced whole."""
-        return cls(MERGE, body)
+        """A JSON merge patch (RFC 7386): maps merge, null removes, lists are replaced whole. Raises RequestError for a
+        body that is text or a list, which would take the place of the whole object."""
+        return cls(MERGE, _map_like(body, "merge"))
 
     @classmethod
     def json(cls, operations: Sequence[Mapping[str, Any]]) -> Patch:
@@ -48,8 +49,9 @@ class Patch(msgspec.Struct, frozen=True):
 
     @classmethod
     def strategic(cls, body: Any) -> Patch:
-        """A strategic merge patch: lists merge by the keys of the built-in schemas; not for custom resources."""
-        return cls(STRATEGIC, body)
+        """A strategic merge patch: lists merge by the keys of the built-in schemas; not for custom resources. Raises
+        RequestError as `merge`."""
+        return cls(STRATEGIC, _map_like(body, "strategic merge"))
 
     @property
     def is_apply(self) -> bool:
@@ -58,6 +60,13 @@ class Patch(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<Patch {self.content_type}>"
+
+
+def _map_like(body: Any, kind: str) -> Any:
+    if body is None or isinstance(body, str | bytes | int | float | list | tuple):
+        raise RequestError(f"a {kind} patch is a map such as {{'metadata': {{'labels': {{...}}}}}}, or an object, not "
+                           f"{type(body).__name__}")
+    return body
 
 
 def pointer(*segments: str | int) -> str:

@@ -261,7 +261,8 @@ def _placed(place: Place, content: dict[str, Any], verb: str) -> dict[str, Any]:
                            f"but the body names namespace {named!r}")
     if place.namespace is None:
         raise RequestError(f"{operation}: which namespace? Use Api.namespaced(client, kind, namespace) to write")
-    raise RequestError(f"{operation}: the body is in namespace {named!r}")
+    raise RequestError(f"{operation}: the body is in namespace {named!r}, but the request is for namespace "
+                       f"{place.namespace!r}")
 
 
 NAMELESS_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))

@@ -46,8 +46,8 @@ _JOIN_SECONDS = 2.0
 def elect(client: Client, election: LeaderElection) -> LeaderLock:
     """Take part in `election` inside a `with` block. The lock that it gives says whether this process leads.
 
-    The end of the block means that the work has ended. Then the Lease is released, if this process still holds it. It
-    needs the verbs get, create and update on leases. It does not close `client`.
+    The end of the block means that the work has ended: the Lease is released, if this process still holds it. Needs the
+    verbs get, create and update on leases. Does not close `client`. Raises RequestError for another `election`.
 
     >>> with elect(client, LeaderElection("my-program", "default")) as lock:
     ...     lock.wait(timeout=10), lock.is_leader
@@ -100,10 +100,8 @@ class LeaderLock:
 
     @property
     def lost(self) -> StopToken:
-        """Set when the present leadership ends, or the next one if this process stands by; its reason says why.
-
-        Set at the deadline, at the latest `retry` seconds after the machine wakes from a suspension beyond it.
-        """
+        """Set when the present leadership ends, or the next one if this process stands by; its reason says why. It is
+        set at the deadline, or at most `retry` seconds after the machine wakes from a suspension beyond it."""
         return self._lost
 
     @property

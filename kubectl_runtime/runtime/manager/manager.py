@@ -156,6 +156,9 @@ class Manager:
                 raise RequestError("this controller is bound to its reconciler, context and error policy already")
             bound = controller
         elif isinstance(controller, Controller):
+            if reconciler is None:
+                raise RequestError("add takes a controller with its reconciler: manager.add(controller, reconcile), or "
+                                   "manager.add(controller.bind(reconcile))")
             bound = BoundController(controller, reconciler, error_policy, context)
         else:
             raise RequestError(f"add takes a Controller, not {type(controller).__name__}; functions go to add_runnable")

@@ -83,8 +83,9 @@ class WatcherConfig:
     def __post_init__(self) -> None:
         keep_selections(self)
         check_flags(self, "bookmarks", "shared", "validate")
-        if self.page_size is not None and self.page_size < 1:
-            raise RequestError(f"page_size must be at least 1 or None, not {self.page_size}")
+        size: object = self.page_size  # callers may not check their types
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+            raise RequestError(f"page_size must be a whole number of at least 1 or None, not {size!r}")
         if not 1 <= seconds(self.timeout) < inf:
             raise RequestError(f"a watch's timeout must be at least 1 s, and finite, not {self.timeout}")
         if self.verify is not None and not seconds(self.verify) >= 1:

@@ -186,3 +186,9 @@ def test_a_requirement_that_would_say_something_else_when_rendered_is_refused(
 def test_what_no_label_can_have_is_refused_with_what_it_can(make: Any, said: str) -> None:
     with pytest.raises(RequestError, match=re.escape(said)):
         make()
+
+
+@pytest.mark.parametrize("make", [Selector.is_in, Selector.not_in])
+def test_a_text_is_not_taken_for_a_list_of_values(make) -> None:
+    with pytest.raises(RequestError, match="needs a list of at least one value, not 'web'"):
+        make("app", "web")

@@ -62,3 +62,17 @@ def test_a_text_that_is_no_status_is_refused_where_it_is_set_and_copied_where_a_
     assert set_condition([sent], Condition(type="Synced", status="True"))[0]["type"] == "Ready", "somebody else's"
     with pytest.raises(RequestError, match=r'"True", "False" or "Unknown"'):
         set_condition([], sent)
+
+
+def test_conditions_may_be_json_values_so_that_several_can_be_set() -> None:
+    received = {"type": "Progressing", "status": "True", "lastUpdateTime": "2020-01-01T00:00:00Z"}
+    both = set_condition(set_condition([received], ready("True", THEN), now=THEN), ready("False"), now=LATER)
+    assert both == [received, *set_condition([ready("True", THEN)], ready("False"), now=LATER)]
+    again = set_condition(both, ready("False"), now=datetime.now(UTC))
+    assert again == both
+
+
+@pytest.mark.parametrize("entry", [{"lastTransitionTime": "yesterday"}, {"lastTransitionTime": None}, {}])
+def test_an_entry_whose_time_cannot_be_read_gets_a_new_one(entry: dict[str, Any]) -> None:
+    [placed] = set_condition([{"type": "Ready", "status": "True", **entry}], ready("True"), now=LATER)
+    assert placed == set_condition([], ready("True"), now=LATER)[0]

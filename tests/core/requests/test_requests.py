@@ -368,3 +368,10 @@ def test_values_that_json_cannot_carry_are_refused() -> None:
 def test_a_place_without_a_namespace_says_what_to_take() -> None:
     with pytest.raises(RequestError, match=r"Pod: no namespace was given .*: name one, or take Api\.all, which"):
         Place(PODS, "")
+
+
+@pytest.mark.parametrize("body", ["text", b"bytes", [{"op": "add"}], None, 5])
+def test_a_merge_patch_is_a_map(body) -> None:
+    for make, kind in ((Patch.merge, "merge"), (Patch.strategic, "strategic merge")):
+        with pytest.raises(RequestError, match=f"a {kind} patch is a map"):
+            make(body)
