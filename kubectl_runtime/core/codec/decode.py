@@ -26,7 +26,7 @@ from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.seldom import initial_events_end
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta
-from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, is_no_utf8, problem_of
 
 
 class Bookmark(msgspec.Struct, frozen=True, gc=False):
@@ -156,7 +156,7 @@ def _error_status(line: bytes, resource: ApiResource) -> Status:
 
 def _invalid(raw: bytes, resource: ApiResource, failure: Exception, *, enveloped: bool, named: bool = True) -> Record:
     """A second try without the nulls, then a record that says what is wrong with it."""
-    if not isinstance(failure, UnicodeError):
+    if not is_no_utf8(failure):
         head = _head_without_nulls(raw, enveloped=enveloped)
         if not named and isinstance(plain := salvage.whole(raw), dict) and plain.get("metadata") is None:
             head = Head()

@@ -14,7 +14,7 @@ from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.codec import salvage
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.codec.views import without_nulls
-from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, is_no_utf8, problem_of
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the initial events of a streaming list."""
@@ -60,9 +60,9 @@ def initial_events_end(line: bytes) -> bool:
 def _read(raw: bytes, enveloped: bool) -> Seldom:
     try:
         return (_event(raw).object.metadata if enveloped else _object(raw).metadata) or _NOTHING
-    except UnicodeError:
-        raise  # a text in which something is replaced is another text
     except DECODE_FAILURES as error:
+        if is_no_utf8(error):
+            raise  # a text in which something is replaced is another text
         try:
             return converted(without_nulls(salvage.metadata(raw, enveloped=enveloped)), Seldom)
         except DECODE_FAILURES:

@@ -45,11 +45,17 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
+def is_no_utf8(failure: Exception) -> bool:
+    """Whether what failed to decode is not UTF-8. From 0.23 on msgspec says so by a DecodeError of its own."""
+    return isinstance(failure, UnicodeError) or (
+        type(failure) is msgspec.DecodeError and str(failure).startswith("Invalid UTF-8"))
+
+
 def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") -> tuple[str, str]:
     """The path and text of `failure`; paths into a watch line lose their `.object`, others start at `at`."""
     if isinstance(failure, RecursionError):
         return at, f"{at} is nested too deeply"
-    if isinstance(failure, UnicodeError):
+    if is_no_utf8(failure):
         return at, f"{at} is not valid UTF-8"
     message = str(failure)
     found = re.search(_PATH, message)

@@ -4,13 +4,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubectl_runtime import PartialView
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_list, decode_object
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.problems import DecodeError, is_no_utf8, problem_of
 from kubectl_runtime.core.objects.partial import FieldsForm
 from tests.core.examples import PODS, encoded, event, metadata
 
@@ -141,6 +142,16 @@ def test_invalid_utf8_in_metadata_is_an_invalid_object_not_a_broken_stream() -> 
     record = record_of(line)
     assert (record.valid, record.name, record.resource_version) == (False, "a", "5")
     assert "UTF-8" in str(record.error)
+
+
+@pytest.mark.parametrize(("failure", "is_one"), [
+    (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), True),  # up to msgspec 0.22
+    (msgspec.DecodeError("Invalid UTF-8 encoded string"), True),  # from 0.23 on
+    (msgspec.DecodeError("JSON is malformed: invalid character (byte 0)"), False),
+    (msgspec.ValidationError("Invalid UTF-8 encoded string"), False)])
+def test_what_is_not_utf8_is_told_apart_whichever_msgspec_says_so(failure: Exception, is_one: bool) -> None:
+    assert is_no_utf8(failure) is is_one
+    assert (problem_of(failure) == ("$", "$ is not valid UTF-8")) is is_one
 
 
 def test_invalid_utf8_in_content_leaves_the_head_alone() -> None:
