@@ -193,7 +193,8 @@ def test_an_election_without_a_name_is_a_wrong_command_line(monkeypatch: pytest.
                                             "    return Manager(client, serve=None)\n")
     monkeypatch.chdir(tmp_path)
     with ApiServer() as server:
-        arguments = ["--kubeconfig", str(server.write_kubeconfig(tmp_path / "kubeconfig")), "--leader-elect"]
+        arguments = ["--kubeconfig", str(server.write_kubeconfig(tmp_path / "kubeconfig")), "--leader-elect",
+                     "--no-metrics"]  # whose registry is the process's
         assert main(["run", "unnamed_op:main", *arguments]) == 2
     assert "error: --leader-elect needs the name of the Lease: add --leader-elect-resource-name NAME, one that no " \
            "other operator uses" in capsys.readouterr().err

@@ -36,6 +36,7 @@ SHOWN: list[tuple[str, str, str]] = [
     ("get_status replace_status patch_status apply_status", "client/api/test_api.py", "test_the_status_subresource"),
     ("get_scale replace_scale patch_scale apply_scale", "client/api/test_api_answers.py",
      "test_a_scale_is_read_and_written"),
+    ("scale", "client/api/test_kind_verbs.py", "test_scale_asks_for_replicas_and_for_nothing_else"),
     ("create_subresource get_subresource replace_subresource patch_subresource", "client/api/test_kind_verbs.py",
      "test_any_subresource_can_be_read_and_written_by_its_name"),
     ("logs log_stream", "client/streaming/test_logs.py",
@@ -49,6 +50,10 @@ SHOWN: list[tuple[str, str, str]] = [
     ("portforward", "client/streaming/test_portforward.py",
      "test_each_of_many_ports_has_its_own_bytes_whatever_their_order test_a_port_that_nobody_listens_on_fails_alone "
      "test_ports_that_make_no_sense_are_refused_before_anything_is_sent"),
+    ("portforward_local", "client/streaming/test_local_port.py",
+     "test_each_connection_reaches_the_port_of_the_pod_by_itself_and_all_end_with_the_block "
+     "test_who_ends_his_side_still_reads_what_the_pod_sends "
+     "test_a_port_that_the_pod_refuses_closes_the_connection_and_the_log_says_why"),
     ("get_ephemeral_containers replace_ephemeral_containers patch_ephemeral_containers",
      "client/api/test_kind_verbs.py", "test_ephemeral_containers_are_added_by_patch_and_by_replace"),
     ("get_resize replace_resize patch_resize", "client/api/test_kind_verbs.py",

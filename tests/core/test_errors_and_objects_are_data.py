@@ -15,6 +15,7 @@ import kubectl_runtime
 from kubectl_runtime import ApiError, ApiResource, InvalidObject, KubeError, ObjectRef, PartialObjectMeta, PartialView
 from kubectl_runtime import Resource as BaseResource
 from kubectl_runtime.client.http.retry import Failure
+from kubectl_runtime.client.streaming.process import CompletedExec
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
 from kubectl_runtime.core.codec.decode import decode_object
@@ -47,7 +48,8 @@ ARGUMENTS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((STATUS, "get pods ns/a"), {"retry_after": 3.0, "remedy": "Do something"}), (("lost", Failure(sent=False)), {}),
     ((REF, "$.spec", "$.spec is wrong"), {}), (("$.spec", "two items"), {}), (("lost",), {"sent": False}),
     (("text",), {}), (("pods", "text"), {}), (("a", "b", "c"), {}), ((REF, None), {}), (("text", None, None), {}),
-    (("apply", ManifestReport(())), {}), ((ApiResource("g", "v1", "Kind", "kinds"), "ns", ("list", "watch")), {}),
+    (("exec pods ns/a", CompletedExec(3, b"", b"no")), {}), (("apply", ManifestReport(())), {}),
+    ((ApiResource("g", "v1", "Kind", "kinds"), "ns", ("list", "watch")), {}),
 ]
 
 

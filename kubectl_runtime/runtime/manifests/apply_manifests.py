@@ -62,7 +62,7 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
     kind or name, or twice in the set, and what discovery raises. An object that fails keeps no other from being tried:
     all failures come together at the end as ManifestsFailed, with the report and where each stands. Calls are retried
     as always and end within the client's deadline, even past `wait`. Needs the verbs get, create and patch; to wait,
-    list and watch. For one thread; different calls may run at once.
+    list and watch, and to say why Pods do not run, list of pods. For one thread; different calls may run at once.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}"
     >>> report = apply_manifests(client, text, field_manager="release", namespace="default", progress=False)

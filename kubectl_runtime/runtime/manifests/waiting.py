@@ -4,7 +4,7 @@
                                is known at once, whatever else takes long; then the first of them is watched
 
 Ended waits are told as they end. At the deadline, or when a stop is asked for, all that are left fail with what was
-last seen of each.
+last seen of each, and with what keeps their Pods from running.
 """
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.apply_crd import TimeLeft
 from kubectl_runtime.runtime.conditions import Described
 from kubectl_runtime.runtime.logs import said
+from kubectl_runtime.runtime.manifests.pod_troubles import PodTroubles
 from kubectl_runtime.runtime.manifests.progress import Progress
 from kubectl_runtime.runtime.ready_rules import Missing, NeverReady
 from kubectl_runtime.runtime.wait import WaitError, WaitStopped, WaitTimeout, await_condition
@@ -79,8 +80,9 @@ def await_all(waits: Sequence[Wait], left: TimeLeft, stop: StopToken | None, pro
         else:
             pending.remove(first)
             yield first, None
+    troubles = PodTroubles()
     for wait in pending:
-        yield wait, _unfinished(wait, left, stop)
+        yield wait, _unfinished(wait, left, stop, troubles)
 
 
 def _look(wait: Wait, left: TimeLeft, stop: StopToken | None) -> tuple[bool, KubeError | None]:
@@ -117,8 +119,9 @@ def _watch(wait: Wait, others: int, left: TimeLeft, stop: StopToken | None, prog
                     stop=stop)
 
 
-def _unfinished(wait: Wait, left: TimeLeft, stop: StopToken | None) -> WaitError:
+def _unfinished(wait: Wait, left: TimeLeft, stop: StopToken | None, troubles: PodTroubles) -> WaitError:
     if stop is not None and stop.is_set():
         return WaitStopped(f"it was not {wait.word} when a stop was asked for ({stop.reason}): {wait.why}", wait.word,
                            wait.seen)
-    return WaitTimeout(f"it was not {wait.word} within {left.span:g} s: {wait.why}", wait.word, wait.seen)
+    pods = troubles.of(wait.api, wait.seen) if wait.word == "ready" else ""
+    return WaitTimeout(f"it was not {wait.word} within {left.span:g} s: {wait.why}{pods}", wait.word, wait.seen)

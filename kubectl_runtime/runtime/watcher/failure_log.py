@@ -1,6 +1,7 @@
 """How the failures of a watch are told: one line for each attempt, and one when it is over.
 
-    first failure, or another than before   warning: verb, kind, namespace, what the server said, what to do, next try
+    first failure, or another than before   warning: verb, kind, namespace, what the server said, what to do, next try;
+                                            of a version that has expired info, since a new list is all it takes
     the same again                          warning, short: how many times, for how long, next attempt; while nobody
                                             answers, at each doubling of how many times
     something arrived after failures        info: how many there were
@@ -10,6 +11,7 @@ watches are reads: what a server says of those of Secrets quotes no content of t
 """
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +61,10 @@ class FailureLog:
             self._since = now
         self._count += 1
         if text != self._last:
-            unexpected = None if isinstance(failure.error, KubeError) else failure.error
-            log.warning("%s; %s", text, _next(failure, delay), exc_info=unexpected)
+            error = failure.error
+            unexpected = None if isinstance(error, KubeError) else error
+            level = logging.INFO if isinstance(error, ApiError) and error.is_expired else logging.WARNING
+            log.log(level, "%s; %s", text, _next(failure, delay), exc_info=unexpected)
         elif not failure.away or self._count & (self._count - 1) == 0:
             log.warning("cannot %s %s: still so after %d failures in %.0f s; %s",
                         failure.verb, self._target, self._count, now - self._since, _next(failure, delay))

@@ -131,9 +131,13 @@ def test_each_attempt_is_one_line_and_repetitions_are_short(caplog: pytest.LogCa
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
-def test_another_failure_is_told_in_full(caplog: pytest.LogCaptureFixture) -> None:
-    log_of(FAILED, FAILED, Failed(api_error(410, "Expired"), "watch"))
-    assert "410 Expired" in caplog.records[-1].getMessage()
+def test_another_failure_is_told_in_full_and_a_version_that_expired_is_no_warning(
+        caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    expired = Failed(api_error(410, "Expired"), "watch")
+    log_of(FAILED, FAILED, expired, expired)
+    assert "410 Expired" in caplog.records[-2].getMessage()
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "INFO", "WARNING"]
 
 
 def test_recovery_is_told_once_and_only_when_something_is_proved(caplog: pytest.LogCaptureFixture) -> None:
