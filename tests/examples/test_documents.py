@@ -157,7 +157,7 @@ def test_the_programs_of_a_guide_run(guide: Path, tmp_path: Path, pytestconfig: 
     if tests:
         plugin = [] if pytestconfig.pluginmanager.has_plugin("kubectl_runtime") else [
             "-p", "kubectl_runtime.testing.pytest_plugin"]
-        done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin, *tests)
+        done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin, *tests)
         assert done.returncode == 0, done.stdout + done.stderr
         written = sum(len(re.findall(r"^def test_", (tmp_path / name).read_text(), re.MULTILINE)) for name in tests)
         assert f"{written} passed" in done.stdout
@@ -278,7 +278,7 @@ def test_the_commands_of_the_guide_to_security_print_the_rights_that_its_tests_g
     record, print_role = (shlex.split(line) for line in "".join(blocks(guide, "sh")).splitlines())
     plugin = [] if pytestconfig.pluginmanager.has_plugin("kubectl_runtime") else [
         "-p", "kubectl_runtime.testing.pytest_plugin"]
-    done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin, *record[1:])
+    done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin, *record[1:])
     assert done.returncode == 0, done.stdout
     done = python(tmp_path, "-m", "kubectl_runtime", *print_role[1:])
     printed = next(document for document in yaml.safe_load_all(done.stdout) if document["kind"] == "Role")

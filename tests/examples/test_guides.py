@@ -75,7 +75,7 @@ def test_the_deletion_guide_is_short_and_its_tests_pass(tmp_path: Path, plugin: 
     program, test = blocks(DELETION_GUIDE, "python")
     (tmp_path / "site_dns.py").write_text(program)
     (tmp_path / "test_site_dns.py").write_text(test)
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", *plugin)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
 
@@ -126,7 +126,7 @@ def test_the_tests_of_the_guides_to_testing_pass(saved: Path, plugin: list[str])
     (saved / "test_greeting.py").unlink()
     save_blocks(TESTING_GUIDE, saved)
     save_blocks(RIGHTS_GUIDE, saved)
-    done = run(saved, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", *plugin)
+    done = run(saved, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "10 passed" in done.stdout
 
@@ -135,7 +135,7 @@ def test_the_tests_of_the_guides_to_testing_pass(saved: Path, plugin: list[str])
 def test_the_tests_of_the_guide_to_the_kit_pass(tmp_path: Path, plugin: list[str]) -> None:
     assert len(KIT_GUIDE.read_text().splitlines()) <= 150
     save_blocks(KIT_GUIDE, tmp_path)
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 passed" in done.stdout
 
@@ -150,7 +150,7 @@ def save_blocks(guide: Path, folder: Path) -> None:
 def test_the_tests_of_the_guides_to_conditions_and_waiting_pass(tmp_path: Path) -> None:
     save_blocks(APPLY_GUIDE, tmp_path)
     save_blocks(WAITING_GUIDE, tmp_path)
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30")
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
 
@@ -159,7 +159,7 @@ def test_the_tests_of_the_guides_to_conditions_and_waiting_pass(tmp_path: Path) 
 def test_the_guide_to_relations_is_short_and_its_tests_and_types_are_right(tmp_path: Path) -> None:
     assert len(RELATIONS_GUIDE.read_text().splitlines()) <= 150
     save_blocks(RELATIONS_GUIDE, tmp_path)
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30")
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
@@ -173,7 +173,7 @@ def test_the_guide_to_custom_resources_is_short_and_its_tests_types_and_commands
     text = RESOURCES_GUIDE.read_text()
     assert len(text.splitlines()) <= 150
     save_blocks(RESOURCES_GUIDE, tmp_path)
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", *plugin)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
     command = re.findall(r"`kubectl-runtime (crd [^`]*)`", text)[0].split()
@@ -190,7 +190,7 @@ def test_the_guide_to_custom_resources_is_short_and_its_tests_types_and_commands
 def test_the_guide_to_predicates_is_short_and_its_tests_and_types_are_right(tmp_path: Path) -> None:
     assert len(PREDICATES_GUIDE.read_text().splitlines()) <= 150
     save_blocks(PREDICATES_GUIDE, tmp_path)
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30")
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
@@ -202,7 +202,7 @@ def test_the_guide_to_predicates_is_short_and_its_tests_and_types_are_right(tmp_
 def test_the_guide_to_stores_is_short_and_its_tests_and_types_are_right(tmp_path: Path) -> None:
     assert len(STORES_GUIDE.read_text().splitlines()) <= 100
     save_blocks(STORES_GUIDE, tmp_path)
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30")
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
@@ -219,7 +219,7 @@ def test_the_guide_to_webhooks_is_short_and_its_tests_types_and_commands_are_rig
     program, test = blocks(WEBHOOKS_GUIDE, "python")
     (tmp_path / "orders.py").write_text(program)
     (tmp_path / "test_orders.py").write_text(test)
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
     command = re.search(r"`kubectl-runtime (webhooks [^`]+)`", text)
@@ -248,7 +248,7 @@ def test_the_observability_guide_is_short_its_tests_pass_and_its_series_exist(tm
     program, test = blocks(OBSERVABILITY_GUIDE, "python")
     (tmp_path / "site_sizes.py").write_text(program)
     (tmp_path / "test_site_sizes.py").write_text(test)
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin,
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin,
                "test_site_sizes.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
@@ -264,7 +264,7 @@ def test_the_guide_to_availability_is_short_and_its_tests_and_types_are_right(tm
     program, test = blocks(AVAILABILITY_GUIDE, "python")
     (tmp_path / "stamps.py").write_text(program)
     (tmp_path / "test_stamps.py").write_text(test)
-    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin, "test_stamps.py")
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin, "test_stamps.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
@@ -311,7 +311,7 @@ def test_the_guide_to_finding_bugs_is_short_and_finds_and_replays_them(tmp_path:
     text = BUGS_GUIDE.read_text()
     assert len(text.splitlines()) <= 150
     save_blocks(BUGS_GUIDE, tmp_path)
-    pytest_here = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin)
+    pytest_here = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin)
     done = run(tmp_path, *pytest_here)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
     done = run(tmp_path, *pytest_here, "--perturb", "-k", "story")

@@ -28,6 +28,7 @@ from kubectl_runtime.resources import (
     RoleBinding,
 )
 from kubectl_runtime.runtime.wait import delete_and_finalize
+from kubectl_runtime.testing import eventually
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +57,18 @@ def requests_of(server: ApiServer) -> int:
     return sum(request.path.startswith(("/api", "/apis")) for request in server.requests)
 
 
+def resolved_anew(server: ApiServer, name: str) -> ServedKind:
+    """By a client that knows nothing yet."""
+    with server.client() as fresh:
+        return fresh.discovery.resolve(name)
+
+
 def test_a_kind_that_came_later_is_found_by_asking_once_more(server: ApiServer, client: Client) -> None:
     discovery = client.discovery
     with pytest.raises(DiscoveryError, match="is its CRD installed"):
         discovery.resolve("gadgets")
     Api.all(client, CustomResourceDefinition).create(crd("gadgets", "Gadget", "v1", "v1beta1"))
+    eventually(lambda: resolved_anew(server, "gadgets"), timeout=30)  # it is served in the server's own time
     before = requests_of(server)
     assert discovery.resolve("ga.demo.example.com").resource.kind == "Gadget"
     assert requests_of(server) == before + 2

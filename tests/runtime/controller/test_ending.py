@@ -181,7 +181,7 @@ def test_a_log_handler_that_blocks_does_not_hold_up_a_stop(cluster: FakeCluster,
         if thread.name.endswith("last words"):
             thread.join(LIMIT)
     assert held.is_set()
-    assert took < 4, took
+    assert took < LIMIT / 2, took  # for which the handler blocks twice
 
 
 def test_last_words_come_in_order_and_a_handler_may_stop_the_controller(handler: logging.Handler) -> None:

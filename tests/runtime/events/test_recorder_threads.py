@@ -137,6 +137,8 @@ def test_after_a_fork_the_child_tells_its_own_events_and_none_of_the_parents(cli
 PROGRAM = """
 from kubectl_runtime import Client, Config, ObjectRef, Recorder
 from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.events import recorder as module
+module.AT_EXIT = 60.0  # seconds, for a busy machine
 recorder = Recorder(Client.try_default(), "op")
 for number in range(20):
     recorder.publish(ObjectRef.of(ConfigMap, f"m{number}", "default"), "Ended", "x")
