@@ -107,8 +107,6 @@ class Run:
     stop: StopToken | None = None
     """Where it has a time of its own: set when that is up, or with the shutdown."""
     writes = NO_WRITES
-    restarted = False
-    """The object is not what failed: the count started over."""
     forgotten = False
     """The object was deleted meanwhile: the outcome says nothing about its successor."""
     record: Record | None = None
@@ -159,7 +157,7 @@ class Run:
         """The object is this one now. Another generation or uid than what failed starts the count over."""
         before, self.record, self._subject = self._subject, record, None
         if self.failures and before is not None and Subject.of(record).differs_from(before):
-            self.failures, self.restarted, self.told = 0, True, None
+            self.failures, self.told = 0, None
 
     @property
     def failures_if_it_fails(self) -> int:
