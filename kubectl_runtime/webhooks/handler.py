@@ -93,7 +93,7 @@ class Admission(Generic[K]):
         """Return, and the request passes; raise `Denied`, and it does not. Called after every mutation.
 
         May block, but not longer than the webhook's timeout (10 s by default). Whatever else it raises is logged, and
-        refuses the request with status 500.
+        refuses the request with status 500; so does what it returns, but for None and True.
         """
 
     def mutate(self, request: AdmissionRequest[K]) -> K | None:
