@@ -29,28 +29,31 @@ Manifests: TypeAlias = str | bytes | Path | Mapping[str, Any] | Iterable[Any] | 
 """What `read_objects` takes; `Any` stands for resource objects and models, which have no common type."""
 
 
-def read_objects(source: Manifests, *, recursive: bool = False) -> Iterator[tuple[Object, str]]:
+def read_objects(source: Manifests, *, recursive: bool = False,
+                 defaults: bool = True) -> Iterator[tuple[Object, str]]:
     """The Kubernetes objects in `source` as plain JSON values under the wire's keys, each with where it stands
     (``deploy/web.yaml, document 2, line 14``, or ``object 3``), in order; the items of a List one by one.
 
-    `recursive` goes into the folders of folders. Files are read as the iterator goes on. That an object has a kind and
-    a name is not looked at. Raises `ManifestError` for what is not a manifest, OSError for what cannot be read.
+    `recursive` goes into the folders of folders. Without `defaults` a resource object that was made here leaves out
+    what equals its class's default, as for a server-side apply. Files are read as the iterator goes on. That an object
+    has a kind and a name is not looked at. Raises `ManifestError` for what is not a manifest, OSError for what cannot
+    be read.
     """
-    for value, place in _values(source, "the object given", recursive):
+    for value, place in _values(source, "the object given", recursive, defaults):
         yield from objects_of(value, place)
 
 
-def _values(source: Manifests, place: str, recursive: bool) -> Iterator[tuple[Any, str]]:
+def _values(source: Manifests, place: str, recursive: bool, defaults: bool) -> Iterator[tuple[Any, str]]:
     """The values of the documents, each with where it stands; `place` is where one stands that is not text."""
     if isinstance(source, str | bytes | Path):
         for document in _documents(source, recursive):
             yield document.value, document.place
     elif isinstance(source, Iterable) and not isinstance(source, Mapping) and not hasattr(source, "to_dict"):
         for number, one in enumerate(source, 1):
-            yield from _values(one, f"object {number}", recursive)
+            yield from _values(one, f"object {number}", recursive, defaults)
     else:
         try:
-            yield plain_body(source), place
+            yield plain_body(source, defaults=defaults), place
         except RequestError as error:
             raise ManifestError(place, str(error)) from None
 

@@ -50,7 +50,7 @@ def read_set(source: Manifests, default_namespace: str, *, recursive: bool = Fal
     lists all that is wrong with the objects, with where they stand."""
     items, problems = [], []
     seen: dict[tuple[str, str, str, str], str] = {}
-    for content, place in read_objects(source, recursive=recursive):
+    for content, place in read_objects(source, recursive=recursive, defaults=False):
         try:
             item = _item(content, place)
         except RequestError as error:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, RequestError, TransportError
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.manifests.problems import ManifestError
@@ -88,6 +90,23 @@ def test_it_works_over_sockets_at_once(tmp_path: Path) -> None:
         assert Api.namespaced(client, Widget, "shop").get("w").name == "w"
     assert report.outcomes[2].place == f"{tmp_path / 'all.json'}, document 1, line 1"
     assert [outcome.ready for outcome in report] == [None, True, True]
+
+
+class Size(msgspec.Struct):
+    width: int = 1
+    height: int = 1
+
+
+class Box(Resource, group="example.com", version="v1", kind="Box"):
+    spec: Size
+
+
+def test_an_object_of_a_class_owns_no_defaults_of_its_class_as_in_any_apply() -> None:
+    box = Box(name="b", spec=Size(width=2))
+    (item,) = read_set(box, "default")
+    assert item.content["spec"] == {"width": 2}
+    (given,) = read_set(box.to_dict(), "default")  # a dict owns what it says
+    assert given.content["spec"] == {"width": 2, "height": 1}
 
 
 def test_a_second_time_changes_nothing(apply: Any) -> None:
