@@ -11,7 +11,19 @@ import logging
 import sys
 import threading
 import traceback
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
+
+Line: TypeAlias = Callable[[], None]
+"""Writes one line of the log, in whichever thread calls it."""
+
+
+class _Scribe(threading.local):
+    write: Callable[[Line], None] | None = None
+
+
+_scribe = _Scribe()
 
 
 class ProcessEnded(BaseException):
@@ -25,9 +37,16 @@ class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message, if the level is enabled. A handler that raises costs its line, and nothing else."""
         try:
-            if self.logger.isEnabledFor(level):
-                # One frame more, this one, is not the origin of the line.
-                self.logger.log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+            if not self.logger.isEnabledFor(level):
+                return
+            # One frame more, this one, is not the origin of the line.
+            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+            if _scribe.write is None:
+                self.logger.log(level, msg, *args, **kwargs)
+                return
+            if kwargs.get("exc_info") is True:
+                kwargs["exc_info"] = sys.exc_info()
+            _scribe.write(partial(self.log, level, msg, *args, **kwargs))
         except BaseException as error:  # noqa: BLE001 - see the module docstring
             pass_interrupt(error)
             _tell_stderr(f"a log handler of {self.logger.name} raised", error)
@@ -41,6 +60,17 @@ class HousekeepingLogger(GuardedLogger):
         """Log a message, if the level that it gets here is enabled."""
         super().log(logging.DEBUG if level == logging.INFO else level, msg, *args,
                     **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+
+
+@contextlib.contextmanager
+def written_by(write: Callable[[Line], None] | None) -> Iterator[None]:
+    """Within this, what this thread logs is given to `write` instead of the log's handlers, which may block. None:
+    to these, as always."""
+    before, _scribe.write = _scribe.write, write
+    try:
+        yield
+    finally:
+        _scribe.write = before
 
 
 def guarded_logger(name: str) -> GuardedLogger:

@@ -11,6 +11,7 @@ from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.forks import renewed_in_children
+from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 
 log = guarded_logger(__name__)
@@ -29,6 +30,8 @@ class ManagerEnd:
 
     def __init__(self, clock: Clock) -> None:
         self.token = StopToken(clock=clock)
+        self.words = LastWords(log, "manager last words")
+        """What is logged at the end: a log handler that blocks must not keep the others."""
         self.error: BaseException | None = None
         self._clock = clock
         self._lock = threading.Lock()
@@ -52,7 +55,7 @@ class ManagerEnd:
             first = self._deadline is None
             self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
         if first:
-            log.info("manager: stopping: %s", reason)
+            self.words.info("manager: stopping: %s", reason)
         self.token.set(reason)
 
     def failed(self, what: str, error: BaseException) -> None:
@@ -61,11 +64,12 @@ class ManagerEnd:
             first = self.error is None
             if first:
                 self.error = error
-        if first:
-            log.critical("%s failed; the manager ends: %s", what, described(error),
-                         exc_info=None if isinstance(error, KubeError) else error)
-        else:
-            log.error("%s failed, too: %s", what, described(error))
+        with self.words.taken_down():
+            if first:
+                log.critical("%s failed; the manager ends: %s", what, described(error),
+                             exc_info=None if isinstance(error, KubeError) else error)
+            else:
+                log.error("%s failed, too: %s", what, described(error))
 
     def time_left(self) -> float:
         """Until the deadline; 0 when it has passed, or the end has not begun."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import partial
@@ -27,7 +28,7 @@ from signal import Signals
 from types import TracebackType
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Duration, seconds
+from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.contexts import Thread
@@ -65,8 +66,8 @@ class RunningManager:
         self._change = threading.Lock()
         self._phase = Phase.STARTING
         self._members: list[Member] = []
-        self._servers = ServerGroup()
         self._end = ManagerEnd(client.clock)
+        self._servers = ServerGroup(self._end.words)
         self._candidacy = Candidacy(lock, self._end.token, lead=self._lead, lost=self._lost,
                                     failed=partial(self.fail, "the leader election"))
         self.part = Partaking(client, sharding, grace, failed=partial(self.fail, "the sharding"))
@@ -223,7 +224,8 @@ class RunningManager:
     def abandon(self) -> None:
         """Tell everything to stop at once, and wait for nothing any more."""
         self._begin_stop("abandoned", 0)
-        self._release()
+        self._signals.close()
+        atexit.unregister(self._at_exit)
 
     def raise_error(self) -> None:
         """Raise the first failure, if there was one."""
@@ -262,31 +264,28 @@ class RunningManager:
             mine, self._ending = not self._ending, True
             members = list(self._members)
         if not mine:
-            while not self._ended.wait(MAIN_THREAD_WAIT):
-                pass
+            self._ended.wait()
             return self._left
-        left = finish_all(members, self._end.time_left)
-        self.part.end(self._end.time_left())
-        self._candidacy.end({one.owner for one in left} & {member.name for member in members if member.needs_leader},
-                            self._end.time_left())
-        self._servers.stop(self._end.time_left)
+        left = finish_all(members, self._end)
+        needing = {member.name for member in members if member.needs_leader}
+        with self._end.words.taken_down():
+            self.part.end(self._end.time_left())
+            self._candidacy.end({one.owner for one in left} & needing, self._end.time_left())
+            self._servers.stop(self._end.time_left)
+            log.info("manager: stopped%s", f"; still running: {len(left)}" if left else "")
         with self._change:
             self._left, self._phase = left, Phase.STOPPED
-        log.info("manager: stopped%s", f"; still running: {len(left)}" if left else "")
-        self._release()
+        self._end.words.finish(time.monotonic() + LEAST)
+        self._signals.close()
+        atexit.unregister(self._at_exit)
         self._ended.set()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(LEAST)
+        for thread in {*self._threads} - {threading.current_thread()}:
+            thread.join(LEAST)
         return left
 
     def _supervise(self) -> None:
         self._end.token.wait()
         self._finish()
-
-    def _release(self) -> None:
-        self._signals.close()
-        atexit.unregister(self._at_exit)
 
     def _add_thread(self, name: str, body: Callable[[], None]) -> None:
         thread = Thread(target=body, name=name, daemon=True)

@@ -25,6 +25,7 @@ from kubectl_runtime.runtime.controller.controller_error import ControllerError
 from kubectl_runtime.runtime.controller.plan import Plan
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.manager.elector import LeaderLock
+from kubectl_runtime.runtime.manager.manager_end import ManagerEnd
 from kubectl_runtime.runtime.manager.partaking import Partaking
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.shutdown import stack_of
@@ -259,12 +260,14 @@ class RunnableMember:
                 log.info("runnable %s has ended by itself", self.name)
 
 
-def finish_all(members: list[Member], timeout: Callable[[], float]) -> list[StillRunning]:
-    """Finish `members` side by side, so that none takes the time of another; what of them still runs."""
+def finish_all(members: list[Member], end: ManagerEnd) -> list[StillRunning]:
+    """Finish `members` side by side in the time that is left, so that none takes the time of another; what of them
+    still runs."""
     found: list[list[StillRunning]] = [[] for _ in members]
 
     def finish(number: int) -> None:
-        found[number] = members[number].finish(timeout())
+        with end.words.taken_down():
+            found[number] = members[number].finish(end.time_left())
 
     threads = [Thread(target=partial(finish, number), name=f"end of {member.name}", daemon=True)
                for number, member in enumerate(members)]

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from kubectl_runtime.core.base.observer import Observer, parts_of
 from kubectl_runtime.core.interpreter.contexts import Thread
+from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.debug_snapshot import Debugged
 from kubectl_runtime.runtime.observe.health_checks import Check, expect_none
@@ -45,8 +46,10 @@ class Server(Protocol):
 class ServerGroup:
     """Starts servers in their order, and stops them in the reverse one. For one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: LastWords) -> None:
+        """`words` takes down what is logged at the end."""
         self._started: list[Server] = []
+        self._words = words
 
     def start(self, servers: Iterable[Server]) -> None:
         """Start each of `servers`. Raises what one of them raises, when those before it have stopped again."""
@@ -64,22 +67,22 @@ class ServerGroup:
             server = self._started.pop()
             timeout = max(LEAST, time_left())
             # It may be the program's own: then nothing bounds its time but this.
-            thread = Thread(target=partial(_stop, server, timeout), name=f"end of {server.name}", daemon=True)
+            thread = Thread(target=partial(self._stop, server, timeout), name=f"end of {server.name}", daemon=True)
             try:
                 thread.start()
             except RuntimeError:  # the interpreter ends, or there are no more threads
-                _stop(server, timeout)
+                self._stop(server, timeout)
                 continue
             thread.join(timeout + LEAST)
             if thread.is_alive():
                 log.error("manager: %s does not stop; it is here:\n%s", server.name, stack_of(thread.ident))
 
-
-def _stop(server: Server, timeout: float) -> None:
-    try:
-        server.stop(timeout)
-    except BaseException as error:
-        log.error("manager: %s did not stop well: %s", server.name, described(error), exc_info=error)
+    def _stop(self, server: Server, timeout: float) -> None:
+        with self._words.taken_down():
+            try:
+                server.stop(timeout)
+            except BaseException as error:
+                log.error("manager: %s did not stop well: %s", server.name, described(error), exc_info=error)
 
 
 def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, Check]],

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, ApiError, Context, Controller
+from kubectl_runtime import Action, Api, ApiError, Context, Controller, LeaderElection, Manager, StopToken
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.resources import ConfigMap, Secret
+from kubectl_runtime.testing import eventually
 
 LIMIT = 20.0
 
@@ -152,3 +153,32 @@ def test_a_handler_that_blocks_is_not_waited_for_beyond_the_time_of_the_stop(
     assert [ref.name for ref in stuck] == (["a"] if in_the_run else [])
     assert took < 2.7
     assert running.has_ended
+
+
+@pytest.mark.parametrize("serve", [None, "127.0.0.1:0"], ids=["alone", "with a server"])
+def test_nor_is_it_by_the_end_of_a_manager(blocking: BlockingHandler, serve: str | None) -> None:
+    with ApiServer() as server, server.client() as client:
+        manager = Manager(client, serve=serve, leader=LeaderElection("one", "default"))
+        manager.add(Controller(Api.namespaced(client, ConfigMap, "default")), lambda obj, ctx: Action.await_change())
+        running = manager.start()
+        eventually(lambda: running.phase.name == "LEADING", timeout=LIMIT)
+        blocking.blocks.set()
+        begun = time.monotonic()
+        running.stop(timeout=1)
+        assert time.monotonic() - begun < LIMIT / 2
+        assert running.phase.name == "STOPPED"
+
+
+def test_what_an_end_logs_has_its_traceback_and_is_written_when_the_stop_returns(
+        caplog: pytest.LogCaptureFixture) -> None:
+    def fails(stop: StopToken) -> None:
+        raise ValueError("planned")
+
+    with ApiServer() as server, server.client() as client, caplog.at_level(logging.INFO, "kubectl_runtime.runtime"):
+        running = Manager(client, serve=None).add_runnable(fails, "work").start()
+        assert running.wait(LIMIT)
+        running.stop()
+    [told] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert told.exc_info is not None
+    assert isinstance(told.exc_info[1], ValueError)
+    assert caplog.messages[-1] == "manager: stopped"

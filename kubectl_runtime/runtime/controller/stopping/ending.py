@@ -93,7 +93,8 @@ class Ending:
         if not self._claim.acquire(blocking=False):
             return
         try:
-            self._end()
+            with self._words.taken_down():
+                self._end()
         finally:
             self._settled.set()
 

@@ -1,27 +1,27 @@
-"""`LastWords`: what a controller logs while it ends, written by a thread that nobody has to wait for.
+"""`LastWords`: what a controller or manager logs while it ends, written by a thread that nobody has to wait for.
 
-    say(...)        puts a line in; the thread starts with the first one, writes them in order, and ends after `finish`
+    info, error     put a line in; the thread starts with the first one, writes them in order, and ends after `finish`
     finish(until)   no more lines; blocks until all are written, at most until that moment, and not for a handler that
                     has had one line for `LINE_SECONDS`
+    taken_down()    for what logs by itself: within this, the lines of the calling thread are put in
 
 A log handler is user code and may block. What keeps the time of a shutdown must not stand in one, nor wait anew at the
 end for one that has blocked all the while.
 """
 from __future__ import annotations
 
-import logging
 import threading
 import time
+from contextlib import AbstractContextManager
+from functools import partial
 from queue import SimpleQueue
-from typing import Any
 
+from kubectl_runtime.core.base.guarded_log import Line, written_by
 from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.usercode import GuardedLogger
 
 LINE_SECONDS = 1.0
 """How long a log handler may take for one line before it counts as blocked."""
-
-_Line = tuple[int, str, tuple[object, ...]]
 
 
 class LastWords:
@@ -31,7 +31,7 @@ class LastWords:
     def __init__(self, logger: GuardedLogger, name: str) -> None:
         """`name` of the thread."""
         self._logger = logger
-        self._lines: SimpleQueue[_Line | None] = SimpleQueue()
+        self._lines: SimpleQueue[Line | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._thread = Thread(target=self._write, name=name, daemon=True)
         self._begun = False
@@ -42,11 +42,15 @@ class LastWords:
 
     def info(self, text: str, *arguments: object) -> None:
         """Log a line at INFO, soon. Does not block."""
-        self._say(logging.INFO, text, arguments)
+        self._say(partial(self._logger.info, text, *arguments))
 
     def error(self, text: str, *arguments: object) -> None:
         """Log a line at ERROR, soon. Does not block."""
-        self._say(logging.ERROR, text, arguments)
+        self._say(partial(self._logger.error, text, *arguments))
+
+    def taken_down(self) -> AbstractContextManager[None]:
+        """Within this, all that the calling thread logs is written so."""
+        return written_by(self._say)
 
     def finish(self, until: float) -> None:
         """Wait for the lines at most until this moment of `time.monotonic`: what is waited for is real. See the module.
@@ -62,11 +66,15 @@ class LastWords:
                 if self._written.wait(left):
                     break
 
-    def _say(self, level: int, text: str, arguments: tuple[Any, ...]) -> None:
-        self._lines.put((level, text, arguments))
+    def _say(self, line: Line) -> None:
         with self._lock:
-            begun, self._begun = self._begun, True
-        if not begun:
+            finished, begun, self._begun = self._finished, self._begun, True
+            if not finished:
+                self._lines.put(line)
+        if finished:
+            with written_by(None):
+                line()
+        elif not begun:
             try:
                 self._thread.start()
             except RuntimeError:  # the interpreter ends, or there are no more threads: then it is written here
@@ -76,9 +84,9 @@ class LastWords:
                 self._write()
 
     def _write(self) -> None:
-        while (line := self._lines.get()) is not None:
-            level, text, arguments = line
-            self._line_since = time.monotonic()
-            self._logger.log(level, text, *arguments)
-            self._line_since = float("inf")
+        with written_by(None):
+            while (line := self._lines.get()) is not None:
+                self._line_since = time.monotonic()
+                line()
+                self._line_since = float("inf")
         self._written.set()
