@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.runtime.reflector.store import Store
@@ -68,8 +69,10 @@ class WatchedStore(Store[K]):
         self._client = client
         self._clock = clock
         self._forget: Callable[[], None] = lambda: None
+        self._is_begun = False
 
     def __enter__(self) -> Self:
+        self._is_begun = True
         self._share.start()
         on_close = getattr(self._client, "on_close", None)
         if on_close is not None:
@@ -91,6 +94,13 @@ class WatchedStore(Store[K]):
             thread.join(JOIN_SECONDS)
             if thread.is_alive():
                 log.warning("%s does not end within %.0f s of its store's close", thread.name, JOIN_SECONDS)
+
+    def wait_until_ready(self, timeout: Duration | None = None) -> None:
+        """As `Store.wait_until_ready`. Raises RequestError before the `with` block, since nothing would ever come."""
+        if not (self._is_begun or self.is_ready or self.has_ended):
+            raise RequestError(f"the store of {self.resource.full_name} is not watched yet: "
+                               "with watch_store(...) as store: ...")
+        super().wait_until_ready(timeout)
 
     @property
     def watch_state(self) -> WatchState:

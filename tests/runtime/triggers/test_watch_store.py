@@ -10,6 +10,7 @@ import pytest
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.prune import strip_managed_fields
 from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import ConfigMap
@@ -169,3 +170,11 @@ def test_a_store_that_was_closed_before_it_was_entered_keeps_nobody_waiting(maps
     store.close()
     with pytest.raises(StoreNotReady, match="its store was closed"):
         store.wait_until_ready()
+
+
+def test_to_wait_for_a_store_before_it_is_watched_is_refused_and_not_waited_for(maps: Api[ConfigMap]) -> None:
+    store = watch_store(maps)
+    with pytest.raises(RequestError, match="with watch_store"):
+        store.wait_until_ready()
+    with store:
+        store.wait_until_ready(LIMIT)
