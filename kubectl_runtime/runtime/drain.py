@@ -35,7 +35,7 @@ from typing import Any
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.failures import KindNotServedError
-from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.base.clock import Clock, Duration
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
@@ -46,6 +46,7 @@ from kubectl_runtime.core.objects.dynamic import DynamicObject
 from kubectl_runtime.core.requests.params import ListParams, Preconditions
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee
+from kubectl_runtime.runtime.wait import positive_seconds
 
 log = guarded_logger(__name__)
 
@@ -134,12 +135,13 @@ def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemons
     those of a DaemonSet (`ignore_daemonsets` leaves them), with emptyDir volumes (`delete_emptydir_data`), and without
     a controller (`force`). `grace_period_seconds`: in place of each Pod's own. `pod_selector`: only these Pods. Raises
     DrainError, with a report, when a Pod is refused, when an eviction failed, when the time is up, and when `stop` is
-    set; ApiError for a Node that is not there. Safe from any thread.
+    set; ApiError for a Node that is not there; RequestError for a time that is none. Safe from any thread.
 
     >>> _ = Api.all(client, Node).create(Node(name="node-1"))
     >>> drain(client, "node-1", timeout=10).pods
     ()
     """
+    limit = math.inf if timeout is None else positive_seconds(timeout, f"drain node {node}")
     pods = Place(_PODS)
     foresee(pods, "list", "get")
     foresee(pods, "create", subresource="eviction")
@@ -156,7 +158,7 @@ def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemons
     report = _report(node, judged)
     if refused := report.of(PodOutcome.REFUSED):
         raise DrainError(f"drain node {node}: nothing was evicted: {_said(refused)}", report)
-    ended = _empty(client.clock, going, timeout, stop or StopToken(clock=client.clock))
+    ended = _empty(client.clock, going, limit, stop or StopToken(clock=client.clock))
     left = [pod for pod in judged if pod.outcome is PodOutcome.LEFT]
     report = _report(node, [*left, *(pod.state() for pod in going)])
     if not report.is_drained:
@@ -165,15 +167,15 @@ def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemons
     return report
 
 
-def _empty(clock: Clock, going: list[_Going], timeout: Duration | None, stop: StopToken) -> str:
+def _empty(clock: Clock, going: list[_Going], limit: float, stop: StopToken) -> str:
     """Give each Pod its turns until all have an outcome; why it ended before that, "" if it did not."""
-    deadline = math.inf if timeout is None else clock.monotonic() + seconds(timeout)
+    deadline = clock.monotonic() + limit
     while pending := [pod for pod in going if pod.outcome is PodOutcome.PENDING]:
         now = clock.monotonic()
         if stop.is_set():
             return stop.reason or "its stop token was set"
         if now >= deadline:
-            return f"its time of {timeout} s is up"
+            return f"its time of {limit:g} s is up"
         for pod in pending:
             if pod.due <= now:
                 pod.step(clock.monotonic())

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import requests
 
-from kubectl_runtime import Api, ApiError, Client, Config, StopToken
+from kubectl_runtime import Api, ApiError, Client, Config, RequestError, StopToken
 from kubectl_runtime.resources import Node, Pod
 from kubectl_runtime.runtime.drain import DrainError, PodOutcome, drain
 from kubectl_runtime.testing import ApiServer, SimClock
@@ -188,3 +188,10 @@ def test_a_node_that_is_not_there_is_an_error(cluster):
     with pytest.raises(ApiError) as caught:
         drain(cluster.client, "n9", timeout=60)
     assert caught.value.is_not_found
+
+
+@pytest.mark.parametrize("timeout", ["5", True, 0, float("nan")])
+def test_a_time_that_is_none_is_refused_before_the_node_is_cordoned(cluster, timeout):
+    with pytest.raises(RequestError, match="drain node n1: timeout="):
+        drain(cluster.client, "n1", timeout=timeout)
+    assert not Api.all(cluster.client, Node).get("n1").spec.unschedulable
