@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,6 +26,7 @@ from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.forks import ForkSafeLock, unforked
 
@@ -35,6 +36,19 @@ if TYPE_CHECKING:
 
     from kubectl_runtime.client.wire.carrier import RequestsCarrier
     from kubectl_runtime.client.wire.streams import ByteStream
+
+
+SPARE_CONNECTIONS = 4
+"""Pooled connections beyond one for each worker: lists of watches, leases, health checks."""
+
+
+def connections_for(workers: int) -> int:
+    """How many connections a client keeps for so many threads that call at once. Raises RequestError for what is no
+    number of threads."""
+    given: Any = workers  # callers may not check their types
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise RequestError(f"workers must be a whole number of at least 1, not {workers!r}")
+    return workers + SPARE_CONNECTIONS
 
 
 class _Present(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Self
 
-from kubectl_runtime.client.api.carriers import Carriers
+from kubectl_runtime.client.api.carriers import Carriers, connections_for
 from kubectl_runtime.client.api.shared import Shared
 from kubectl_runtime.client.api.writes import Exchanged, Observers, OwnWrites, WriteObserver, WriteObservers
 from kubectl_runtime.client.config.config import Config
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 
 log = guarded_logger(__name__)
 
-SPARE_CONNECTIONS = 4
-"""Pooled connections beyond one for each worker: lists of watches, leases, health checks."""
-
 
 class Client:
     """A connection to one API server, with credentials, retries and middleware. An `Api` reads and writes through it.
@@ -83,8 +80,8 @@ class Client:
           its own value.
         - `use_session_send`: send through `Session.send`, for mocks of it. `clock`: for tests.
 
-        Raises ConfigError, RequestError (headers, `own_writes`) and AuthError for what cannot work, TypeError for an
-        observer that is not an Observer.
+        Raises ConfigError, RequestError (headers, `own_writes`, `workers`) and AuthError for what cannot work,
+        TypeError for an observer that is not an Observer.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
@@ -100,7 +97,7 @@ class Client:
         self.shared = Shared()
         """What the users of this client, and of clients derived from it, have in common."""
         self._carriers = Carriers(config, session=session, through_session=use_session_send,
-                                  connections=workers + SPARE_CONNECTIONS, clock=clock)
+                                  connections=connections_for(workers), clock=clock)
         rules = self._carriers.rules
         self.config = config = rules.config
         self._timeout = seconds(config.timeout)
@@ -279,7 +276,7 @@ class Client:
 
     def grow(self, workers: int) -> None:
         """Keep connections for at least `workers` threads that call at once."""
-        self._carriers.grow(workers + SPARE_CONNECTIONS)
+        self._carriers.grow(connections_for(workers))
 
     def close(self) -> None:
         """Close all connections and end all streams. Does not block. Safe to repeat. In the child of a fork only what

@@ -55,23 +55,26 @@ class KindVerbs(PodVerbs[K]):
 
     __slots__ = ()
 
-    def restart(self, name: Named, *, field_manager: str | None = None, timeout: Duration | None = None) -> K:
+    def restart(self, name: Named, *, field_manager: str | None = None, dry_run: bool = False,
+                timeout: Duration | None = None) -> K:
         """Have a Deployment, StatefulSet or DaemonSet replace its Pods one after the other, as `kubectl rollout
         restart` does: by an annotation of its Pod template."""
         self._only("restart", _RESTARTABLE)
         now = format_time(self.client.clock.now())
         return self._patched(name, {"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: now}}}}},
-                             field_manager, timeout)
+                             field_manager, dry_run, timeout)
 
-    def cordon(self, name: Named, *, field_manager: str | None = None, timeout: Duration | None = None) -> K:
+    def cordon(self, name: Named, *, field_manager: str | None = None, dry_run: bool = False,
+               timeout: Duration | None = None) -> K:
         """Have no new Pod scheduled on a Node. `runtime.drain` also empties it."""
         self._only("cordon", _NODE)
-        return self._patched(name, {"spec": {"unschedulable": True}}, field_manager, timeout)
+        return self._patched(name, {"spec": {"unschedulable": True}}, field_manager, dry_run, timeout)
 
-    def uncordon(self, name: Named, *, field_manager: str | None = None, timeout: Duration | None = None) -> K:
+    def uncordon(self, name: Named, *, field_manager: str | None = None, dry_run: bool = False,
+                 timeout: Duration | None = None) -> K:
         """Let Pods be scheduled on a Node again, after `cordon`."""
         self._only("uncordon", _NODE)
-        return self._patched(name, {"spec": {"unschedulable": None}}, field_manager, timeout)
+        return self._patched(name, {"spec": {"unschedulable": None}}, field_manager, dry_run, timeout)
 
     def create_token(self, name: Named, *, audiences: Sequence[str] = (), expiration: Duration | None = None,
                      bound_object: ObjectRef | None = None, bound_uid: str = "",
@@ -123,20 +126,22 @@ class KindVerbs(PodVerbs[K]):
         return self._written("patch", request, params.dry_run, timeout)
 
     def approve(self, name: Named, reason: str, message: str = "", *, field_manager: str | None = None,
-                timeout: Duration | None = None) -> K:
+                dry_run: bool = False, timeout: Duration | None = None) -> K:
         """Approve a CertificateSigningRequest, so that its signer signs it. `reason` is one word, `message` for people.
 
         Two calls; `timeout` is for each. Raises ApiError when it is denied already (`is_invalid`), and when somebody
         else changed it in between (`is_conflict`).
         """
-        return self._judged(name, "Approved", reason, message, field_manager, timeout)
+        return self._judged(name, "Approved", reason, message, PostParams(field_manager=field_manager, dry_run=dry_run),
+                            timeout)
 
     def deny(self, name: Named, reason: str, message: str = "", *, field_manager: str | None = None,
-             timeout: Duration | None = None) -> K:
+             dry_run: bool = False, timeout: Duration | None = None) -> K:
         """Deny a CertificateSigningRequest, so that it is never signed. Arguments and errors as for `approve`."""
-        return self._judged(name, "Denied", reason, message, field_manager, timeout)
+        return self._judged(name, "Denied", reason, message, PostParams(field_manager=field_manager, dry_run=dry_run),
+                            timeout)
 
-    def _judged(self, name: Named, verdict: str, reason: str, message: str, field_manager: str | None,
+    def _judged(self, name: Named, verdict: str, reason: str, message: str, params: PostParams,
                 timeout: Duration | None) -> K:
         self._only("approve" if verdict == "Approved" else "deny", _SIGNING)
         found: Any = self.get_approval(name, timeout=timeout)
@@ -146,11 +151,12 @@ class KindVerbs(PodVerbs[K]):
         status["conditions"] = [*conditions, {
             "type": verdict, "status": "True", "reason": reason, "message": message,
             "lastUpdateTime": format_time(self.client.clock.now())}]
-        return self.replace_approval(body, field_manager=field_manager, timeout=timeout)
+        return self.replace_approval(body, params, timeout=timeout)
 
-    def _patched(self, name: Named, change: dict[str, Any], field_manager: str | None, timeout: Duration | None) -> K:
-        params = PatchParams(field_manager=field_manager)
-        return self._written("patch", build.patch(self.place, name, Patch.merge(change), params), False, timeout)
+    def _patched(self, name: Named, change: dict[str, Any], field_manager: str | None, dry_run: bool,
+                 timeout: Duration | None) -> K:
+        params = PatchParams(field_manager=field_manager, dry_run=dry_run)
+        return self._written("patch", build.patch(self.place, name, Patch.merge(change), params), dry_run, timeout)
 
     def _only(self, verb: str, kinds: frozenset[tuple[str, str]]) -> None:
         if (self.resource.group, self.resource.kind) not in kinds:

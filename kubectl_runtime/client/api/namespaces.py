@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.partial import PartialObjectMeta
-from kubectl_runtime.core.requests.params import ListParams
+from kubectl_runtime.core.requests.params import ListParams, VersionMatch
 
 K = TypeVar("K")
 
@@ -59,10 +60,15 @@ class Namespaces(Generic[K]):
         return Namespaces(tuple(api.with_fields(view) for api in self.apis))
 
     def list_all(self, params: ListParams | None = None, *, label_selector: LabelSelection | None = None,
-                 field_selector: FieldSelection | None = None) -> Iterator[K]:
-        """Iterate over all objects, namespace by namespace and page by page. Blocks and raises as `Api.list_all`."""
+                 field_selector: FieldSelection | None = None, limit: int | None = None,
+                 resource_version: str | None = None, resource_version_match: VersionMatch | None = None,
+                 timeout: Duration | None = None) -> Iterator[K]:
+        """Iterate over all objects, namespace by namespace and page by page. Arguments and errors as for
+        `Api.list_all`: `limit` and `timeout` are for each page."""
         for api in self.apis:
-            yield from api.list_all(params, label_selector=label_selector, field_selector=field_selector)
+            yield from api.list_all(params, label_selector=label_selector, field_selector=field_selector, limit=limit,
+                                    resource_version=resource_version, resource_version_match=resource_version_match,
+                                    timeout=timeout)
 
     def __repr__(self) -> str:
         return f"<Api of {self.resource.full_name} in the namespaces {', '.join(map(str, self.namespaces))}>"

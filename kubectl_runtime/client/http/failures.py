@@ -83,7 +83,7 @@ def decode_status(body: bytes) -> Status | None:
 def error_of(request: Request, code: int, headers: Mapping[str, str], body: bytes, now: datetime,
              origin: str = "the configuration") -> ApiError:
     """The error that an answer with `code` >= 300 is. `origin`: where the credentials come from."""
-    found = decode_status(body)
+    found = None if code < HTTPStatus.BAD_REQUEST else decode_status(body)  # a redirect says where to, in its headers
     status = found or _made_up(code, headers, body)
     if not status.code:
         status = msgspec.structs.replace(status, code=code)

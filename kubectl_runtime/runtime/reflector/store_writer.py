@@ -13,12 +13,13 @@ overlay are changed together or not at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, overload
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
+from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
+from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.runtime.reflector.indexes import IndexName, Values
 from kubectl_runtime.runtime.reflector.overlay import Own
 from kubectl_runtime.runtime.reflector.store import Store
@@ -230,12 +231,18 @@ class StoreWriter(Generic[K]):
         return [problem for problem in problems if problem is not None]
 
 
-def store(kind: type[K], *, clock: Clock = SYSTEM_CLOCK) -> tuple[Store[K], StoreWriter[K]]:
-    """A store for objects of a resource class: the side that reads and the side that a `reflector` writes to.
+@overload
+def store(kind: type[K], *, clock: Clock = ...) -> tuple[Store[K], StoreWriter[K]]: ...
+@overload
+def store(kind: ApiResource, *, clock: Clock = ...) -> tuple[Store[DynamicObject], StoreWriter[DynamicObject]]: ...
+def store(kind: Any, *, clock: Clock = SYSTEM_CLOCK) -> tuple[Store[Any], StoreWriter[Any]]:
+    """A store for objects of a resource class, or of an ApiResource: the side that reads and the side that a
+    `reflector` writes to.
 
     >>> reader, writer = store(ConfigMap)
     >>> reader.is_ready
     False
     """
-    writer = StoreWriter(api_resource_of(cast(HasApiResource, kind)), reader_of(kind), clock=clock)
+    found: Any = dynamic(kind) if isinstance(kind, ApiResource) else kind
+    writer: StoreWriter[Any] = StoreWriter(api_resource_of(found), reader_of(found), clock=clock)
     return writer.store, writer

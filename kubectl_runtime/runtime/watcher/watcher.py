@@ -134,10 +134,17 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     return stream
 
 
+@overload
+def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *,
+                     backoff: WatchBackoff = ..., clock: Clock = ...,
+                     rng: random.Random | None = ...) -> Generator[Event[K]]: ...
+@overload
+def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: None,
+                     clock: Clock = ..., rng: random.Random | None = ...) -> Generator[Event[K] | Failed]: ...
 def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
-                     backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
-                     rng: random.Random | None = None) -> Generator[Event[K]]:
-    """What `watcher` yields, but only metadata is requested, sent and kept.
+                     backoff: WatchBackoff | None = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
+                     rng: random.Random | None = None) -> Generator[Event[K]] | Generator[Event[K] | Failed]:
+    """What `watcher` yields, but only metadata is requested, sent and kept. Arguments and errors as there.
 
     >>> stop = StopToken()
     >>> for obj in applied_objects(metadata_watcher(Api.namespaced(client, ConfigMap, "default"), stop=stop)):
@@ -146,7 +153,10 @@ def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG
     'web'
     """
     check_api(api, "metadata_watcher", has="with_metadata_only")
-    return watcher(api.with_metadata_only(), config, stop, backoff=backoff, clock=clock, rng=rng)
+    of_metadata = api.with_metadata_only()
+    if backoff is None:
+        return watcher(of_metadata, config, stop, backoff=None, clock=clock, rng=rng)
+    return watcher(of_metadata, config, stop, backoff=backoff, clock=clock, rng=rng)
 
 
 def watch_object(api: WatchApi[K], name: Named, config: WatcherConfig = DEFAULT_CONFIG,

@@ -357,9 +357,10 @@ class TestErrors:
         listing = Request("GET", "/api/v1/configmaps", "list", RESOURCE, "list configmaps")
         assert isinstance(self.error(says(404, status(404, "NotFound", "x")), listing), DiscoveryError)
 
-    def test_a_redirect_is_not_followed_but_named(self) -> None:
+    @pytest.mark.parametrize("body", [b"{}", status(302, "Found", "moved")], ids=["bare", "with a Status"])
+    def test_a_redirect_is_not_followed_but_named(self, body: Any) -> None:
         with (
-            WireServer(answering(says(302, headers=("Location: https://elsewhere/login",)))) as server,
+            WireServer(answering(says(302, body, headers=("Location: https://elsewhere/login",)))) as server,
             server.client() as client,
             pytest.raises(ApiError, match="redirects to https://elsewhere/login"),
         ):

@@ -76,6 +76,27 @@ def test_cordon_and_uncordon(server, client):
     assert not api.uncordon("n1").spec.unschedulable
 
 
+def test_a_dry_run_of_the_verbs_of_kinds_shows_the_change_and_makes_none(server, client):
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "app", "image": "x"}]}}
+    server.load([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}},
+                 {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+                  "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}},
+                 signing_request()])
+    nodes, requests = Api.all(client, Node), Api.all(client, CSR)
+    deployments = Api.namespaced(client, Deployment, "default")
+
+    def versions():
+        return [found.resource_version for found in (nodes.get("n1"), deployments.get("web"), requests.get("me"))]
+
+    before = versions()
+    assert nodes.cordon("n1", dry_run=True).spec.unschedulable is True
+    nodes.uncordon("n1", dry_run=True)
+    deployments.restart("web", dry_run=True)
+    for verb in (requests.approve, requests.deny):
+        assert len(verb("me", "ByHand", dry_run=True)["status"]["conditions"]) == 1
+    assert versions() == before
+
+
 @pytest.mark.parametrize(("verb", "arguments", "kinds"), [
     ("cordon", (), "Node"), ("uncordon", (), "Node"), ("restart", (), "DaemonSet, Deployment, StatefulSet"),
     ("create_token", (), "ServiceAccount"), ("approve", ("Why",), "CertificateSigningRequest"),
@@ -166,10 +187,7 @@ def test_a_token_of_a_service_account_comes_with_its_end_and_is_never_shown(serv
 
 @pytest.mark.parametrize(("verb", "verdict"), [("approve", "Approved"), ("deny", "Denied")])
 def test_a_signing_request_is_approved_or_denied_and_keeps_its_other_conditions(server, client, verb, verdict):
-    request = base64.b64encode(_signing_request()).decode()
-    server.load([{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
-                  "metadata": {"name": "me"}, "spec": {"request": request, "usages": ["client auth"],
-                                                      "signerName": "example.com/mine"}}])
+    server.load([signing_request()])
     api = Api.all(client, CSR)
     told = getattr(api, verb)("me", "ByHand", "looks right")
     again = getattr(api, verb)("me", "ByHand", "looks right")
@@ -177,6 +195,12 @@ def test_a_signing_request_is_approved_or_denied_and_keeps_its_other_conditions(
         (condition,) = found["status"]["conditions"]
         assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
             verdict, "True", "ByHand", "looks right")
+
+
+def signing_request():
+    request = base64.b64encode(_signing_request()).decode()
+    return {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "me"},
+            "spec": {"request": request, "usages": ["client auth"], "signerName": "example.com/mine"}}
 
 
 def _signing_request():

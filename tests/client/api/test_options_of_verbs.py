@@ -1,6 +1,7 @@
 """The keywords of the verbs: what they send, what they refuse, and how long a verb may take."""
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,6 +18,7 @@ from kubectl_runtime import (
     DeleteParams,
     KindNotServedError,
     ListParams,
+    Namespaces,
     Patch,
     PatchParams,
     PostParams,
@@ -373,3 +375,15 @@ def test_options_of_a_list_are_given_in_one_way(use: Use) -> None:
     with pytest.raises(RequestError, match=r"= and label_selector= are both given: put the options all into "
                                            r"(List|Watch)Params"):
         sent(use, EMPTY_LIST)
+
+
+def options(function: Callable[..., Any]) -> set[str]:
+    return set(inspect.signature(function).parameters)
+
+
+def test_what_one_verb_takes_its_siblings_take() -> None:
+    verbs = {name: options(verb) for name, verb in inspect.getmembers(Api, inspect.isfunction) if name[0] != "_"}
+    calls = {name: taken for name, taken in verbs.items() if name not in ("with_fields", "with_metadata_only")}
+    assert [name for name, taken in calls.items() if "timeout" not in taken] == []
+    assert [name for name, taken in calls.items() if "field_manager" in taken and "dry_run" not in taken] == []
+    assert options(Namespaces.list_all) == options(Api.list_all)

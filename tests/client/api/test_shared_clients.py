@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, Client, Config
+from kubectl_runtime import Api, Client, Config, RequestError
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.contexts import server_context
 from kubectl_runtime.resources import ConfigMap
@@ -99,3 +99,9 @@ echo '{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential
             together(lambda _: [api.get("a") for _ in range(5)] and None)
     assert runs.read_text().split() == ["run", "run"]
     assert Counter(request.header("Authorization") for request in server.requests)["Bearer 2"] == THREADS * 5
+
+
+@pytest.mark.parametrize("workers", [0, -10, True, "10", 2.5])
+def test_a_number_of_workers_that_is_none_is_refused(workers: Any) -> None:
+    with pytest.raises(RequestError, match="workers must be a whole number of at least 1"):
+        Client(Config(cluster_url="http://127.0.0.1:1"), workers=workers)

@@ -84,6 +84,7 @@ from contextlib import closing
 
 from kubectl_runtime import (
     Api,
+    Failed,
     Resource,
     applied_objects,
     metadata_watcher,
@@ -112,6 +113,8 @@ def main(pods: Api[Pod]) -> None:
         print(next(filtered))
     with closing(applied_objects(watcher(pods))) as applied, closing(touched_objects(watcher(pods))) as touched:
         print(next(applied).spec, next(touched).spec)
+    for event in (next(watcher(pods, backoff=None)), next(metadata_watcher(pods, backoff=None))):
+        print(event.error if isinstance(event, Failed) else event)
 '''
 
 

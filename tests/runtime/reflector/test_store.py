@@ -15,6 +15,7 @@ from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.runtime.reflector.reflector import Reflector
 from kubectl_runtime.runtime.reflector.store import Store, StoreNotReady
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
+from kubectl_runtime.runtime.reflector.store_writer import store as store_for
 from kubectl_runtime.runtime.watcher.event import Apply, Delete
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watcher.watch_fakes import THING, Foo, Thing, thing
@@ -341,3 +342,11 @@ def test_the_bytes_of_a_store_are_those_of_what_it_holds(steps: list[tuple[str, 
         else:
             writer.commit(records if action == "apply" else dict.fromkeys(records))
         assert writer.state.bytes == sum(len(record.raw) for record in writer.store.records())
+
+
+def test_a_store_is_made_of_an_api_resource_as_an_api_is() -> None:
+    reader, writer = store_for(THING)
+    fill(writer, thing("a", 7))
+    found = reader.get("a", "default")
+    assert found is not None
+    assert found["metadata"]["resourceVersion"] == "7"
