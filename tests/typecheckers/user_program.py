@@ -111,6 +111,7 @@ def make(client: Client) -> None:
     Pod(name=ObjectMeta(name="a"))  # mistake: metadata for a name
     Condition(type="Ready", status=True)  # mistake: a condition's status is text
     shops = Api.namespaced(client, Shop, "shops")
+    Api(client, Shop)  # mistake: Api.namespaced and its like make one
     shops.create(shop)
     shops.list(ListParams(labels="app=a"))  # mistake: label_selector
     shops.delete("a", DeleteParams(propagation="Foreground"))  # mistake: propagation_policy

@@ -10,7 +10,7 @@ It holds no state beyond what it was made with: use it from any thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, overload
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm
@@ -38,6 +38,12 @@ class ApiBase(Generic[K]):
     """A kind at a place of one server, and how answers become objects."""
 
     __slots__ = ("_from_record", "client", "form", "kind", "place")
+
+    @overload
+    def __init__(self, client: Client, kind: type[K], place: Place) -> None: ...
+
+    @overload
+    def __init__(self, client: Client, kind: type[K], place: Place, form: Form | None) -> None: ...
 
     def __init__(self, client: Client, kind: type[K] | None = None, place: Place | None = None,
                  form: Form | None = None) -> None:

@@ -163,9 +163,6 @@ class Manager:
         else:
             raise RequestError(f"add takes a Controller, not {type(controller).__name__}; functions go to add_runnable")
         check_flag("needs_leader", needs_leader)
-        if bound.reconciler is None:
-            raise RequestError("the controller has no reconciler: add(controller, reconciler), or "
-                               "add(controller.bind(reconciler))")
         reconcile, policy = functions_of(bound.reconciler, bound.error_policy)
         check_functions(reconcile, policy, bound.context)
         if sharded and self._sharding is None:

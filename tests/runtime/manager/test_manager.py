@@ -287,7 +287,7 @@ def test_what_is_no_controller_or_is_bound_twice_is_refused(client: Client) -> N
         manager.add(bound, nothing)
     with pytest.raises(RequestError, match="takes a Controller, not Api"):
         manager.add(Api.all(client, ConfigMap), nothing)  # type: ignore[call-overload]
-    with pytest.raises(RequestError, match=r"has no reconciler: add\(controller, reconciler\), or"):
+    with pytest.raises(RequestError, match=r"with its reconciler: manager\.add\(controller, reconcile\)"):
         manager.add(maps(client))  # type: ignore[call-overload]
 
     def needs_data(obj: Any, ctx: Context[str]) -> Action:
