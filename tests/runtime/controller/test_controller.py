@@ -538,6 +538,10 @@ def test_a_sync_timeout_ends_the_controller_with_an_error_that_names_the_kind() 
     cluster = FakeCluster(clock, blocking=True)
     cluster.failing.add(Child.api_resource)
     running = Controller(cluster.api(Parent), sync_timeout=10).owns(cluster.api(Child)).start(Calls())
+    until = time.monotonic() + LIMIT
+    while not running.watch_states["children.test.example"].last_error:  # before time goes on
+        assert time.monotonic() < until
+        running.wait(0.01)
     for _ in range(30):
         if running._shutdown.draining.is_set():
             break
