@@ -84,6 +84,10 @@ def test_objects_are_refused_and_changed() -> None:
 def test_both_versions_are_written_read_listed_and_watched() -> None:
     with called_by_service() as (client, _):
         old, new = (Api.namespaced(client, kind, "default") for kind in (CrateV1, CrateV2))
+        new.create(CrateV2(name="probe", spec=SpecV2([1])))
+        # The server stores a definition a moment before it serves it
+        until(lambda: old.get("probe").to_dict()["spec"] == {"size": 1})
+        new.delete("probe")
         old.create(CrateV1(name="a", spec=SpecV1(3)))
         new.create(CrateV2(name="b", spec=SpecV2([1, 1])))
         assert {crate.name: crate.spec.size for crate in old.list().items} == {"a": 3, "b": 2}
