@@ -1,4 +1,5 @@
-"""The series of a webhook server, as controller-runtime has them; `webhook` is a path of its application.
+"""The series of a webhook server, as controller-runtime has them but for its panics: what a handler raises is logged,
+and denies the request. `webhook` is a path of its application.
 
 Each exists, at 0, from the start of its server on: the latency, the requests in progress, and the answers 200 and 500.
 `code` is the status of the HTTP answer: a request that a webhook denies is answered with 200.
