@@ -8,6 +8,7 @@ the server, since CRDs come and go. The values are described in client/server/se
 """
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
@@ -47,7 +48,7 @@ class Asked(Protocol):
     def clock(self) -> Clock:
         """What tells how old an answer is."""
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request, *, deadline: float | None = None) -> Answer:
         """Send the request and return its answer; blocks and raises as `Client.answer`."""
 
 
@@ -64,7 +65,15 @@ class Discovery:
         self._client = client
         self._lock = ForkSafeLock()
         self._found: TTLCache[str, tuple[ServedKind, ...]] = TTLCache(1, TTL, timer=client.clock.monotonic)
-        self._failing: frozenset[str] = frozenset()
+        self._failing: set[str] = set()
+        self._deadline: float | None = None
+
+    def within(self, deadline: float | None) -> Discovery:
+        """This discovery for a call with a deadline on the client's clock, at which its requests end, too. What they
+        find is kept for all."""
+        found = copy.copy(self)
+        found._deadline = deadline
+        return found
 
     def kinds(self, *, refresh: bool = False) -> tuple[ServedKind, ...]:
         """All kinds that the server serves: the core group first, then in the server's order, which is its preference.
@@ -176,10 +185,12 @@ class Discovery:
                     found += self._of_version(version)
                 except KubeError as error:
                     problems[version] = f"it is left out for now: {error}"
-        before, self._failing = self._failing, frozenset(problems)
+        before = frozenset(self._failing)
         for name, problem in problems.items():
             if name not in before:
                 log.warning("discovery of %s failed: %s", name, problem)
+        self._failing.clear()
+        self._failing.update(problems)
         return tuple(found)
 
     def _of_version(self, api_version: str) -> list[ServedKind]:
@@ -188,7 +199,7 @@ class Discovery:
         return self._read(path, self._get(path), lambda body: of_version(body, api_version))
 
     def _get(self, path: str) -> Answer:
-        return self._client.answer(_request(path))
+        return self._client.answer(_request(path), deadline=self._deadline)
 
     def _read(self, path: str, answer: Answer, decode: Callable[[bytes], T]) -> T:
         try:

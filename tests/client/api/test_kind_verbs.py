@@ -13,6 +13,7 @@ from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.requests.params import Preconditions
 from kubectl_runtime.resources import ConfigMap, Deployment, Node, Pod, ServiceAccount
 from kubectl_runtime.testing import ApiServer
+from tests.client.wire_server import WireServer
 
 CSR = ApiResource("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", Scope.CLUSTER)
 
@@ -228,3 +229,13 @@ def test_what_a_reference_names_is_fetched_wherever_it_is(server, client):
         fetch(client, {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w"})
     with pytest.raises(RequestError, match="a reference needs"):
         fetch(client, {"kind": "Pod", "name": "web"})
+
+
+def test_the_timeout_of_fetch_is_for_discovery_too():
+    def serve(peer):
+        while peer.receive():
+            peer.answer(503, b"{}", headers=("Retry-After: 60",))
+
+    with WireServer(serve) as server, server.client(timeout=1000) as client, pytest.raises(ApiError):
+        fetch(client, {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w"}, timeout=20)
+    assert [request.target for request in server.requests] == ["/api"]  # another attempt would come too late
