@@ -64,7 +64,7 @@ class Subresources(ApiBase[K]):
         request = build.apply(self.place, body, params, subresource="status", defaults=defaults)
         return self._written("apply", request, dry_run, timeout)
 
-    def scale(self, name: Named, replicas: int, *, field_manager: str | None = None,
+    def scale(self, name: Named, replicas: int, *, field_manager: str | None = None, dry_run: bool = False,
               timeout: Duration | None = None) -> DynamicObject:
         """Ask for so many replicas, as `kubectl scale` does; the `Scale` as the server answered.
 
@@ -75,7 +75,7 @@ class Subresources(ApiBase[K]):
             raise RequestError(f"{self.place.words('scale', name)}: replicas={replicas!r}: a number from 0 on is "
                                "expected")
         return self.patch_scale(name, Patch.merge({"spec": {"replicas": replicas}}), field_manager=field_manager,
-                                timeout=timeout)
+                                dry_run=dry_run, timeout=timeout)
 
     def get_scale(self, name: Named, *, timeout: Duration | None = None) -> DynamicObject:
         """Read the `Scale` of an object: `.spec["replicas"]` is the wanted number."""

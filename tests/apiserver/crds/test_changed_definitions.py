@@ -9,6 +9,7 @@ import pytest
 
 from kubectl_runtime import Api, ApiResource, Client, DynamicObject, Patch, apply_crd
 from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.testing import eventually
 
 Things = Api[DynamicObject]
 TEXT = {"type": "string"}
@@ -29,7 +30,16 @@ def define(client: Client, **fields: dict[str, Any]) -> Things:
         "metadata": {"name": "things.changed.example.com"}, "spec": {
             "group": "changed.example.com", "scope": "Namespaced", "versions": [version],
             "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}}})
-    return Api.namespaced(client, ApiResource("changed.example.com", "v1", "Thing", "things"), "default")
+    things = Api.namespaced(client, ApiResource("changed.example.com", "v1", "Thing", "things"), "default")
+    defaults = {name for name, schema in fields.items() if "default" in schema}
+
+    def is_served() -> bool:  # a moment after it was stored
+        probe = things.create({"metadata": {"name": "probe"}, "spec": dict.fromkeys("ab", "1")}, dry_run=True)
+        bare = things.create({"metadata": {"name": "probe"}, "spec": {}}, dry_run=True)
+        return (set(probe["spec"]), set(bare["spec"])) == (set(fields), defaults)
+
+    eventually(is_served)
+    return things
 
 
 def test_a_field_that_has_left_the_schema_is_not_read_any_more(

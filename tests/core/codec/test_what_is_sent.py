@@ -125,7 +125,7 @@ def test_quantities_and_durations_are_their_text_in_every_body() -> None:
 @pytest.mark.parametrize(("kind", "value"), [(Quantity, 1.5), (Quantity, None), (Quantity, True),
                                              (GoDuration, timedelta(5)), (GoDuration, True), (GoDuration, None)])
 def test_what_neither_a_text_nor_a_whole_number_is_makes_no_quantity_and_no_duration(kind: Any, value: Any) -> None:
-    with pytest.raises(RequestError, match=r"is no (quantity|duration): give text such as"):
+    with pytest.raises(RequestError, match=r"is not a (quantity|duration): give text such as"):
         kind(value)
 
 
