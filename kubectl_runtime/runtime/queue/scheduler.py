@@ -166,12 +166,12 @@ class Scheduler(Generic[K, M]):
         entry = self._entries.get(key)
         if entry is None or entry.place not in (READY, HELD):
             return
-        if entry.place == READY:
+        place, entry.place = entry.place, GONE  # first: `leave` may sweep out who does not belong to the lane
+        if place == READY:
             self._lane_of(entry).leave()
         # A new entry, since the old one may have left traces in both lanes.
         moved = self._entries[key] = Entry(key, entry.message, entry.at, entry.limit, True, entry.retry)
         moved.further = entry.further
-        entry.place = GONE
         self._make_ready(moved)
 
     def remove(self, key: K) -> bool:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.runtime.queue.lane import FEW
 from kubectl_runtime.runtime.queue.retry_brake import BURST, OPEN, RetryBrake
 from kubectl_runtime.runtime.queue.scheduler import BULK_TURN, Scheduler
 
@@ -261,3 +262,16 @@ def test_without_a_brake_retries_come_at_their_times() -> None:
     for number in range(500):
         scheduler.add(str(number), "", 1, 0, retry=True)
     assert len(drain(scheduler, 1)) == 500
+
+
+@pytest.mark.parametrize("count", [FEW, 4 * FEW])
+def test_who_went_to_the_bulk_class_is_counted_once_however_many_did(count: int) -> None:
+    """Else the count says that somebody waits, and workers come and go for nothing, for ever."""
+    scheduler: Scheduler[str, str] = Scheduler()
+    for number in range(count):
+        scheduler.trigger(f"key-{number}", "", 0)
+    for number in range(count):
+        scheduler.to_bulk(f"key-{number}")
+        assert scheduler.ready_count(0) == count
+    assert len(drain(scheduler, 0)) == count
+    assert scheduler.ready_count(0) == 0
