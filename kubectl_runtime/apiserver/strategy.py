@@ -15,7 +15,7 @@ rest. Strategies keep no state; whatever they must know of other objects they as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -85,9 +85,9 @@ class Strategy:
         which that version differs. Without the lock, or letting it go meanwhile. Raises StatusError."""
         return [self.from_storage(obj, version) for obj, _ in stored]
 
-    def is_up_to_date(self, stored: Object, stored_as: str) -> bool:
+    def is_up_to_date(self, stored: Callable[[], Object], stored_as: str) -> bool:
         """Whether an object that is stored as a version would be so again; if not, an update that changes nothing
-        stores it anew. May change `stored`."""
+        stores it anew. `stored` decodes it, which few kinds need."""
         return True
 
     def stored_form(self, obj: Object) -> tuple[Object, str]:

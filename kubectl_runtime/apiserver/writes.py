@@ -213,7 +213,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
         if not ctx.dry_run:
             ctx.cluster.storage.delete(ctx.type.storage, current)
         return answer
-    is_old = current.partial or (current.stored_as and not strategy.is_up_to_date(current.decode(), current.stored_as))
+    is_old = current.partial or (current.stored_as and not strategy.is_up_to_date(current.decode, current.stored_as))
     if not is_old and same_json(without_times(new), without_times(before)):
         return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
     if ctx.dry_run:

@@ -7,7 +7,7 @@ An object is written as the storage version of the moment, and stays in that whe
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -100,9 +100,9 @@ class CustomStrategy(Strategy):
                 prune(obj, self.node)
         return found
 
-    def is_up_to_date(self, stored: Object, stored_as: str) -> bool:
+    def is_up_to_date(self, stored: Callable[[], Object], stored_as: str) -> bool:
         """Whether it is in the storage version of now, and as the schema of now has it."""
-        return stored_as == self._storage_version and not (self._changed and self._renew(stored, stored_as))
+        return stored_as == self._storage_version and not (self._changed and self._renew(stored(), stored_as))
 
     def _renew(self, obj: Object, version: str) -> bool:
         """Drop what the schema of a version does not declare any more, and fill in its defaults, in place; whether
