@@ -22,13 +22,13 @@ from urllib3.response import HTTPResponse
 from kubectl_runtime.client.http.interrupt import connects, waits_on
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.wire.heads import QuickResponse
+from kubectl_runtime.client.wire.transport_errors import ENDED
 
 Options = Sequence[tuple[int, int, int | bytes]]
 
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
 """Methods whose requests say no length when they have no body."""
-_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-_CUT_OFF = (*_ENDED, ConnectionError)
+_CUT_OFF = (*ENDED, ConnectionError)
 """What a handshake raises whose connection ends."""
 _FRAMING = frozenset(("host", "transfer-encoding"))
 _is_usual = re.compile(r"[A-Z]+ /[\x21-\x7e]* HTTP/1\.1\r\nHost: [^\r\n]+\r\n"
@@ -182,7 +182,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         TLS: urllib3 then reads what the server has said last, why it takes no client certificate, say."""
         try:
             super().request(method, url, body, headers, chunked=chunked, **options)
-        except _ENDED as error:
+        except ENDED as error:
             raise BrokenPipeError(errno.EPIPE, "the server has ended the connection") from error
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class

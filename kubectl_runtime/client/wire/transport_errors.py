@@ -12,6 +12,9 @@ from kubectl_runtime.client.http.failures import ConnectionFailed
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 
+ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""What TLS raises where the connection has ended: nothing that a certificate could mend."""
+
 _OUT_OF_TIME = frozenset((9, 10))
 """OpenSSL's numbers for a certificate that is not valid yet, or has expired."""
 
@@ -20,7 +23,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     """What an exception of requests or urllib3 means. `server` is host:port, `limit` the seconds that were allowed."""
     inner = _innermost(error)
     said = _text(inner)
-    ended = isinstance(inner, (ssl.SSLEOFError, ssl.SSLZeroReturnError))  # of a user's adapter: ours say what has ended
+    ended = isinstance(inner, ENDED)  # of a user's adapter: ours say what has ended
     if isinstance(error, requests.exceptions.SSLError) and not ended:
         return ConnectionFailed(f"{operation}: no trusted connection to {server}: {said}. {_remedy(inner, origin)}",
                                 Failure(sent=False, permanent=True))
