@@ -66,21 +66,8 @@ class _Asked:
     def __init__(self, check: Check) -> None:
         self.check = check
         self.reason = ""
-        self._changed = threading.Condition()
-        self._is_asked = False
-
-    def begin(self) -> bool:
-        """Whether it may be asked now: one asks at a time. Blocks for who does, at most `PATIENCE` seconds."""
-        with self._changed:  # not while it is asked, which is user code
-            free = self._changed.wait_for(lambda: not self._is_asked, PATIENCE)
-            self._is_asked = True
-            return free
-
-    def end(self) -> None:
-        """It has answered."""
-        with self._changed:
-            self._is_asked = False
-            self._changed.notify()
+        self.turn = threading.Semaphore()
+        """One asks at a time."""
 
 
 def ping() -> None:
@@ -153,13 +140,13 @@ class HealthChecks:
             return {**self._checks, **{name: one for name, one in self._more.items() if name not in self._checks}}
 
     def _ask(self, name: str, asked: _Asked) -> str:
-        if not asked.begin():
+        if not asked.turn.acquire(timeout=PATIENCE):
             return "it was asked before, and has not answered yet"
         try:
             before, asked.reason = asked.reason, _reason(asked.check)
             reason = asked.reason
         finally:
-            asked.end()
+            asked.turn.release()
         if reason and not before:
             log.warning("%s: check %s fails: %s", self.endpoint, name, reason)
         elif before and not reason:
