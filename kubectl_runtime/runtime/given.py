@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.errors import RequestError, class_named
 from kubectl_runtime.runtime.usercode import misfit, name_of
 
 
@@ -19,8 +19,7 @@ def check_api(api: Any, taker: str, *, has: str = "resource") -> None:
 def check_client(client: Any, taker: str) -> None:
     """Raise RequestError for what is likely to be passed instead of a Client: None, its class, a Config."""
     if isinstance(client, type) or not hasattr(client, "clock"):
-        given = client.__name__ if isinstance(client, type) else "None" if client is None else type(client).__name__
-        raise RequestError(f"{taker} takes a Client, such as Client.try_default(), not {given}")
+        raise RequestError(f"{taker} takes a Client, such as Client.try_default(), not {class_named(client)}")
 
 
 def check_callback(what: str, callback: Any, *arguments: str) -> None:

@@ -23,7 +23,7 @@ from kubectl_runtime.client.api.paging import ListVerbs, ObjectList
 from kubectl_runtime.client.api.watch import WatchEvent, WatchStream, open_watch
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.clock import Duration, period_of, seconds
-from kubectl_runtime.core.base.errors import ApiError, RequestError, TransportError
+from kubectl_runtime.core.base.errors import ApiError, RequestError, TransportError, class_named
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
@@ -276,8 +276,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
 def _api(client: Client, kind: type[Any] | ApiResource, namespace: str | None) -> Api[Any]:
     if not hasattr(client, "answer") or isinstance(client, type):
-        given = client.__name__ if isinstance(client, type) else "None" if client is None else type(client).__name__
-        raise RequestError(f"an Api is made with a Client, such as Client.try_default(), and a kind; not with {given}")
+        raise RequestError("an Api is made with a Client, such as Client.try_default(), and a kind; not with "
+                           f"{class_named(client)}")
     if isinstance(kind, ApiResource):
         return Api(client, dynamic(kind), Place(kind, namespace))
     return Api(client, kind, Place(api_resource_of(kind), namespace))  # type: ignore[arg-type] # checked there

@@ -241,6 +241,11 @@ def text_of(error: BaseException) -> str:
     return said or " ".join(str(error).split()) or type(error).__name__
 
 
+def class_named(given: object) -> str:
+    """What somebody gave in place of what was expected, in a word: a class's own name, None, or its class."""
+    return given.__name__ if isinstance(given, type) else "None" if given is None else type(given).__name__
+
+
 _ROOT = Path(__file__).parents[3]
 """What holds the package: `site-packages`, or a clone."""
 

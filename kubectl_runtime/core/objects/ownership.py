@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.errors import RequestError, class_named
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -75,8 +75,7 @@ def set_owner(child: Owned, owner: Owner, *, controller: bool, block_owner_delet
     Raises RequestError by the API's rules.
     """
     if isinstance(owner, type) or not isinstance(getattr(owner, "api_resource", None), ApiResource):
-        given = "None" if owner is None else f"the class {owner.__name__}" if isinstance(owner, type) else (
-            type(owner).__name__)
+        given = f"{'the class ' if isinstance(owner, type) else ''}{class_named(owner)}"
         raise RequestError(f"the owner of {child.ref} is an object that the server returned, not {given}")
     reference = owner_reference(owner, controller=controller, block_owner_deletion=block_owner_deletion)
     _check_places(child, owner)
