@@ -22,9 +22,10 @@ def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, name
     """The object that `reference` names: an OwnerReference, or one as objects carry it (`apiVersion`, `kind`, `name`).
 
     `namespace`: where to look when the reference does not say: that of the object which has the reference. What the
-    server serves is asked once and kept, and asked again for an unknown kind. Blocks as `Api.get`; `timeout`: both.
-    Raises DiscoveryError for a kind that is not served, RequestError for a reference without apiVersion, kind or name,
-    and ApiError: also as not found when the reference has a uid and the object of that name has another.
+    server serves is asked once and kept, and asked again for an unknown kind. Blocks as `Api.get`, at most
+    `timeout` for both requests together. Raises DiscoveryError for a kind that is not served, RequestError for a
+    reference without apiVersion, kind or name, and ApiError: also as not found when the reference has a uid and the
+    object of that name has another.
 
     >>> reference = OwnerReference(api_version="apps/v1", kind="Deployment", name="web")
     >>> fetch(client, reference, namespace="default").spec["replicas"]
