@@ -76,6 +76,10 @@ class Overlay:
 
     def __init__(self) -> None:
         self.entries: dict[Key, Own] = {}
+        self.seen: dict[Key, Own] = {}
+        """The entries by which reads differ from what the watch knows; for example not that of an object outside the
+        selection, while the watch does not show it either. Reads look at these alone: writes that no watch selects
+        leave them as cheap as they were."""
         self.count = 0
         """Writes that were heard of. Who begins a list remembers it, and says it when the list is complete."""
         self.shown = ""
@@ -114,7 +118,7 @@ class Overlay:
                 self._remember(own.uid, own.version)
             return own.last if unseen else None
         _inherit(own, before)
-        self.entries[key] = own
+        self._put(key, own, stored)
         heapq.heappush(self._due, (version, key))
         return None
 
@@ -143,10 +147,25 @@ class Overlay:
                 own.version = version
         if stored is not None and stored.uid != own.uid and before is not None and before.uid == own.uid and (
                 number_of(stored.resource_version) or 0) > (number_of(own.version) or 0):
-            del self.entries[key]  # the watch is further already: it shows a successor
+            self._drop(key)  # the watch is further already: it shows a successor
             return
         _inherit(own, before)
+        self._put(key, own, stored)
+
+    def _put(self, key: Key, own: Own, stored: Record | None) -> None:
         self.entries[key] = own
+        self._see(key, own, stored)
+
+    def _drop(self, key: Key) -> None:
+        del self.entries[key]
+        self.seen.pop(key, None)
+
+    def _see(self, key: Key, own: Own, stored: Record | None) -> None:
+        """Decide whether reads have to look at the entry, now that the watch knows `stored` of the key."""
+        if own.known and (own.record is not None or stored is not None):
+            self.seen[key] = own
+        else:
+            self.seen.pop(key, None)
 
     # What the watch shows
 
@@ -158,14 +177,18 @@ class Overlay:
             self._remember(record.uid, record.resource_version)
             own = entries.get(record.key) if entries else None
             if own is not None and _ends(own, record):
-                del entries[record.key]
+                self._drop(record.key)
                 dropped = True
         if entries:
             for key, changed in changes.items():
                 own = entries.get(key)
-                if own is not None and changed is not None and _catches_up(own, changed):
-                    del entries[key]
+                if own is None:
+                    continue
+                if changed is not None and _catches_up(own, changed):
+                    self._drop(key)
                     dropped = True
+                else:
+                    self._see(key, own, changed)
         dropped = self.progressed(version) or dropped
         if not entries:
             self._due.clear()
@@ -184,7 +207,7 @@ class Overlay:
             version, key = heapq.heappop(due)
             own = entries.get(key)
             if own is not None and not own.gone and number_of(own.version) == version:
-                del entries[key]
+                self._drop(key)
                 dropped = True
                 if own.last is not None and not own.live:
                     self.unseen.append(own)
@@ -220,12 +243,14 @@ class Overlay:
         covered = [(key, own) for key, own in self.entries.items()
                    if self._is_covered(own, new.get(key), version, mark)]
         for key, own in covered:
-            del self.entries[key]
+            self._drop(key)
             item = new.get(key)
             if item is None:
                 self._remember(own.uid, version)
             elif own.last is not None and not own.live and _is_before(item, own):
                 self.unseen.append(own)
+        for key, own in self.entries.items():
+            self._see(key, own, new.get(key))
         for record in vanished:
             self._remember(record.uid, version)
         self.shown = version

@@ -160,7 +160,7 @@ class Store(Generic[K]):
         found = 0
         for state in self._read_now:
             with state.condition:
-                found += len(state.snapshot(self._own_writes))
+                found += state.size(self._own_writes)
         if not found:
             self._found_nothing()
         return found

@@ -71,7 +71,7 @@ class StoreState:
 
     def find(self, key: Key, own_writes: bool) -> Record | None:
         """The object as it is read."""
-        if not self.overlay.entries:
+        if not self.overlay.seen:
             return self.records.get(key)
         own = self.entry(key, own_writes)
         return self.records.get(key) if own is None else own.record
@@ -89,14 +89,19 @@ class StoreState:
                 records.pop(key, None)
         return records
 
+    def size(self, own_writes: bool) -> int:
+        """How many objects `snapshot` has."""
+        own = self.own_entries(own_writes)
+        return len(self.records) + sum((entry.record is not None) - (key in self.records) for key, entry in own.items())
+
     def entry(self, key: Key, own_writes: bool) -> Own | None:
-        """What a write of this process makes readers see of the key, if anything."""
-        own = self.overlay.entries.get(key)
-        return own if own is not None and self.ready and own.known and (own_writes or own.live) else None
+        """What a write of this process makes readers see of the key, where that is not what the watch knows."""
+        own = self.overlay.seen.get(key)
+        return own if own is not None and self.ready and (own_writes or own.live) else None
 
     def own_entries(self, own_writes: bool) -> dict[Key, Own]:
         """The same of every key."""
-        return {key: own for key in self.overlay.entries if (own := self.entry(key, own_writes)) is not None}
+        return {key: own for key in self.overlay.seen if (own := self.entry(key, own_writes)) is not None}
 
     # Indexes. The functions are user code, and run without the lock
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import random
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -446,6 +447,64 @@ def test_a_write_that_is_told_only_after_such_a_list_was_stored_says_so_itself(w
     assert world.write(child, "create") is None
 
 
+def test_a_late_answer_does_not_resurrect_what_a_list_has_shown_to_be_gone(world: World) -> None:
+    child = thing("child", 7)
+    world.write(child, "create")
+    assert world.list(9, thing("a", 3)) == [Delete(child), INIT_DONE]
+    assert world.write(thing("child", 8)) is None  # its deletion is reported once
+    read_before = world.written.present(thing("child", 8))
+    read_before.live = True
+    world.writer.wrote(child.key, read_before)
+    assert (world.read("child"), world.pending) == (None, 0)
+
+
+# Writes that no watch selects
+
+@pytest.mark.parametrize("config", [
+    WatcherConfig(label_selector="app=web"), WatcherConfig(field_selector="spec.node=n1"),
+    WatcherConfig(field_selector="status.phase!=Running")])
+def test_writes_outside_the_selection_leave_reads_as_cheap_as_they_were(config: WatcherConfig) -> None:
+    world = World(config)
+    stored = [thing(f"s{number}", 3, labels={"app": "web"}) for number in range(5000)]
+    world.list(5, *stored)
+    for number in range(100):
+        world.write(thing(f"other{number}", 10 + number, labels={"app": "db"}, spec={"node": "n2"}), "create")
+    state = world.writer.state
+    assert state.snapshot(True) is state.records
+    tracemalloc.start()
+    assert len(world.store) == 5000
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert used < 20_000  # a copy of the dictionary takes ten times that
+
+
+def test_reads_do_not_copy_for_deletions_that_the_watch_has_shown_nor_to_count(world: World) -> None:
+    world.list(6, thing("a", 3), thing("b", 4), thing("c", 4))
+    world.write(thing("a", 7))
+    world.write(thing("new", 8), "create")
+    world.delete("b", "uid-b")
+    assert len(world.store) == len(world.store.list()) == 3
+    world.events(9, Apply(thing("a", 7)), Apply(thing("new", 8)), Delete(thing("b", 9)))
+    assert len(world.store) == 3
+    assert world.writer.state.snapshot(True) is world.writer.state.records
+
+
+@pytest.mark.parametrize("by_list", [False, True])
+def test_an_object_outside_the_selection_is_hidden_from_the_moment_the_watch_shows_an_older_state(
+        by_list: bool) -> None:
+    world, web, db = World(WatcherConfig(label_selector="app=web")), {"app": "web"}, {"app": "db"}
+    world.list(5)
+    world.write(thing("a", 8, labels=db))
+    older = thing("a", 7, labels=web)  # somebody else's, that came late
+    if by_list:
+        world.list(7, older, mark=-1)
+    else:
+        world.events(7, Apply(older))
+    assert (world.read(), len(world.store), world.store.list()) == (None, 0, [])
+    world.events(8, Delete(thing("a", 8, labels=db)))
+    assert world.pending == 0
+
+
 # Against a model: one server, one watch that lags, this client and somebody else
 
 NAMES = ("a", "b")
@@ -553,6 +612,7 @@ class Server:
                      for version, record in self.last[name] if version >= self.floor[name]]
             allowed = [None if record is None else record.resource_version for record in known]
             assert (None if shown is None else shown.resource_version) in allowed
+        assert len(self.world.store) == len(self.world.store.list())
 
 
 def _is_web(record: Record) -> bool:
