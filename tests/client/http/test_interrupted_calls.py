@@ -15,6 +15,9 @@ from kubectl_runtime import Api, ApiError, ApiResource, Client, Config, RetryPol
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.contexts import server_context
 from kubectl_runtime.client.http.interrupt import Interrupt, connects, released, waits_on
+from kubectl_runtime.client.http.middleware import Answer, Call
+from kubectl_runtime.client.http.reachability import Reachability
+from kubectl_runtime.client.http.send import exchange
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.scope import CallScope, FirstOf, call_scope, enter_scope, leave_scope
 from kubectl_runtime.core.requests.request import Request
@@ -67,6 +70,38 @@ def test_a_call_ends_when_its_token_is_set_whatever_the_server_has_said(part: Ca
         with pytest.raises(TransportError, match="list configmaps in all namespaces: given up, as the test says so"):
             client.request(LIST, stop=stop)
         assert server.connections == 1
+
+
+class Opened:
+    """The open body of an answer."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize(("opened", "stops"), [(True, True), (False, True), (True, False)],
+                         ids=["stream", "body", "not stopped"])
+def test_an_answer_that_comes_after_the_stop_is_closed(opened: bool, stops: bool) -> None:
+    stop, body = StopToken(), Opened() if opened else None
+
+    class Wire:
+        def carry(self, call: Call, connect: float, read: float | None) -> Answer:
+            if stops:
+                stop.set("the test says so")
+            return Answer(200, {}, b"", body)  # type: ignore[arg-type]
+
+    send = exchange(lambda _: Wire(), Config(cluster_url="http://127.0.0.1:9"), SYSTEM_CLOCK, Reachability())
+    call = Call(LIST, SYSTEM_CLOCK.monotonic() + 10, stop, streaming=opened)
+    if stops:
+        with pytest.raises(TransportError, match="given up, as the test says so"):
+            send(call)
+        assert body is None or body.closed == 1
+    else:
+        assert send(call).response is body
+        assert body is not None and not body.closed
 
 
 @pytest.mark.parametrize("answer", [nothing, Peer.start_stream])

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Api, ApiResource, Client, Config, ConfigError, RequestTimeout, RetryPolicy, TransportError
-from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
+from kubectl_runtime.client.http.failures import ConnectionFailed
+from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send, retrying
 from kubectl_runtime.client.http.rate_limit import RateLimit, limiting
+from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.http.stack import AUTH, BASE_URL, HEADERS, RATE_LIMIT, RETRY, Stack
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests import request as build
@@ -112,6 +114,31 @@ class TestStack:
 def call(clock: SimClock, place: Place = PLACE, *, seconds: float = 1e6, streaming: bool = False) -> Call:
     request = build.list_(place)
     return Call(request, clock.monotonic() + seconds, StopToken(clock=clock), streaming=streaming)
+
+
+class TestRetries:
+    @pytest.mark.parametrize(("wait", "attempts"), [(0, 9), (4, 3), (9, 2), (10, 1), (3600, 1)])
+    @pytest.mark.parametrize("lost", [False, True], ids=["answered", "lost"])
+    def test_no_wait_for_another_attempt_passes_the_deadline(self, wait: float, attempts: int, lost: bool) -> None:
+        clock, sent = SimClock(self_advancing=True), []
+        began = clock.monotonic()
+
+        def fails(call: Call) -> Answer:
+            sent.append(clock.monotonic())
+            if lost:
+                raise ConnectionFailed("lost", Failure(sent=False, retry_after=wait))
+            return Answer(503, {"Retry-After": str(wait)})
+
+        policy = RetryPolicy(base=0.001, maximum=0.002)
+        call = Call(build.get(PLACE, "a"), began + 10, StopToken(clock=clock))
+        send = retrying(policy, clock)(fails)
+        if lost:
+            with pytest.raises(ConnectionFailed):
+                send(call)
+        else:
+            assert send(call).status == 503
+        assert len(sent) == attempts
+        assert clock.monotonic() < began + 10
 
 
 class TestRateLimit:
