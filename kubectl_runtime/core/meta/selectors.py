@@ -11,12 +11,14 @@ Wherever the library asks for a selector it takes each of these forms, and raise
     labels    text | Selector | {"app": "web"} | LabelSelector | its plain form, {"matchLabels": {…}} | official model
     fields    text | {"metadata.name": "a"}
 
-Text is sent as it is: the server is its judge.
+Text is sent as it is. `check_label_selector` and `check_field_selector` refuse what every server would refuse, for those who
+would otherwise ask again and again.
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 from typing import Any, TypeAlias
 
 import msgspec
@@ -28,6 +30,10 @@ from kubectl_runtime.core.meta.models import from_model, is_model
 
 _WORDS = {"=": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", "exists": "Exists", "!": "DoesNotExist"}
 _OPERATORS = {"In": "in", "NotIn": "notin", "=": "=", "!=": "!=", "Exists": "exists", "DoesNotExist": "!"}
+
+
+_NUMBERS_OF_VALUES = {"in": (1, inf), "notin": (1, inf), "exists": (0, 0), "!": (0, 0)}
+"""Of other operators: one."""
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -44,11 +50,16 @@ class Requirement(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.operator not in _MATCHERS:
             raise RequestError(f"label {self.key!r}: {self.operator!r} is not one of {', '.join(_MATCHERS)}")
-        if not isinstance(self.key, str) or not re.fullmatch(_KEY, self.key) or not _has_length_of_key(self.key):
-            raise RequestError(f"{self.key!r} is not a key of a label: {_KEY_FORM}")
+        if not isinstance(self.key, str) or not _has_length_of_key(self.key) or not re.fullmatch(_KEY, self.key):
+            raise RequestError(f"{shown(self.key)} is not a key of a label: {_KEY_FORM}")
         for value in self.values:
             if not isinstance(value, str) or len(value) > _LONGEST or not re.fullmatch(_VALUE, value):
-                raise RequestError(f"label {self.key!r}: {value!r} is not a value of a label: {_VALUE_FORM}")
+                raise RequestError(f"label {self.key!r}: {shown(value)} is not a value of a label: {_VALUE_FORM}")
+        least, most = _NUMBERS_OF_VALUES.get(self.operator, (1, 1))
+        if not least <= len(self.values) <= most:
+            raise RequestError(f"label {self.key!r}: {self.operator} does not go with {len(self.values)} values")
+        if self.operator in ("gt", "lt") and not (self.values[0].isdigit() and int(self.values[0]) <= _LARGEST):
+            raise RequestError(f"label {self.key!r}: {self.values[0]!r} is not a number to compare with")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels meets it."""
@@ -138,7 +149,7 @@ class Selector(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> Selector:
         """The selector that a text in kubectl's syntax means: `app=web,tier in (a, b)`. Raises RequestError, with the
         part that is wrong."""
-        return cls(tuple(_parse_requirement(part) for part in _split(text)))
+        return cls(tuple(_parse_requirement(part) for part in _parts(text)))
 
     @classmethod
     def from_label_selector(cls, selector: LabelSelector | None) -> Selector:
@@ -213,6 +224,12 @@ def label_selection(given: LabelSelection | None) -> Selector | str | None:
                        "give text, a Selector, a mapping of labels or a LabelSelector")
 
 
+def check_label_selector(given: LabelSelection | None) -> None:
+    """Raise RequestError for a text that every server refuses as a label selector."""
+    if isinstance(given, str):
+        Selector.parse(given)
+
+
 class _StrictLabelSelector(LabelSelector, frozen=True, forbid_unknown_fields=True):
     """What is not understood would select too much."""
 
@@ -244,6 +261,12 @@ def _escape(value: str) -> str:
     return re.sub(r"([\\,=])", r"\\\1", value)
 
 
+def shown(text: object) -> str:
+    """A part of a selector, as messages quote it: no longer than a line."""
+    quoted = repr(text)
+    return quoted if len(quoted) <= 100 else f"{quoted[:100]}… ({len(quoted)} characters)"
+
+
 def _has_length_of_key(key: str) -> bool:
     prefix, _, name = key.rpartition("/")
     return len(prefix) <= _LONGEST_PREFIX and len(name) <= _LONGEST
@@ -256,13 +279,37 @@ def _with_values(key: str, operator: str, values: Iterable[str]) -> Requirement:
     return Requirement(key, operator, found)
 
 
-def _split(text: str) -> list[str]:
-    """The comma-separated parts; commas inside parentheses do not separate."""
-    parts = re.split(r",(?![^(]*\))", text)
-    return [part.strip() for part in parts] if text.strip() else []
+def check_field_selector(text: str) -> None:
+    """Raise RequestError for a text that every server refuses as a field selector. Which fields a kind has is the
+    server's to judge."""
+    for part in re.findall(r"(?:[^\\,]|\\.?)+", text, re.DOTALL):
+        field = re.match(r"[^\s!=\\]+(?:!=|==?)", part)
+        if field is None or re.fullmatch(r"(?:[^\\=]|\\[\\,=])*", part[field.end():]) is None:
+            raise RequestError(f"malformed field selector: {shown(part)} is neither field=value nor field!=value, where "
+                               r"a comma, an equals sign and a backslash in the value are written \,, \= and \\")
 
 
-_KEY = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+def _parts(text: str) -> Iterator[list[str]]:
+    """The tokens of each requirement; commas inside parentheses do not separate these."""
+    tokens = [token for token in re.findall(_TOKENS, text) if token[0] not in _SPACE]
+    if not tokens:
+        return
+    part: list[str] = []
+    inside = False
+    for token in tokens:
+        if token == "," and not inside:
+            yield part
+            part = []
+            continue
+        inside = token == "(" or (inside and token != ")")
+        part.append(token)
+    yield part
+
+
+_SPACE = " \t\r\n"
+_TOKENS = rf"[{_SPACE}]+|==|!=|[=!<>(),]|[^{_SPACE}=!<>(),]+"
+_DOMAIN = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_KEY = rf"(?:{_DOMAIN}(?:\.{_DOMAIN})*/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"
 _LONGEST = 63
 """Characters of a value, and of a key behind its prefix."""
@@ -270,21 +317,43 @@ _LONGEST_PREFIX = 253
 _PLAIN = f"letters and digits, with -, _ and . inside, {_LONGEST} at most"
 _KEY_FORM = f"a key is {_PLAIN}, such as 'app' or 'example.com/tier'"
 _VALUE_FORM = f"a value is {_PLAIN}, or empty"
-_COMPARISON = rf"({_KEY})\s*(==|=|!=|>|<)\s*({_VALUE})$"
-_SET = rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)$"
-_EXISTENCE = rf"(!?)\s*({_KEY})$"
 """Texts, which `re` compiles and keeps when they are first needed: most programs start without selectors."""
 _SIGNS = {"==": "=", "=": "=", "!=": "!=", ">": "gt", "<": "lt"}
 
 
-def _parse_requirement(part: str) -> Requirement:
-    if found := re.match(_COMPARISON, part):
-        return Requirement(found[1], _SIGNS[found[2]], (found[3],))
-    if found := re.match(_SET, part):
-        values = tuple(value.strip() for value in found[3].split(","))
-        if all(re.fullmatch(_VALUE, value) for value in values):
-            return Requirement(found[1], found[2], values)
-    if found := re.match(_EXISTENCE, part):
-        return Requirement(found[2], "!" if found[1] else "exists")
-    raise RequestError(f"malformed label selector: {part!r} is neither key, !key, key=value, key!=value, "
+_OF_SYNTAX = frozenset("=!<>(),") | {"==", "!="}
+_LARGEST = 2**63 - 1
+"""The largest number that a server compares a label with."""
+
+
+def _parse_requirement(part: list[str]) -> Requirement:
+    try:
+        match part:
+            case [key]:
+                return Requirement(key, "exists")
+            case ["!", key]:
+                return Requirement(key, "!")
+            case [key, sign] if sign in _SIGNS:
+                return Requirement(key, _SIGNS[sign], ("",))
+            case [key, sign, value] if sign in _SIGNS and value not in _OF_SYNTAX:
+                return Requirement(key, _SIGNS[sign], (value,))
+            case [key, "in" | "notin" as word, "(", *values, ")"]:
+                return Requirement(key, word, _listed(values))
+    except RequestError as error:
+        raise RequestError(f"malformed label selector: {error}") from None
+    raise RequestError(f"malformed label selector: {shown(' '.join(part))} is neither key, !key, key=value, key!=value, "
                        "key in (…), key notin (…), key>n nor key<n")
+
+
+def _listed(tokens: list[str]) -> tuple[str, ...]:
+    """The values between two parentheses; where there is nothing beside a comma, an empty one."""
+    values, follows = [""], False
+    for token in tokens:
+        if token == ",":
+            values.append("")
+            follows = False
+        elif follows or token in _OF_SYNTAX:
+            raise RequestError(f"in {shown(' '.join(tokens))}, values are separated by commas")
+        else:
+            values[-1], follows = token, True
+    return tuple(dict.fromkeys(values))

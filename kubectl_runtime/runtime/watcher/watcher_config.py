@@ -8,7 +8,12 @@ from math import inf
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
+from kubectl_runtime.core.meta.selectors import (
+    FieldSelection,
+    LabelSelection,
+    check_field_selector,
+    check_label_selector,
+)
 from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.core.requests.param_rules import check_flags, keep_selections
 
@@ -47,7 +52,7 @@ class WatcherConfig:
     waited for.
 
     Immutable. Durations are seconds or `timedelta`. Raises RequestError for a number that is out of range and for a
-    selector that cannot be parsed.
+    selector that every server would refuse; which fields a kind has is the server's to judge.
 
     >>> web = WatcherConfig(label_selector="app=web", page_size=100)
     >>> with watch_store(Api.all(client, Pod), web) as pods:
@@ -82,6 +87,8 @@ class WatcherConfig:
 
     def __post_init__(self) -> None:
         keep_selections(self)
+        check_label_selector(self.label_selector)
+        check_field_selector(self.field_text or "")  # a watch would ask again for as long as it lives
         check_flags(self, "bookmarks", "shared", "validate")
         size: object = self.page_size  # callers may not check their types
         if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):

@@ -6,14 +6,17 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubectl_runtime.apiserver.errors import StatusError
+from kubectl_runtime.apiserver.query.selectors import parse_labels, parse_terms
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import LabelSelector, LabelSelectorRequirement
 from kubectl_runtime.core.meta.selectors import Requirement, Selector, field_selection, fields, label_selection
 from kubectl_runtime.core.requests.params import ListParams, WatchParams
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+from tests.thoroughness import examples
 
 LABELS = {"app": "web", "tier": "front", "weight": "5", "example.com/owner": "me"}
 
@@ -89,6 +92,53 @@ def test_a_rendered_selector_means_the_same(requirements: list[Requirement], lab
 def test_opposites_exclude_each_other(requirement: Requirement, labels: dict[str, str]) -> None:
     opposite = {"=": "!=", "!=": "=", "in": "notin", "notin": "in", "exists": "!", "!": "exists"}[requirement.operator]
     assert Requirement(requirement.key, opposite, requirement.values).matches(labels) != requirement.matches(labels)
+
+
+PIECES = st.one_of(
+    st.sampled_from(["a", "in", "notin", "in ", " notin ", "b-1", "example.com/c", "Example.com/c", "a/b/c", "x.", "ä",
+                     "-", "_", "9", "99999999999999999999", "a" * 63, "b" * 64]),
+    st.sampled_from(["=", "==", "!=", "!", "<", ">", "(", ")", ",", " ", "\t", "\n", "(,", ",)", "()", " in (a", "\\"]))
+
+
+@settings(max_examples=examples(3000))
+@given(st.one_of(st.lists(PIECES, max_size=9).map("".join), st.lists(REQUIREMENTS, max_size=4).map(
+    lambda requirements: ",".join(map(str, requirements)))), st.dictionaries(KEYS, VALUES))
+def test_a_watch_takes_the_label_selectors_that_a_server_takes_and_no_other(text: str, labels: dict[str, str]) -> None:
+    try:
+        served = parse_labels(text)  # the embedded server's, which is compared with recordings of a real one
+    except StatusError:
+        with pytest.raises(RequestError, match=r"label selector"):
+            WatcherConfig(label_selector=text)
+    else:
+        assert WatcherConfig(label_selector=text).label_text == (text or None)
+        assert Selector.parse(text).matches(labels) == served.matches(labels)
+
+
+@settings(max_examples=examples(3000))
+@given(st.lists(st.sampled_from(["metadata.name", "spec.nodeName", "a", "ä", "=", "==", "!=", "!", ",", "\\", r"\,",
+                                 r"\=", r"\\", "\n", "(", ""]), max_size=9).map("".join))
+def test_a_watch_takes_the_field_selectors_that_a_server_takes_and_no_other(text: str) -> None:
+    try:
+        terms = parse_terms(text)
+        refused = any(not key or re.search(r"[\s!\\]", key) for key, _, _ in terms)  # no kind has such a field
+    except StatusError:
+        refused = True
+    if refused:
+        with pytest.raises(RequestError, match="malformed field selector"):
+            WatcherConfig(field_selector=text)
+    else:
+        assert WatcherConfig(field_selector=text).field_text == (text or None)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: WatcherConfig(label_selector="a in b"), lambda: WatcherConfig(label_selector="n>x"), lambda: WatcherConfig(label_selector="\u00a0"),
+    lambda: WatcherConfig(field_selector="metadata.name"), lambda: WatcherConfig(field_selector="a=b=c"),
+    lambda: WatcherConfig(field_selector="metadata.name=a\\"), lambda: WatcherConfig(field_selector={"": "a"}),
+    lambda: WatcherConfig(label_selector="(" * 100_000), lambda: WatcherConfig(label_selector="a=b," * 50_000)])
+def test_a_watch_refuses_what_would_be_refused_again_and_again(make: Any) -> None:
+    with pytest.raises(RequestError) as refused:
+        make()
+    assert len(str(refused.value)) < 500
 
 
 def test_field_selectors() -> None:
