@@ -144,7 +144,7 @@ class Share:
     def __init__(self, registry: SharedWatches, held: _Held) -> None:
         self._registry = registry
         self._held = held
-        self._undo: list[Callable[[], None]] = []
+        self._undo: dict[object, Callable[[], None]] = {}
         self._released = False
         self.watch: Watch[Any] = held.watch
 
@@ -171,13 +171,12 @@ class Share:
                   read: Callable[[Record], Any] | None = None,
                   logger: GuardedLogger | None = None) -> Callable[[], None]:
         """As `Watch.subscribe`, until `release`."""
-        unsubscribe = self.watch.subscribe(subscription, sink, on_complete, read=read, logger=logger)
-        self._until_release(unsubscribe)
-        return unsubscribe
+        return self._until_release(
+            self.watch.subscribe(subscription, sink, on_complete, read=read, logger=logger))
 
-    def when_caught_up(self, callback: Callable[[], None]) -> None:
+    def when_caught_up(self, callback: Callable[[], None]) -> Callable[[], None]:
         """As `WatchedWrites.when_caught_up`, until `release`."""
-        self._until_release(self.watch.writes.when_caught_up(callback))
+        return self._until_release(self.watch.writes.when_caught_up(callback))
 
     def release(self, reason: str = "its last user has ended") -> None:
         """This user needs it no more. Does not block; safe to repeat. What it stored stays."""
@@ -185,17 +184,28 @@ class Share:
             if self._released:
                 return
             self._released = True
-            undo, self._undo = self._undo, []
-        for function in undo:
+            undo, self._undo = self._undo, {}
+        for function in undo.values():
             function()
         self._registry.release(self._held, self, reason)
 
-    def _until_release(self, function: Callable[[], None]) -> None:
+    def _until_release(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Have `function` called by `release`, at the latest; returns how to call it before, and forget it."""
+        key = object()
         with self._registry.lock:
-            if not self._released:
-                self._undo.append(function)
-                return
-        function()
+            released = self._released
+            if not released:
+                self._undo[key] = function
+        if released:
+            function()
+
+        def end() -> None:
+            with self._registry.lock:
+                undo = self._undo.pop(key, None)
+            if undo is not None:
+                undo()
+
+        return end
 
 
 def shared_watches(api: WatchApi[Any]) -> SharedWatches:

@@ -1,7 +1,9 @@
 """`Subscriber`: one subscription of a watch, and where its requests go.
 
     idle         deliver(changes): the calling thread works through them
-    delivering   deliver(changes): queued; the thread that is at work takes them next
+    delivering   deliver(changes): queued; the thread that is at work takes them next. The watch's thread takes its
+                 place, once it has worked through what it came with: another thread would never come to an end while
+                 changes come faster than they are worked through, and the watch has to be held up then
 
 So each subscription sees all changes in order and one at a time, whichever threads bring them: the watch's own, and
 for the objects that were stored before it came, the one that subscribed. No lock is held while user code runs. What
@@ -35,6 +37,13 @@ CHUNK = 500
 """Events after which the requests made so far are passed on: a long list must not keep the first ones waiting."""
 
 
+BACKLOG = 10_000
+"""Changes that wait for one subscription; more are logged, once."""
+
+LOOK_SECONDS = 0.1
+"""Between two looks of a waiting thread at the stop token."""
+
+
 class Subscriber:
     """Delivers what a watch sees to one subscription, in order. Safe to use from any thread."""
 
@@ -53,9 +62,17 @@ class Subscriber:
         self._lost = "" if logger is None else f" ({LOST})"
         self._guard = Guard(self._name, self._log, clock)
         self._sink_guard = Guard(f"the sink of {self._name}", self._log, clock)
-        self._lock = threading.Lock()
+        self._turn = threading.Condition()
         self._queue: deque[Sequence[Event[Record]]] = deque()
-        self._delivering = True
+        self._waiting = 0
+        """Changes in the queue."""
+        self._backlog_logged = False
+        self._worker: int | None = threading.get_ident()
+        """The thread that delivers; None: no thread does."""
+        self._is_beginning = True
+        """Whether that thread still works through what it came with."""
+        self._is_wanted = False
+        """Whether the watch's thread waits for its place."""
         self._cancelled = False
         self._current: Event[Record] = INIT
         """What the subscription is given at the moment. Of the thread that delivers."""
@@ -64,13 +81,24 @@ class Subscriber:
         """Deliver `changes`, then what has come since the subscriber was made. To be called exactly once."""
         self._work(changes)
 
-    def deliver(self, changes: Sequence[Event[Record]]) -> None:
-        """Pass `changes` through the subscription, after all that came before."""
-        with self._lock:
-            if self._delivering:
+    def deliver(self, changes: Sequence[Event[Record]], *, by_watch: bool = False) -> None:
+        """Pass `changes` through the subscription, after all that came before. `by_watch`: the calling thread is the
+        watch's, which takes the place of another one that delivers; it waits for the call in progress."""
+        with self._turn:
+            if self._worker is not None:
                 self._queue.append(changes)
-                return
-            self._delivering = True
+                self._waiting += len(changes)
+                if not by_watch or self._is_beginning or self._worker == threading.get_ident():
+                    self._tell_backlog()
+                    return
+                self._is_wanted = True
+                while self._worker is not None and not self._is_over:
+                    self._turn.wait(LOOK_SECONDS)  # notified; it looks at the stop token
+                self._is_wanted = False
+                if self._worker is not None or not self._queue:
+                    return
+                changes = self._next()
+            self._worker, self._is_beginning = threading.get_ident(), True
         self._work(changes)
 
     def complete(self) -> None:
@@ -79,20 +107,37 @@ class Subscriber:
             self._on_complete()
 
     def cancel(self) -> None:
-        """Deliver nothing more; what is being worked on is finished."""
+        """Deliver nothing more; the call in progress is finished."""
         self._cancelled = True
+
+    @property
+    def _is_over(self) -> bool:
+        return self._cancelled or self._stop.is_set()
 
     def _work(self, changes: Sequence[Event[Record]]) -> None:
         while True:
             for start in range(0, len(changes), CHUNK):
-                if self._cancelled or self._stop.is_set():
+                if self._is_over:
                     break
                 self._pass(changes[start:start + CHUNK])
-            with self._lock:
-                if not self._queue:
-                    self._delivering = False
+            with self._turn:
+                self._is_beginning = False
+                if not self._queue or self._is_wanted:
+                    self._worker = None
+                    self._turn.notify_all()
                     return
-                changes = self._queue.popleft()
+                changes = self._next()
+
+    def _next(self) -> Sequence[Event[Record]]:
+        changes = self._queue.popleft()
+        self._waiting -= len(changes)
+        return changes
+
+    def _tell_backlog(self) -> None:
+        if self._waiting > BACKLOG and not self._backlog_logged:
+            self._backlog_logged = True
+            self._log.warning("%s is slower than changes come: %d of them wait until it has got what was stored when "
+                              "it subscribed", self._name, self._waiting)
 
     def _pass(self, changes: Sequence[Event[Record]]) -> None:
         requests: list[ReconcileRequest] = []

@@ -54,7 +54,7 @@ class WatchedStore(Store[K]):
     """A `Store` with the watch behind it: made by `watch_store`.
 
     `watch_state` says what the watch does, `is_stale(seconds)` whether it is too old to be trusted,
-    `subscribe(function)` has events delivered, deletions included. A context manager; safe to use from any thread.
+    `subscribe(function)` has events delivered, deletions included. A context manager, to be entered once; safe to use from any thread.
 
     >>> with watch_store(Api.all(client, ConfigMap)) as maps:
     ...     maps.wait_until_ready(10)
@@ -70,12 +70,15 @@ class WatchedStore(Store[K]):
         self._client = client
         self._clock = clock
         self._forget: Callable[[], None] = lambda: None
-        self._is_begun = False
-        self._warned = False
+        self._entering, self._is_begun = threading.Lock(), False
 
     def __enter__(self) -> Self:
-        self._is_begun = True
-        self._share.start()
+        with self._entering:
+            if self._is_begun:
+                raise RequestError(f"the store of {self.resource.full_name} was entered already: its watch begins and "
+                                   "ends once; make another one by watch_store(...)")
+            self._share.start()
+            self._is_begun = True
         on_close = getattr(self._client, "on_close", None)
         if on_close is not None:
             self._forget = on_close(lambda: self._share.release("its client was closed"))
@@ -109,21 +112,11 @@ class WatchedStore(Store[K]):
         return self._share.watch.state
 
     @property
-    def trouble(self) -> str:
-        """The last failure of its watch, or that it was never started; empty while all is well."""
-        return super().trouble or self._unstarted
-
-    @property
     def _unstarted(self) -> str:
         """What its user forgot; empty where nothing was, as another user of the same watch may have started it."""
         if self._is_begun or self.is_ready:
             return ""
         return f"its watch was never started: with watch_store(...) as {self.resource.plural}: ..."
-
-    def _found_nothing(self) -> None:
-        if not self._warned and (unstarted := self._unstarted):
-            self._warned = True
-            log.warning("the store of %s is read and has nothing: %s", self.resource.full_name, unstarted)
 
     def is_stale(self, max_age: Duration) -> bool:
         """Whether the store may be out of date: for longer than `max_age` nothing has come that proves the opposite.
@@ -140,8 +133,10 @@ class WatchedStore(Store[K]):
         """Call `function` with each event from now on. Returns a function that ends this.
 
         It first gets, before this returns, an `Apply` of every stored object and `InitDone`, if there is a complete
-        list; then `Apply` and `Delete` of each change and `InitDone` after each list, by the watch's thread. It must
-        not block; over 100 ms is logged by name, and what it raises is logged and ends nothing. Objects are its own.
+        list, and may get what has changed since; then `Apply` and `Delete` of each change and `InitDone` after each
+        list, by the watch's thread. It must not block; over 100 ms is logged by name, and what it raises is logged and
+        ends nothing. More than 10,000 changes that come before it has got all stored objects are logged. Objects are
+        its own.
         """
         check_callback("a subscription", function, "event")
 

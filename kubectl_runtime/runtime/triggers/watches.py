@@ -145,15 +145,19 @@ class Watch(Generic[K]):
             why = self.stored.ended or "its token was set"
             raise RequestError(f"{self.target}: the watch has stopped ({why}), so nothing can be subscribed to")
         subscriber = Subscriber(subscription, sink, read or self._read, self._clock, self.stop, on_complete, logger)
-        ready, records = self._writer.attach(subscriber)
-        subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
-        if ready:
-            on_complete()
 
         def unsubscribe() -> None:
             subscriber.cancel()
             self._writer.detach(subscriber)
 
+        ready, records = self._writer.attach(subscriber)
+        try:
+            subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
+        except BaseException:  # the person at the keyboard: no thread would deliver the rest
+            unsubscribe()
+            raise
+        if ready:
+            on_complete()
         return unsubscribe
 
     def step(self) -> float | None:
@@ -233,7 +237,7 @@ class Watch(Generic[K]):
         for commit in commits:
             for observer in commit.observers:
                 assert isinstance(observer, Subscriber)
-                observer.deliver(commit.changes)
+                observer.deliver(commit.changes, by_watch=True)
                 if commit.completes:
                     observer.complete()
 

@@ -1,8 +1,10 @@
 """A store without a controller, and the watches that several users share, over real sockets."""
 from __future__ import annotations
 
+import gc
 import re
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -193,3 +195,88 @@ def test_a_store_that_was_never_entered_says_so_to_whoever_reads_or_waits(
     with watch_store(maps) as store:
         assert store.list() == []
     assert not caplog.records
+
+
+@pytest.mark.parametrize("later", ["inside", "after", "closed"])
+def test_a_store_is_entered_once(client: Client, maps: Api[ConfigMap], later: str) -> None:
+    store = watch_store(maps)
+    if later == "closed":
+        store.close()
+        store.close()  # closing is safe to repeat
+    with store:
+        if later == "inside":
+            with pytest.raises(RequestError, match="configmaps was entered already"):
+                store.__enter__()
+            store.wait_until_ready(LIMIT)  # the first user's goes on
+    if later == "after":
+        with pytest.raises(RequestError, match="make another one"), store:
+            pass
+    with watch_store(maps) as other:
+        other.wait_until_ready(LIMIT)
+
+
+def test_of_threads_that_enter_one_store_at_once_one_does(maps: Api[ConfigMap]) -> None:
+    store, barrier, refused = watch_store(maps), threading.Barrier(4), []
+
+    def enter() -> None:
+        barrier.wait(LIMIT)
+        try:
+            store.__enter__()
+        except RequestError:
+            refused.append(True)
+
+    threads = [threading.Thread(target=enter) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    store.close()
+    assert len(refused) == 3
+
+
+class Listening:
+    """A subscription, an index function or a callback that can be waited for to be freed."""
+
+    def __call__(self, *_: Any) -> None:
+        """Hear nothing."""
+
+
+def test_what_was_subscribed_and_ended_is_freed(client: Client, maps: Api[ConfigMap]) -> None:
+    maps.create(config_map("a"))
+    freed: list[weakref.ref[Listening]] = []
+
+    def listening() -> Listening:
+        made = Listening()
+        freed.append(weakref.ref(made))
+        return made
+
+    with watch_store(maps) as store:
+        store.wait_until_ready(LIMIT)
+        for _ in range(200):
+            end = store.subscribe(listening())
+            end()
+            end()  # safe to repeat
+        for _ in range(50):
+            with watch_store(maps, indexes={"one": listening()}) as other:
+                other.subscribe(listening())
+                other.add_index("two", listening())
+                other.by_index("two", "x")
+        for _ in range(50):
+            end = store._share.when_caught_up(listening())
+            end()
+        del end, other
+        gc.collect()
+        assert not [ref for ref in freed if ref() is not None]
+        assert not store._share._undo
+        assert len(client.shared.get(SharedWatches)) == 1
+
+
+def test_subscriptions_that_end_leave_those_of_others(maps: Api[ConfigMap]) -> None:
+    heard: list[str] = []
+    with watch_store(maps) as store:
+        store.wait_until_ready(LIMIT)
+        ends = [store.subscribe(lambda event, n=n: heard.append(f"{n} {type(event).__name__}")) for n in range(3)]
+        heard.clear()
+        ends[1]()
+        maps.create(config_map("a"))
+        eventually(lambda: sorted(heard) == ["0 Apply", "2 Apply"], timeout=LIMIT)

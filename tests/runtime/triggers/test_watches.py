@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from kubectl_runtime.core.codec.prune import strip_managed_fields
 from kubectl_runtime.runtime.reflector.store import StoreNotReady
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.predicate_cache import PredicateCache
-from kubectl_runtime.runtime.triggers.subscribers import Subscriber
+from kubectl_runtime.runtime.triggers.subscribers import BACKLOG, Subscriber
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, trigger_others, trigger_self
 from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitDone
@@ -243,6 +244,103 @@ def test_changes_that_come_while_a_late_subscription_is_told_what_is_stored_foll
     assert ears.heard == ["Apply a@20", "InitDone", "Apply a@30", "Delete a@31"]
 
 
+# A subscription that is slower than changes come
+
+class Flood:
+    """A watch whose thread brings changes, one as soon as the other was delivered, until it is told to end."""
+
+    def __init__(self, stored: int = 3, most: int = 10**9) -> None:
+        self.world = World([page(1, *(thing(f"s{number}", 5) for number in range(stored)))])
+        self.world.watch.step()
+        self.end, self.brought, self.most = threading.Event(), 0, most
+        self.thread = threading.Thread(target=self.bring, daemon=True)
+
+    def bring(self) -> None:
+        watch = self.world.watch
+        while not self.end.is_set() and self.brought < self.most:
+            self.brought += 1
+            watch._deliver(watch._reflector.commits([Apply(thing("a", 100 + self.brought))], ""))
+
+
+@pytest.mark.parametrize("stored", [0, 3, 600])
+def test_subscribing_comes_to_an_end_while_changes_come_faster_than_they_are_worked_through(stored: int) -> None:
+    flood, heard = Flood(stored), []
+
+    def slow(event: Event[Any]) -> Iterable[ReconcileRequest]:
+        if heard or not stored:
+            flood.brought_before = flood.brought
+            if flood.thread.ident is None:
+                flood.thread.start()
+            elif threading.current_thread() is not flood.thread:
+                until = time.monotonic() + 0.002  # the flood goes on meanwhile
+                while time.monotonic() < until:
+                    pass
+        heard.append(getattr(getattr(event, "obj", None), "resource_version", "done"))
+        return ()
+
+    unsubscribe = flood.world.watch.subscribe(slow, lambda _: None)
+    assert flood.thread.is_alive()
+    flood.end.set()
+    flood.thread.join(20)
+    assert not flood.thread.is_alive()
+    assert heard == ["5"] * stored + ["done"] + [str(101 + number) for number in range(flood.brought)]
+    unsubscribe()
+
+
+def test_what_waits_until_a_subscription_has_got_what_is_stored_is_logged_once(
+        caplog: pytest.LogCaptureFixture) -> None:
+    flood, heard = Flood(most=BACKLOG + 10), []
+
+    def slow(event: Event[Any]) -> Iterable[ReconcileRequest]:
+        if not heard:
+            flood.thread.start()
+            flood.thread.join(20)  # all of them come during the first call
+        heard.append(event)
+        return ()
+
+    flood.world.watch.subscribe(slow, lambda _: None)
+    assert len(heard) == 3 + 1 + BACKLOG + 10
+    slow_lines = [record.getMessage() for record in caplog.records if "slower than changes come" in record.getMessage()]
+    assert len(slow_lines) == 1
+    assert "slow" in slow_lines[0]
+    assert str(BACKLOG + 1) in slow_lines[0]
+
+
+@pytest.mark.parametrize("end", ["unsubscribed", "stopped"])
+def test_a_watch_that_waits_for_a_subscription_goes_on_when_that_has_ended(end: str) -> None:
+    flood, entered, leave, ends = Flood(stored=1), threading.Event(), threading.Event(), []
+
+    def stuck(event: Event[Any]) -> Iterable[ReconcileRequest]:
+        if isinstance(event, Apply) and event.obj.name == "a" and not entered.is_set():
+            entered.set()
+            leave.wait(20)
+        elif not flood.brought:  # one waits in the queue when what is stored was worked through
+            watch = flood.world.watch
+            flood.brought += 1
+            thread = threading.Thread(target=watch._deliver, args=(
+                watch._reflector.commits([Apply(thing("a", 101))], ""),))
+            thread.start()
+            thread.join(20)
+        return ()
+
+    subscribing = threading.Thread(
+        target=lambda: ends.append(flood.world.watch.subscribe(stuck, lambda _: None)), daemon=True)
+    subscribing.start()
+    assert entered.wait(20)
+    flood.thread.start()
+    (observer,) = flood.world.watch._writer._observers
+    if end == "stopped":
+        flood.world.stop.set("the test says so")
+    else:
+        observer.cancel()
+    flood.end.set()
+    flood.thread.join(20)
+    assert not flood.thread.is_alive()
+    leave.set()
+    subscribing.join(20)
+    assert not subscribing.is_alive()
+
+
 def test_each_subscription_has_readers_of_its_own() -> None:
     world = World([page(1, thing("a", spec={"size": 1}))], [[[]]])
     specs: list[Any] = []
@@ -359,7 +457,7 @@ def test_a_defect_inside_leads_to_a_new_list_and_is_logged(
     world.watch.step()
     world.watch.step()
 
-    def defect(self: Subscriber, changes: object) -> None:
+    def defect(self: Subscriber, changes: object, **_: object) -> None:
         monkeypatch.undo()
         raise ZeroDivisionError("defect")
 
@@ -385,7 +483,7 @@ def test_after_a_defect_that_came_between_store_and_subscribers_they_hear_what_b
             states.append(f"{event.obj.name}: gone")
         return ()
 
-    def defect(self: Subscriber, changes: object) -> None:
+    def defect(self: Subscriber, changes: object, **_: object) -> None:
         monkeypatch.undo()
         raise ZeroDivisionError("defect")
 
