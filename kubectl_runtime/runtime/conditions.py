@@ -29,6 +29,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import STATUSES
 from kubectl_runtime.runtime.parts import condition_of, items_of, mapping, number_of, part_of
 from kubectl_runtime.runtime.ready_rules import RULES, rule_of
+from kubectl_runtime.runtime.usercode import is_async
 
 Condition: TypeAlias = Callable[[Any], bool]
 """From the object, or None while it does not exist, to whether it is as one waits for."""
@@ -199,7 +200,7 @@ def not_(condition: Condition) -> Condition:
 
 
 def _joined(word: str, conditions: tuple[Condition, ...]) -> str:
-    if not all(map(callable, conditions)):
+    if not all(map(callable, conditions)) or any(map(is_async, conditions)):
         raise RequestError(f"{word} combines conditions, functions from an object to a bool: {word}(is_created)")
     return f"{word}({', '.join(map(name_of, conditions))})"
 

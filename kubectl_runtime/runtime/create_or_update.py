@@ -19,6 +19,7 @@ from kubectl_runtime.core.requests.params import PostParams
 from kubectl_runtime.core.requests.rights import foresee
 from kubectl_runtime.runtime.given import check_api, check_callback
 from kubectl_runtime.runtime.retry_on_conflict import is_lost_race, retry_on_conflict
+from kubectl_runtime.runtime.usercode import not_awaitable
 
 R = TypeVar("R", bound=Resource)
 
@@ -49,7 +50,7 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
         found = api.get_opt(name)
         obj = api.kind(name=name, namespace=api.namespace) if found is None else found
         before, place = obj.to_dict(), obj.namespace
-        changed = change(obj)
+        changed = not_awaitable(change(obj), change)
         if isinstance(changed, Resource) and changed is not obj:
             raise RequestError(f"{api.place.words('replace', name)}: change() returned another object, which is "
                                "ignored: change the object that is passed to it")

@@ -12,6 +12,7 @@ logs through `guarded_logger`, so that a handler that raises costs its line and 
 """
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
@@ -70,9 +71,29 @@ def name_of(function: Any) -> str:
     return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
 
 
+def is_async(function: Any) -> bool:
+    """Whether a call gives a coroutine or an async generator: of a function, a method, a `partial`, or an object whose
+    `__call__` is one."""
+    called = (function, type(function).__call__) if callable(function) else ()
+    return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in called)
+
+
+def not_awaitable(value: T, function: Any) -> T:
+    """`value`, which a user's function returned. Raises TypeError for one that would have to be awaited: its function
+    looks like a plain one (a lambda, a decorated function), so only the call shows that it is async."""
+    if not hasattr(type(value), "__await__"):
+        return value
+    if inspect.iscoroutine(value):
+        value.close()
+    raise TypeError(f"{name_of(function)} returned a {type(value).__name__}, and nothing awaits it: write a plain "
+                    "function")
+
+
 def misfit(function: Any, arguments: tuple[str, ...]) -> str | None:
     """What is wrong with the signature of a user's function that will be called with these arguments; None when it
     fits, or when nothing can be said of it (some built-in functions)."""
+    if is_async(function):
+        return "is async, and nothing awaits it: it is called in a thread; write a plain function"
     try:
         signature = signature_of(function)
     except (TypeError, ValueError):

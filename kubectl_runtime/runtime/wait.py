@@ -36,6 +36,7 @@ from kubectl_runtime.runtime.conditions import Condition, OfExisting, is_deleted
 from kubectl_runtime.runtime.given import check_api, check_callback
 from kubectl_runtime.runtime.last_seen import last_seen
 from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.usercode import not_awaitable
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Failed, InitDone, RawStep
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
 from kubectl_runtime.runtime.watcher.readers import reader_of
@@ -175,7 +176,7 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
             if version != (version := str(getattr(seen, "resource_version", ""))):
                 changed = clock.monotonic()
             try:
-                done = condition(seen)
+                done = not_awaitable(condition(seen), condition)
             except Exception as error:
                 if seen is None:
                     error.add_note(f"{operation}: there is no such object, so the condition was called with None: "

@@ -285,8 +285,8 @@ def check_field_selector(text: str) -> None:
     for part in re.findall(r"(?:[^\\,]|\\.?)+", text, re.DOTALL):
         field = re.match(r"[^\s!=\\]+(?:!=|==?)", part)
         if field is None or re.fullmatch(r"(?:[^\\=]|\\[\\,=])*", part[field.end():]) is None:
-            raise RequestError(f"malformed field selector: {shown(part)} is neither field=value nor field!=value, where "
-                               r"a comma, an equals sign and a backslash in the value are written \,, \= and \\")
+            raise RequestError(f"malformed field selector: {shown(part)} is neither field=value nor field!=value, "
+                               r"where a comma, an equals sign and a backslash in the value are written \,, \= and \\")
 
 
 def _parts(text: str) -> Iterator[list[str]]:
@@ -341,8 +341,8 @@ def _parse_requirement(part: list[str]) -> Requirement:
                 return Requirement(key, word, _listed(values))
     except RequestError as error:
         raise RequestError(f"malformed label selector: {error}") from None
-    raise RequestError(f"malformed label selector: {shown(' '.join(part))} is neither key, !key, key=value, key!=value, "
-                       "key in (…), key notin (…), key>n nor key<n")
+    raise RequestError(f"malformed label selector: {shown(' '.join(part))} is neither key, !key, key=value, "
+                       "key!=value, key in (…), key notin (…), key>n nor key<n")
 
 
 def _listed(tokens: list[str]) -> tuple[str, ...]:

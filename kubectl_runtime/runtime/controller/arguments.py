@@ -12,7 +12,8 @@ from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reconcile.invoker import success_function
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.triggers.predicates import Predicate
-from kubectl_runtime.runtime.usercode import misfit, name_of
+from kubectl_runtime.runtime.usercode import is_async, misfit, name_of
+from kubectl_runtime.runtime.watcher.watch_api import namespaces_of
 
 
 def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
@@ -37,6 +38,15 @@ def check_gone(on_gone: Any) -> None:
         check_callback("on_gone", on_gone, "ref", "ctx")
 
 
+def check_children(api: Any, owners: Any) -> None:
+    """Raise RequestError where the children that `api` gives are in none of the namespaces of `owners`."""
+    children, own = namespaces_of(api), namespaces_of(owners)
+    if children and own and not children & own:
+        raise RequestError(f"owns: {api.resource.full_name} of {', '.join(sorted(children))} can have no owner in "
+                           f"{', '.join(sorted(own))}, where this controller reconciles {owners.resource.full_name}: "
+                           "an owner is in the namespace of what it owns")
+
+
 def check_predicate(predicate: Any) -> None:
     """Raise RequestError for anything but a Predicate: a plain function has to say what it decides, by
     `predicates.when`."""
@@ -53,7 +63,7 @@ def functions_of(reconciler: Any,
         return functions_of(reconciler.reconcile, error_policy)  # a class of its own making
     function = reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
     called = function if inspect.isroutine(function) else type(function).__call__
-    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+    if is_async(function):
         raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain "
                            "function, which may block")
     if inspect.isgeneratorfunction(called):

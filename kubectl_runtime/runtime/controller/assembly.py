@@ -43,8 +43,10 @@ from kubectl_runtime.runtime.shutdown import Shutdown
 from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox
 from kubectl_runtime.runtime.triggers.shared_watches import Share
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, pull, pull_stream
-from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink, trigger_owners
 from kubectl_runtime.runtime.triggers.watches import Watch
+from kubectl_runtime.runtime.usercode import name_of
+from kubectl_runtime.runtime.watcher.watch_api import namespaces_of
 
 K = TypeVar("K")
 
@@ -97,7 +99,8 @@ class Assembly(Generic[K]):
         """Runs one key; for who decides himself which is run."""
         self.runner = Runner(queue, self.execute, executor, concurrency=plan.concurrency, clock=plan.clock,
                              name=plan.name, observer=plan.observer, on_bug=partial(on_bug, "the executor"))
-        self.inbox = Inbox(plan.resource, self.store, self._schedule(), logger=self.logger, on_bug=on_bug)
+        self.inbox = Inbox(plan.resource, self.store, self._schedule(), logger=self.logger, on_bug=on_bug,
+                           namespaces=namespaces_of(main.api) if isinstance(main, WatchPlan) else frozenset())
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
         begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._taken.trouble_of, clock=plan.clock,
@@ -147,7 +150,7 @@ class Assembly(Generic[K]):
         if self.flight is not None:
             self.flight.unhook = self.plan.client.on_answer(self.flight.answered)
         for planned in self._taken.planned:
-            self._connect(planned, self.inbox.sink, partial(self.gate.arrived, planned.name))
+            self._connect(planned, self._sink_of(planned.place.plan), partial(self.gate.arrived, planned.name))
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
@@ -172,7 +175,7 @@ class Assembly(Generic[K]):
         added = self._taken.add_one(plan)
         for planned in added:
             self.gate.expect(planned.name)
-            first = FirstList(self.inbox.sink, partial(self.gate.arrived, planned.name))
+            first = FirstList(self._sink_of(planned.place.plan), partial(self.gate.arrived, planned.name))
             self._connect(planned, first.sink, first.completed)
         if self.shutdown.draining.is_set():
             self._give_back()
@@ -202,6 +205,13 @@ class Assembly(Generic[K]):
                   self._blocked.check())
         return min((wait for wait in checks if wait is not None), default=None)
 
+    def _sink_of(self, plan: WatchPlan | StreamPlan) -> Sink:
+        if plan is self.plan.main:
+            return self.inbox.sink
+        origin = name_of(plan.subscription)
+        # An owner in another namespace is no mistake: children may well be watched in more namespaces than owners.
+        return self.inbox.sink_of("" if origin.startswith(trigger_owners.__module__) else origin)
+
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         place = planned.place
         if self.flight is not None and planned.is_first:  # before all others, so that a run comes after what led to it
@@ -230,7 +240,7 @@ class Assembly(Generic[K]):
         draining = self.shutdown.draining
         if plan.stop is not None:
             draining.on_set(partial(plan.stop.set, "the controller stops"))
-        self.pulls[name] = partial(pull_stream, plan.stream, plan.subscription, self.inbox.sink, draining, store,
+        self.pulls[name] = partial(pull_stream, plan.stream, plan.subscription, self._sink_of(plan), draining, store,
                                    self._clock, self.logger)
 
     def _wake(self) -> None:

@@ -129,8 +129,9 @@ class Controller(Watched[K]):
         reader = reader_of(as_configured(apis_of(api)[0], watch).kind)
         reads = own_writes_of(api.client, own_writes)
         # Nothing feeds it before the controller starts.
-        store = Store(api.resource, reader, StoreState(api.resource, clock_of(api.client)),
-                      own_writes=reads is OwnWrites.OVERLAY)
+        state = StoreState(api.resource, clock_of(api.client))
+        state.unstarted = "its controller was never started: controller.start(...) or .run(...)"
+        store = Store(api.resource, reader, state, own_writes=reads is OwnWrites.OVERLAY)
         subscription = trigger_self(api.resource, predicate=predicate, run_gone=on_gone is not None)
         plan = plan_of(WatchPlan(api, watch, subscription, store, modify), api.client, name, concurrency, debounce,
                      max_wait, backoff, sync_timeout, observer, executor, retry_rate, run_timeout)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.param_rules import check_flag
-from kubectl_runtime.runtime.controller.arguments import check_predicate
+from kubectl_runtime.runtime.controller.arguments import check_children, check_predicate
 from kubectl_runtime.runtime.controller.plan import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.given import check_api, check_type
@@ -50,12 +50,15 @@ class Watched(Generic[K]):
 
         A deletion is a change as well. Only their metadata is watched and kept, so that is all a `predicate` sees. The
         owner's group and kind decide, not the version. `controller_only`: only the owner whose reference says
-        `controller: true`.
+        `controller: true`. Raises RequestError for namespaces in which the controller reconciles nothing: an owner is
+        in the namespace of what it owns.
         """
         check_api(api, "owns")
         check_type("watch", watch, WatcherConfig, "WatcherConfig()")
         check_predicate(predicate)
         check_flag("controller_only", controller_only)
+        if isinstance(self._plan.main, WatchPlan):
+            check_children(api, self._plan.main.api)
         subscription = trigger_owners(self._plan.resource, predicate=predicate, controller_only=controller_only)
         return self._watch(WatchPlan(api.with_metadata_only(), watch, subscription))
 
@@ -71,6 +74,7 @@ class Watched(Generic[K]):
         """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, EVERYTHING
         (each object of the controller), or None.
 
+        Refs in other namespaces than the controller's are ignored, and logged once for each namespace.
         Of a changed object it is asked about the state before too, so that what is no longer concerned hears of it;
         with `on="event"` it gets one `ObjectEvent` with both. The mapper runs in the watch's thread: it must not block.
         What it raises is logged, and that event triggers nothing.

@@ -39,7 +39,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import (
 )
 from kubectl_runtime.runtime.reconcile.run_log import OWNED, RunLog
 from kubectl_runtime.runtime.reflector.store import Store
-from kubectl_runtime.runtime.usercode import name_of
+from kubectl_runtime.runtime.usercode import name_of, not_awaitable
 
 _set_run, _reset_run = this_run.set, this_run.reset
 
@@ -92,7 +92,7 @@ class Invoker:
 
     def _run(self, obj: Any, ctx: Context[Any], run: Run) -> Outcome:
         try:
-            action = self._reconcile(obj, ctx)
+            action = not_awaitable(self._reconcile(obj, ctx), self._reconcile)
             if not isinstance(action, Action):
                 raise _wrong_type(self._reconcile, action, ctx.ref)
             if self._on_success is not None:
@@ -125,7 +125,7 @@ class Invoker:
 
     @staticmethod
     def _decided(policy: ErrorPolicy[Any], obj: Any, error: BaseException, ctx: Context[Any]) -> float | None:
-        action = policy(obj, error, ctx)
+        action = not_awaitable(policy(obj, error, ctx), policy)
         if not isinstance(action, Action):
             raise _wrong_type(policy, action, ctx.ref)
         return action.requeue_after

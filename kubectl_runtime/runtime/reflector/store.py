@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.keys import key_of
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -28,8 +29,10 @@ from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.runtime.given import check_callback
 from kubectl_runtime.runtime.reflector.indexes import IndexFunction
 from kubectl_runtime.runtime.reflector.store_state import StoreState
-from kubectl_runtime.runtime.usercode import guarded
+from kubectl_runtime.runtime.usercode import guarded, not_awaitable
 from kubectl_runtime.runtime.watcher.watch_state import WatchState
+
+log = guarded_logger(__name__)
 
 K = TypeVar("K")
 
@@ -70,6 +73,7 @@ class Store(Generic[K]):
         self._own_writes = own_writes
         self._states = states
         self._functions: dict[str, IndexFunction] = {}
+        self._warned = False
 
     def shows(self, *states: StoreState) -> None:
         """From now on read these; indexes go along, and so does whoever waits. For the library."""
@@ -103,9 +107,10 @@ class Store(Generic[K]):
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until the store is complete; any number of threads may wait.
 
-        Raises StoreNotReady after `timeout` seconds (None: waits as long as the watch lives), and as soon as the
-        watch has ended without a complete list.
+        Raises StoreNotReady after `timeout` seconds (None: waits as long as the watch lives), which says so where the
+        watch was never started, and as soon as the watch has ended without a complete list.
         """
+        self._warn_unstarted("is waited for")
         clock = self._states[0].clock
         deadline = None if timeout is None else clock.monotonic() + seconds(timeout)
         while (state := next((state for state in self._states if not state.ready), None)) is not None:
@@ -116,6 +121,9 @@ class Store(Generic[K]):
                                             f"before its list was complete{self._because}")
                     left = None if deadline is None else deadline - clock.monotonic()
                     if left is not None and left <= 0:
+                        if unstarted := self._unstarted:
+                            raise StoreNotReady(f"{self.resource.full_name} are not there after "
+                                                f"{seconds(timeout or 0):g} s: {unstarted}")
                         raise StoreNotReady(f"{self.resource.full_name}: no complete list after "
                                             f"{seconds(timeout or 0):g} s{self._because}")
                     clock.wait(state.condition, left)
@@ -138,8 +146,9 @@ class Store(Generic[K]):
 
     @property
     def trouble(self) -> str:
-        """The last failure of its watch, as text; empty while all is well."""
-        return "; ".join(filter(None, (state.trouble or state.trouble_of() for state in self._states)))
+        """The last failure of its watch, or that it was never started; empty while all is well."""
+        failures = "; ".join(filter(None, (state.trouble or state.trouble_of() for state in self._states)))
+        return failures or self._unstarted
 
     def get(self, key: ObjectRef | str, namespace: str | None = None) -> K | None:
         """The object with this ref, or this name and namespace; None when the store has none.
@@ -235,7 +244,7 @@ class Store(Generic[K]):
         check_callback(f"the index {index!r}", function, "obj")
 
         def indexed(record: Record) -> Any:
-            return function(self._read(record))
+            return not_awaitable(function(self._read(record)), function)
 
         if self._functions.setdefault(index, indexed) is not indexed:
             raise RequestError(f"the store of {self.resource.full_name} already has an index {index!r}")
@@ -270,8 +279,19 @@ class Store(Generic[K]):
         self._found_nothing()
         return None
 
+    @property
+    def _unstarted(self) -> str:
+        """What its user forgot, so that there is nothing to read; empty where nothing was."""
+        return next((state.unstarted for state in self._states if state.unstarted), "")
+
     def _found_nothing(self) -> None:
-        """A read found nothing; a `WatchedStore` that was never started says so."""
+        """A read found nothing."""
+        self._warn_unstarted("is read and has nothing")
+
+    def _warn_unstarted(self, what: str) -> None:
+        if not self._warned and (unstarted := self._unstarted):
+            self._warned = True
+            log.warning("the store of %s %s: %s", self.resource.full_name, what, unstarted)
 
     @property
     def _read_now(self) -> tuple[StoreState, ...]:

@@ -31,6 +31,8 @@ class StoreState:
         self.watch_state: Callable[[], WatchState] | None = None
         self.trouble = ""
         """The last failure of the watch, for callers whose wait timed out; empty while all is well."""
+        self.unstarted = ""
+        """What its user forgot, where nothing feeds it yet: its controller was never started."""
         self.trouble_of: Callable[[], str] = lambda: ""
         """The same, of a stream that tells only who asks it."""
         self.indexes = Indexes(clock)

@@ -1,5 +1,6 @@
 """`Inbox`: all that asks for runs of one controller goes through here to its queue, brought to its kind and scope.
 
+    sink_of(origin)     from other watches: `sink`, less what is in none of the controller's namespaces
     sink                from the watches: requests, of which those of another kind are refused with a line in the log
     trigger             from the program: an object or ref; another kind raises
     trigger_everything  from the program: every stored object
@@ -11,6 +12,7 @@ Safe to use from any thread; never blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,18 +27,25 @@ from kubectl_runtime.runtime.triggers.triggers import EVERYTHING_REF, ReconcileR
 
 EXTERNAL, BULK = "external trigger", "bulk reconcile requested"
 
+MOST_REPORTED = 100
+"""Pairs of a function and a namespace that are logged: one mapper may name thousands."""
+
 
 class Inbox:
     """Brings what a controller is sent to its own kind, and gives it to the queue. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, store: Store[Any], schedule: Sink, *,
-                 logger: GuardedLogger, on_bug: Callable[[str, BaseException], None]) -> None:
-        """`schedule` takes requests of `resource`, whose objects `store` keeps. `on_bug` hears of what it raises."""
+                 logger: GuardedLogger, on_bug: Callable[[str, BaseException], None],
+                 namespaces: frozenset[str] = frozenset()) -> None:
+        """`schedule` takes requests of `resource`, whose objects `store` keeps: those in `namespaces`, or in all of
+        them where that is empty. `on_bug` hears of what it raises."""
         self._resource = resource
         self._store = store
         self._schedule = schedule
         self._logger = logger
         self._on_bug = on_bug
+        self._namespaces = namespaces
+        self._reported: set[tuple[str, str | None]] = set()
 
     def sink(self, requests: list[ReconcileRequest]) -> None:
         """Schedule these requests. Raises nothing."""
@@ -47,8 +56,14 @@ class Inbox:
         except Exception as error:  # noqa: BLE001 - a defect here: a controller that looks alive and hears nothing
             self._on_bug("the queue", error)
 
+    def sink_of(self, origin: str) -> Sink:
+        """A sink for requests that `origin`, a user's function, may make for any object: one that is in none of the
+        controller's namespaces is not in its store, so it is ignored, and logged once for each of these namespaces.
+        Without an `origin` nothing is logged."""
+        return partial(self._sink_from, origin) if self._namespaces else self.sink
+
     def trigger(self, item: Any) -> None:
-        """Reconcile an object or ref. Raises RequestError when it is not of the controller's kind."""
+        """Reconcile an object or ref. Raises RequestError when it is not of the controller's kind and namespaces."""
         self.sink(self.external(item))
 
     def trigger_everything(self) -> None:
@@ -61,13 +76,41 @@ class Inbox:
             self.sink(requests)
 
     def external(self, item: Any) -> list[ReconcileRequest]:
-        """The request for an object or ref. Raises RequestError when it is not of the controller's kind."""
-        return [ReconcileRequest(ref_of(item, self._resource), EXTERNAL)]
+        """The request for an object or ref. Raises RequestError when it is not of the controller's kind and namespaces.
+        """
+        ref = ref_of(item, self._resource)
+        if self._is_elsewhere(ref):
+            raise RequestError(f"{ref} is in none of the controller's namespaces, {self._scope}")
+        return [ReconcileRequest(ref, EXTERNAL)]
 
     def bulk(self, _item: Any = None) -> list[ReconcileRequest]:
         """Requests for every stored object, whatever the item is that asks for them."""
         own = self._resource
         return [ReconcileRequest(record.ref.canonical(own), BULK, bulk=True) for record in self._store.records()]
+
+    def _sink_from(self, origin: str, requests: list[ReconcileRequest]) -> None:
+        inside = []
+        for request in requests:
+            if not self._is_elsewhere(request.ref):
+                inside.append(request)
+            elif origin and (origin, request.ref.namespace) not in self._reported and (
+                    len(self._reported) < MOST_REPORTED):
+                self._reported.add((origin, request.ref.namespace))
+                self._logger.warning("%s triggers %s, but this controller reconciles the namespaces %s alone: what it "
+                                     "triggers in %s is ignored", origin, request.ref, self._scope,
+                                     request.ref.namespace)
+        if inside:
+            self.sink(inside)
+
+    def _is_elsewhere(self, ref: ObjectRef) -> bool:
+        """Whether it is of the controller's kind, and in none of its namespaces."""
+        own, namespaces = self._resource, self._namespaces
+        return (bool(namespaces) and bool(ref.namespace) and ref.namespace not in namespaces
+                and ref.kind == own.kind and ref.group == own.group)
+
+    @property
+    def _scope(self) -> str:
+        return ", ".join(sorted(self._namespaces))
 
     def _own(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
         accepted: list[ReconcileRequest] = []

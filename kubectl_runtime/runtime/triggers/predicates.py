@@ -27,7 +27,7 @@ from kubectl_runtime.core.base.wire import is_record_type, wire_names
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.runtime.given import check_callback
-from kubectl_runtime.runtime.usercode import name_of
+from kubectl_runtime.runtime.usercode import name_of, not_awaitable
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, InitApply
 
 K = TypeVar("K")
@@ -66,6 +66,7 @@ class Predicate(Generic[K]):
     _guard: Guard = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_callback("a Predicate has a function, which", self.verdict, "event")
         # Many controllers may share a predicate, some of them on clocks of their own: its guard goes by real time.
         object.__setattr__(self, "_guard", Guard(f"predicate {self.name}"))
 
@@ -120,7 +121,7 @@ def value(function: Callable[[K], object]) -> Predicate[K]:
         old, now = event.old, event.obj
         if old is None or event.deleted or _uid(now) != _uid(old) or _deletion(now) != _deletion(old):
             return True
-        after, before = function(now), function(old)
+        after, before = not_awaitable(function(now), function), function(old)
         return None if after is None and before is None else not same(after, before)
 
     return Predicate(changed, name_of(function))
@@ -141,7 +142,7 @@ def when(function: Callable[[ObjectEvent[K]], bool]) -> Predicate[K]:
     """A Predicate by which `function(event)` decides alone, deletions included. Raises RequestError for anything but a
     function of an event."""
     check_callback("predicates.when takes a function, which", function, "event")
-    return Predicate(lambda event: bool(function(event)), name_of(function))
+    return Predicate(lambda event: bool(not_awaitable(function(event), function)), name_of(function))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -29,7 +29,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.core.requests.names import HasRef
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate, object_event
-from kubectl_runtime.runtime.usercode import misfit, name_of
+from kubectl_runtime.runtime.usercode import misfit, name_of, not_awaitable
 from kubectl_runtime.runtime.watcher.event import CARRIERS, Apply, Delete, Event, InitApply
 
 K = TypeVar("K")
@@ -182,7 +182,7 @@ def trigger_others(mapper: Mapper[Any] | EventMapper[Any], *, predicate: Predica
         reason, cause = _related(event), _version(event.obj)
         seen = set()
         for shown in (_valid(object_event(event)),) if on == "event" else _states(event):
-            for ref in _refs(given(shown)):
+            for ref in _refs(not_awaitable(given(shown), mapper)):
                 if ref not in seen:
                     seen.add(ref)
                     yield ReconcileRequest(ref, reason, cause)

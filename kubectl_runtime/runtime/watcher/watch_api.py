@@ -96,6 +96,12 @@ def apis_of(api: WatchApi[K] | WatchApis[K]) -> Sequence[WatchApi[K]]:
     return apis
 
 
+def namespaces_of(api: WatchApi[Any] | WatchApis[Any]) -> frozenset[str]:
+    """The namespaces that are watched; empty where all are, or the kind has none."""
+    found = {getattr(one, "namespace", None) for one in apis_of(api)}
+    return frozenset() if None in found or not api.resource.namespaced else frozenset(filter(None, found))
+
+
 def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
     """The `api` in the form that `config` asks for. Raises RequestError when it has no such form."""
     if config.fields is None:

@@ -101,7 +101,8 @@ def test_an_answer_that_comes_after_the_stop_is_closed(opened: bool, stops: bool
         assert body is None or body.closed == 1
     else:
         assert send(call).response is body
-        assert body is not None and not body.closed
+        assert body is not None
+        assert not body.closed
 
 
 @pytest.mark.parametrize("answer", [nothing, Peer.start_stream])

@@ -131,7 +131,8 @@ def test_a_watch_takes_the_field_selectors_that_a_server_takes_and_no_other(text
 
 
 @pytest.mark.parametrize("make", [
-    lambda: WatcherConfig(label_selector="a in b"), lambda: WatcherConfig(label_selector="n>x"), lambda: WatcherConfig(label_selector="\u00a0"),
+    lambda: WatcherConfig(label_selector="a in b"), lambda: WatcherConfig(label_selector="n>x"),
+    lambda: WatcherConfig(label_selector="\u00a0"),
     lambda: WatcherConfig(field_selector="metadata.name"), lambda: WatcherConfig(field_selector="a=b=c"),
     lambda: WatcherConfig(field_selector="metadata.name=a\\"), lambda: WatcherConfig(field_selector={"": "a"}),
     lambda: WatcherConfig(label_selector="(" * 100_000), lambda: WatcherConfig(label_selector="a=b," * 50_000)])

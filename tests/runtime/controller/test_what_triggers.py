@@ -1,31 +1,40 @@
 """What a controller's options and relations make it run: predicates, mappers, streams, deletions, time, namespaces."""
 from __future__ import annotations
 
+import gc
 import queue
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import strip_managed_fields
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret
+from kubectl_runtime.runtime.conditions import all_of
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.controller_error import ControllerError
+from kubectl_runtime.runtime.create_or_update import create_or_update
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reflector.reflector import reflector
+from kubectl_runtime.runtime.reflector.store import StoreNotReady
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter, store
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.inbox import ref_of
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent
 from kubectl_runtime.runtime.triggers.stages import applied_objects, predicate_filter, touched_objects
 from kubectl_runtime.runtime.triggers.triggers import EVERYTHING
+from kubectl_runtime.runtime.triggers.watch_store import watch_store
+from kubectl_runtime.runtime.wait import await_condition
 from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, InitApply
 from kubectl_runtime.runtime.watcher.readers import reader_of
 from kubectl_runtime.runtime.watcher.watcher import watcher
@@ -515,6 +524,187 @@ def test_several_namespaces_are_one_store_with_a_watch_each_and_the_gate_waits_f
 def test_namespaces_are_a_list_of_at_least_one(names: Any) -> None:
     with ApiServer() as server, server.client() as client, pytest.raises(RequestError, match="at least one name"):
         Api.namespaces(client, ConfigMap, names)
+
+
+def scoped(client: Client, *namespaces: str) -> Controller[ConfigMap]:
+    return Controller(Api.namespaces(client, ConfigMap, [*namespaces]), name="scoped")
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if text in record.getMessage()]
+
+
+@pytest.mark.parametrize("on", ["object", "event"])
+@pytest.mark.parametrize("added", ["before", "while it runs"])
+def test_what_a_mapper_names_outside_the_namespaces_is_ignored_and_logged_once_for_each(
+        on: Any, added: str, caplog: pytest.LogCaptureFixture) -> None:
+    with ApiServer() as server, server.client() as client:
+        for name in ("team-a", "team-b", "team-c"):
+            Api.all(client, Namespace).create({"metadata": {"name": name}})
+            Api.namespaced(client, Secret, name).create({"metadata": {"name": "s1"}})
+        ran, gone = Ran(), []
+
+        def mapper(found: Any) -> Any:
+            obj = found if on == "object" else found.obj
+            return [ObjectRef(ConfigMap.api_resource, obj.name, obj.namespace)]
+
+        def add(controller: Controller[Any]) -> None:
+            controller.watches(Api.all(client, Secret), mapper, on=on)
+
+        controller = Controller(Api.namespaces(client, ConfigMap, ["team-a"]), name="scoped",
+                                on_gone=lambda ref, ctx: gone.append(ref))
+        if added == "before":
+            add(controller)
+        with controller.start(ran) as running:
+            running.wait_until_ready(LIMIT)
+            if added != "before":
+                add(controller)
+            Api.namespaced(client, Secret, "team-b").create({"metadata": {"name": "s2"}})
+            Api.namespaced(client, ConfigMap, "team-a").create({"metadata": {"name": "s3"}})
+            Api.namespaced(client, Secret, "team-a").create({"metadata": {"name": "s3"}})
+            ran.until("s3")
+            eventually(lambda: len(warnings_of(caplog, "is ignored")) >= 2)
+        lines = warnings_of(caplog, "is ignored")
+        assert len([line for line in lines if "mapper" in line and "team-b" in line]) == 1
+        assert len([line for line in lines if "mapper" in line and "team-c" in line]) == 1
+        assert {ref.namespace for ref in gone} <= {"team-a"}
+
+
+def test_what_a_program_triggers_outside_the_namespaces_is_refused() -> None:
+    with ApiServer() as server, server.client() as client, scoped(client, "default").start(Ran()) as running:
+        with pytest.raises(RequestError, match="in none of the controller's namespaces, default"):
+            running.trigger(ObjectRef(ConfigMap.api_resource, "a", "elsewhere"))
+        running.trigger(ObjectRef(ConfigMap.api_resource, "a", "default"))
+
+
+@pytest.mark.parametrize(("children", "refused"), [(["b"], True), (["b", "c"], True), (["a", "b"], False),
+                                                   (None, False)])
+def test_children_in_other_namespaces_alone_are_refused(children: list[str] | None, refused: bool) -> None:
+    with ApiServer() as server, server.client() as client:
+        api = Api.all(client, Secret) if children is None else Api.namespaces(client, Secret, children)
+        if refused:
+            with pytest.raises(RequestError, match="an owner is in the namespace of what it owns"):
+                scoped(client, "a", "d").owns(api)
+        else:
+            scoped(client, "a", "d").owns(api)
+        Controller(Api.all(client, Namespace)).owns(api)  # a cluster-scoped owner may own anything
+        Controller(Api.all(client, ConfigMap)).owns(api)
+
+
+# Async functions
+
+async def coroutine(*_: Any) -> Any:
+    """Written for another library."""
+
+
+async def many(*_: Any) -> Any:
+    yield None
+
+
+class Asynchronous:
+    async def __call__(self, obj: Any) -> Any:
+        """An object that is called."""
+
+    async def method(self, *_: Any) -> Any:
+        """A bound one."""
+
+
+MAKERS = [
+    lambda given, api: Controller(api).watches(api, given),
+    lambda given, api: Controller(api).watches(api, given, on="event"),
+    lambda given, api: Controller(api).watches_stream([], given), lambda given, api: predicates.value(given),
+    lambda given, api: predicates.when(given), lambda given, api: predicates.Predicate(given, "own"),
+    lambda given, api: Controller(api).store.add_index("i", given), lambda given, api: Controller(api, modify=given),
+    lambda given, api: Controller(api).on_result(given),
+    lambda given, api: watch_store(api, indexes={"i": given}), lambda given, api: all_of(given),
+    lambda given, api: await_condition(api, "a", given, timeout=1),
+    lambda given, api: create_or_update(api, "a", given)]
+
+
+@pytest.mark.parametrize("given", [coroutine, many, Asynchronous(), Asynchronous().method, partial(coroutine, 1)],
+                         ids=["function", "generator", "object", "method", "partial"])
+@pytest.mark.parametrize("make", MAKERS)
+def test_async_functions_are_refused_when_they_are_given(make: Any, given: Any) -> None:
+    with Client(Config(cluster_url="http://127.0.0.1:9")) as client, pytest.raises(
+            RequestError, match=r"is async|combines conditions"):
+        make(given, Api.namespaced(client, ConfigMap, "default"))
+
+
+@pytest.mark.parametrize("given", [coroutine, Asynchronous().method, partial(coroutine, 1)])
+def test_async_reconcilers_are_refused_when_they_are_given(given: Any) -> None:
+    with ApiServer() as server, server.client() as client:
+        controller = Controller(Api.all(client, ConfigMap))
+        for take in (controller.start, controller.run, controller.bind):
+            with pytest.raises(RequestError, match="is async"):
+                take(given)
+        with pytest.raises(RequestError, match="is async"):
+            controller.start(Ran(), error_policy=given)
+
+
+def test_what_turns_out_to_be_async_is_logged_by_name(story: Story, caplog: pytest.LogCaptureFixture,
+                                                      recwarn: pytest.WarningsRecorder) -> None:
+    class Awaited:
+        def __await__(self) -> Iterator[Any]:
+            return iter(())
+
+        __iter__ = __await__
+
+    def disguised(obj: Any) -> Any:
+        return coroutine(obj)
+
+    story.cluster.put(Child, "a")
+    controller = Controller(story.cluster.api(Parent), predicate=predicates.when(lambda event: coroutine()))
+    controller.watches(story.cluster.api(Child), disguised)
+    controller.watches(story.cluster.api(Child), lambda obj: Awaited(), predicate=predicates.value(disguised))
+    controller.store.add_index("i", disguised)
+    story.start(controller)
+    story.cluster.put(Parent, "a")
+    story.cluster.put(Child, "a", 2)
+    story.after()
+    lines = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
+    assert len([line for line in lines if "nothing awaits it" in line]) >= 4
+    assert any("disguised returned a coroutine" in line for line in lines)
+    gc.collect()
+    assert not [str(one.message) for one in recwarn if "never awaited" in str(one.message)]
+
+
+# Before the start
+
+@pytest.mark.parametrize("read", [
+    lambda store: store.list(), len, lambda store: store.get("a", "default"), lambda store: store.by_index("i", "x"),
+    lambda store: store.filter("app")])
+def test_a_store_whose_controller_was_never_started_says_so(read: Any, caplog: pytest.LogCaptureFixture) -> None:
+    told = "its controller was never started"
+    with ApiServer() as server, server.client() as client:
+        controller = Controller(Api.namespaces(client, ConfigMap, ["default"]))
+        store = controller.store
+        store.add_index("i", lambda obj: obj.name)
+        assert not read(store)
+        assert not read(store)
+        assert len(warnings_of(caplog, told)) == 1
+        with pytest.raises(StoreNotReady, match=told):
+            store.wait_until_ready(0.01)
+        assert told in store.trouble
+        with controller.start(Ran()):
+            store.wait_until_ready(LIMIT)
+            assert not store.trouble
+        assert not store.trouble
+        assert len(warnings_of(caplog, told)) == 1
+
+
+def test_a_thread_may_wait_for_a_store_before_the_start() -> None:
+    with ApiServer() as server, server.client() as client:
+        controller, ready = Controller(Api.all(client, ConfigMap)), threading.Event()
+
+        def wait() -> None:
+            controller.store.wait_until_ready(LIMIT)
+            ready.set()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        with controller.start(Ran()):
+            assert ready.wait(LIMIT)
+        thread.join(LIMIT)
 
 
 # What is refused at the start
