@@ -85,17 +85,17 @@ class Subscriber:
         """Pass `changes` through the subscription, after all that came before. `by_watch`: the calling thread is the
         watch's, which takes the place of another one that delivers; it waits for the call in progress."""
         with self._turn:
-            if self._worker is not None:
+            if not self._is_idle:
                 self._queue.append(changes)
                 self._waiting += len(changes)
                 if not by_watch or self._is_beginning or self._worker == threading.get_ident():
                     self._tell_backlog()
                     return
                 self._is_wanted = True
-                while self._worker is not None and not self._is_over:
+                while not self._is_idle and not self._is_over:
                     self._turn.wait(LOOK_SECONDS)  # notified; it looks at the stop token
                 self._is_wanted = False
-                if self._worker is not None or not self._queue:
+                if not self._is_idle or not self._queue:
                     return
                 changes = self._next()
             self._worker, self._is_beginning = threading.get_ident(), True
@@ -109,6 +109,10 @@ class Subscriber:
     def cancel(self) -> None:
         """Deliver nothing more; the call in progress is finished."""
         self._cancelled = True
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._worker is None
 
     @property
     def _is_over(self) -> bool:

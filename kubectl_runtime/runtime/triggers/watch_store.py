@@ -54,7 +54,8 @@ class WatchedStore(Store[K]):
     """A `Store` with the watch behind it: made by `watch_store`.
 
     `watch_state` says what the watch does, `is_stale(seconds)` whether it is too old to be trusted,
-    `subscribe(function)` has events delivered, deletions included. A context manager, to be entered once; safe to use from any thread.
+    `subscribe(function)` has events delivered, deletions included. A context manager, to be entered once; safe to use
+    from any thread.
 
     >>> with watch_store(Api.all(client, ConfigMap)) as maps:
     ...     maps.wait_until_ready(10)
