@@ -25,6 +25,7 @@ class Seldom(msgspec.Struct, frozen=True, rename="camel"):
 
     creation_timestamp: str | None = None
     annotations: dict[str, str] | None = None
+    generate_name: str | None = None
 
 
 class _Object(msgspec.Struct):

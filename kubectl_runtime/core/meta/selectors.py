@@ -11,8 +11,8 @@ Wherever the library asks for a selector it takes each of these forms, and raise
     labels    text | Selector | {"app": "web"} | LabelSelector | its plain form, {"matchLabels": {…}} | official model
     fields    text | {"metadata.name": "a"}
 
-Text is sent as it is. `check_label_selector` and `check_field_selector` refuse what every server would refuse, for those who
-would otherwise ask again and again.
+Text is sent as it is. `check_label_selector` and `check_field_selector` refuse what every server would refuse, for
+callers that would ask again and again.
 """
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ from kubectl_runtime.core.meta.metav1 import Condition, check_status
 def set_condition(
     conditions: Iterable[Condition | Mapping[str, Any]] | None, condition: Condition, *, now: datetime | None = None
 ) -> list[dict[str, Any]]:
-    """The conditions with `condition` in place of the one of its type, or added at the end, as JSON values to write.
+    """Returns the conditions with `condition` in place of the one of its type, or added at the end, as JSON values to
+    write. The list that is given stays as it is: a call whose result is dropped does nothing, which type checkers
+    report where they are told to (pyright's `reportUnusedCallResult`).
 
     `conditions` may also be JSON values: those of a DynamicObject, or what an earlier call returned.
     `last_transition_time` moves to `now` (the system's time by default; written in whole seconds) only when `status`

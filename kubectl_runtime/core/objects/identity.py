@@ -64,9 +64,14 @@ class Identity:
 
     @property
     def name_any(self) -> str:
-        """The name, or while a new object has none its `generate_name`; empty without either. For messages."""
-        head = self._head()
-        return head.name or (head.generate_name if isinstance(head, ObjectMeta) else None) or ""
+        """The name, or while a new object has none its `generate_name`; empty without either, and where the metadata
+        cannot be read. For messages."""
+        if name := self.name:
+            return name
+        try:
+            return self._seldom().generate_name or ""
+        except DecodeError:
+            return ""
 
     @property
     def namespace(self) -> str | None:

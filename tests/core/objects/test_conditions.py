@@ -20,6 +20,13 @@ def ready(status: str, since: datetime | None = None) -> Condition:
     return Condition(type="Ready", status=status, reason="Because", last_transition_time=since)
 
 
+def test_the_given_list_stays_as_it_is() -> None:
+    for given in ([ready("False", THEN)], [{"type": "Ready", "status": "False"}], ()):
+        before = copy.deepcopy(given)
+        assert set_condition(given, ready("True"), now=LATER)[0]["status"] == "True"
+        assert given == before
+
+
 def test_a_first_condition_begins_now_in_whole_seconds():
     assert set_condition(None, ready("True"), now=LATER) == [
         {"type": "Ready", "status": "True", "reason": "Because", "message": "",

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 
 import msgspec
@@ -93,5 +94,16 @@ def test_what_was_received_is_parsed_without_being_encoded_again() -> None:
 def test_an_object_names_itself_for_messages_and_references() -> None:
     assert Widget(generate_name="a-", spec=Spec()).name_any == "a-"  # type: ignore[call-arg]
     assert Widget(name="b", generate_name="a-", spec=Spec()).name_any == "b"  # type: ignore[call-arg]
+    new = {"metadata": {"generateName": "g-", "labels": None}}
+    for kind in (Widget, DynamicObject.of(DEPLOYMENTS)):
+        for received in (kind.from_dict(new), kind.from_bytes(json.dumps(new).encode())):
+            assert (received.name_any, received.name, received.metadata.generate_name) == ("g-", "", "g-")
+            received.metadata.generate_name = "h-"
+            assert received.name_any == "h-"
+            received.metadata.name = "a"
+            assert received.name_any == "a"
+    assert Widget.from_dict({"metadata": {"name": "n", "generateName": "g-"}}).name_any == "n"
+    assert Widget.from_dict({"metadata": None}).name_any == Widget.from_dict({}).name_any == ""
+    assert Widget.from_dict({"metadata": {"generateName": 5}}).name_any == ""
     assert widget().object_ref() == {"apiVersion": "demo.example.com/v1", "kind": "Widget", "name": "a",
                                      "namespace": "ns", "uid": "u-1", "resourceVersion": "5"}
