@@ -13,6 +13,7 @@ from kubectl_runtime.core.base.keys import Key, key_of, namespace_or_none
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.meta.problems import DecodeError, Problem
+from kubectl_runtime.core.meta.read_only import ReadOnlyDict
 from kubectl_runtime.core.meta.refs import ObjectRef
 
 
@@ -20,7 +21,8 @@ class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename
     """The metadata that the library itself works with, decoded once, in the same pass as the event. The rest is decoded
     for who reads it (`seldom.py`).
 
-    A time stays text as received: most are never looked at. The collections are shared: they must not be changed.
+    A time stays text as received: most are never looked at. All readers of the object share a head, so nothing of it can
+    be changed.
     """
 
     name: str = ""
@@ -29,9 +31,15 @@ class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename
     resource_version: str = ""
     generation: int | None = None
     deletion_timestamp: str | None = None
-    labels: dict[str, str] | None = None
+    _labels: dict[str, str] | None = msgspec.field(name="labels", default=None)
     owner_references: tuple[OwnerReference, ...] | None = None
     finalizers: tuple[str, ...] | None = None
+
+    @property
+    def labels(self) -> dict[str, str] | None:
+        """The object's labels, made read-only when they are looked at: the garbage collector passes over what is
+        held."""
+        return None if self._labels is None else ReadOnlyDict(self._labels)
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, eq=False):

@@ -27,8 +27,8 @@ def share(head: Head) -> None:
     any thread."""
     if head.namespace:
         force_setattr(head, "namespace", sys.intern(head.namespace))
-    if head.labels is not None:
-        force_setattr(head, "labels", _map(tuple(head.labels.items())))
+    if head._labels is not None:
+        force_setattr(head, "_labels", _map(tuple(head._labels.items())))
     if head.owner_references:
         force_setattr(head, "owner_references", _same(head.owner_references))
     if head.finalizers:

@@ -2,12 +2,14 @@
 
     ReadOnlyMap      those of an object, as its reader shows them
     ReadOnlyDict     what is held where all readers of an object, or several objects, share them
+    ReadOnlyList     likewise
 
 A `MappingProxyType` would do the same and say of a change only that "'mappingproxy' object does not support item
 assignment", which tells nobody what to do instead.
 """
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -67,18 +69,18 @@ class ReadOnlyMap(Mapping[str, str]):
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 
-class ReadOnlyDict(dict[str, str]):
+class ReadOnlyDict(dict[Any, Any]):
     """A dict that raises TypeError for every change, with what to do instead. Its copies and pickles are plain dicts.
     Safe between threads."""
 
     __slots__ = ()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, str]:
-        return self.copy()
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
+        return copy.deepcopy(dict(self), memo)
 
     __copy__ = dict.copy
 
-    def __reduce__(self) -> tuple[type[dict[str, str]], tuple[dict[str, str]]]:
+    def __reduce__(self) -> tuple[type[dict[Any, Any]], tuple[dict[Any, Any]]]:
         return dict, (self.copy(),)
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
@@ -88,3 +90,27 @@ class ReadOnlyDict(dict[str, str]):
 
     if not TYPE_CHECKING:
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class ReadOnlyList(list[Any]):
+    """A list that raises TypeError for every change, with what to do instead. Its copies and pickles are plain lists.
+    Safe between threads."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return copy.deepcopy(list(self), memo)
+
+    __copy__ = list.copy
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[list[Any]]]:
+        return list, (self.copy(),)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        """Raise TypeError, which says what to change instead."""
+        raise TypeError("what is held of an object is shared and read-only: change a copy, such as list(view.items), "
+                        "and patch the object")
+
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = _refuse
+        reverse = sort = _refuse

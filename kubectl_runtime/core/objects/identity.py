@@ -109,7 +109,8 @@ class Identity:
     @property
     def labels(self) -> Mapping[str, str]:
         """The object's labels, read-only; empty when it has none. To change them, change `metadata.labels`."""
-        found = self._head().labels
+        head = self._head()
+        found = head._labels if isinstance(head, Head) else head.labels
         return ReadOnlyMap(found) if found else _NO_MAP
 
     @property

@@ -16,6 +16,7 @@ import msgspec
 from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
+from kubectl_runtime.core.base.wire import field_types
 from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, split_page
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.sharing import share
@@ -24,6 +25,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference, parse_time
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
 from kubectl_runtime.core.meta.read_only import ReadOnlyDict, ReadOnlyMap
+from kubectl_runtime.core.objects.frozen import frozen, must_freeze
 from kubectl_runtime.core.objects.resource import Resource
 
 _NO_MAP: Mapping[str, str] = ReadOnlyMap({})
@@ -32,6 +34,11 @@ _HELD = frozenset(("apiVersion", "kind", "metadata"))
 
 class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
     """All metadata that a view shows. Labels and annotations refuse to be changed."""
+
+    @property
+    def labels(self) -> dict[str, str] | None:
+        """The object's labels, read-only and shared with other objects that have the same."""
+        return self._labels
 
     _annotations: dict[str, str] | None = msgspec.field(name="annotations", default=None)
 
@@ -46,7 +53,8 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
     """The base of classes that name the few fields of an object to keep; nothing else of it is kept. Immutable, so one
     instance serves every reader. Like all objects, views are equal only to themselves: compare their fields.
 
-    Fields are the object's top-level keys, with frozen Structs as their types; absent keys need a default.
+    Fields are the object's top-level keys, with frozen Structs or dataclasses as their types; absent keys need a default.
+    Lists, dicts and sets anywhere in them raise TypeError when they are changed.
 
     >>> class Colors(Struct, frozen=True):
     ...     color: str = ""
@@ -101,7 +109,8 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
     @property
     def labels(self) -> Mapping[str, str]:
         """The object's labels, read-only."""
-        return ReadOnlyMap(self.metadata.labels) if self.metadata.labels else _NO_MAP
+        labels = self.metadata._labels
+        return ReadOnlyMap(labels) if labels else _NO_MAP
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -132,8 +141,8 @@ class FieldsForm(Generic[V]):
     """Decodes one kind into records that keep a view only. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, view: type[V]) -> None:
-        """Raises RequestError when `view` is not a frozen PartialView, or has a field of its own where each view has
-        something."""
+        """Raises RequestError when `view` is not a frozen PartialView, has a field of its own where each view has
+        something, or holds records that could be changed."""
         if not (isinstance(view, type) and issubclass(view, PartialView) and view.__struct_config__.frozen):
             raise RequestError(f"fields={view!r}: declare `class {getattr(view, '__name__', 'MyView')}"
                                "(PartialView, frozen=True)` with the fields to keep")
@@ -141,6 +150,8 @@ class FieldsForm(Generic[V]):
             if hasattr(PartialView, field.name) and field.type is not HeldHead:
                 raise RequestError(f"fields={view.__name__}: every view has {field.name!r} already; choose "
                                    "another name")
+        self._freezes = any([must_freeze(hint, f"fields={view.__name__}: {name}")
+                             for name, hint in field_types(view).items() if name != "metadata"])
         self.resource = resource
         self.view = view
         event: Any = msgspec.defstruct("_Event", [("type", str), ("object", view)])
@@ -176,6 +187,8 @@ class FieldsForm(Generic[V]):
 
     def _record(self, view: V) -> Record:
         share(view.metadata)
+        if self._freezes:
+            frozen(view)
         return Record(view.metadata, self.resource, b"", partial=True, view=view)
 
     def _second_try(self, record: Record) -> Record:
