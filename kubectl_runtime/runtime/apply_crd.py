@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -31,7 +32,9 @@ from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.crd.compare import Loss, losses
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import CustomResourceDefinition
-from kubectl_runtime.runtime.conditions import is_crd_established, is_deleted
+from kubectl_runtime.runtime.conditions import Described, is_crd_established, is_deleted
+from kubectl_runtime.runtime.parts import condition_of
+from kubectl_runtime.runtime.ready_rules import names_refused
 from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_condition
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,9 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 """Seconds between two looks at discovery, doubling: it follows within milliseconds, or seconds on a busy cluster."""
 
+
+_TIME_TO_JUDGE = 5.0
+"""Seconds for the server to judge names again that it has refused before; it takes milliseconds."""
 
 _MOST_LOSSES = 20
 """How many the log tells one by one."""
@@ -66,10 +72,10 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
     is older than that on the server's is refused with DowngradeError before anything is sent, unless `allow_downgrade`:
     most likely it belongs to an older program.
 
-    `timeout`: seconds or `timedelta`, for all of it. Raises WaitTimeout and WaitStopped, whose text has the conditions
-    that the definition has come to (`NamesAccepted=False (KindConflict)`, say), ApiError when it is refused or another
-    manager owns a field of it and `force` does not take it, TypeError for a type without a schema. Needs the verbs
-    create, get, patch, list and watch on customresourcedefinitions.
+    `timeout`: seconds or `timedelta`, for all of it. Raises WaitFailed, with the reason, when its names are those of
+    another kind, WaitTimeout and WaitStopped, whose text has the conditions of the definition, ApiError when it is
+    refused or another manager owns a field of it and `force` does not take it, TypeError for a type without a schema.
+    Needs the verbs create, get, patch, list and watch on customresourcedefinitions.
 
     >>> class Size(Struct):
     ...     size: int
@@ -84,11 +90,18 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
     name = definition["metadata"]["name"]
     left = TimeLeft(client.clock, period_of(f"apply the definition {name}: timeout", timeout))
     crds = Api.all(client, CustomResourceDefinition)
-    _look_before(crds.get_opt(name), definition, allow_downgrade=allow_downgrade)
+    there = crds.get_opt(name)
+    _look_before(there, definition, allow_downgrade=allow_downgrade)
     crd = crds.apply(definition, field_manager=field_manager, force=force)
     while crd.deletion_timestamp is not None:
         await_condition(crds, crd.name, is_deleted(crd.uid), timeout=left.seconds(), stop=stop)
         crd = crds.apply(definition, field_manager=field_manager, force=force)
+    if names_refused(there):  # of the definition before, maybe: the server has a moment to judge the names again
+        refused = condition_of(there, "NamesAccepted")
+        with suppress(WaitTimeout):
+            await_condition(crds, crd.name, Described("its names are judged again", lambda crd: crd is None or
+                            condition_of(crd, "NamesAccepted") != refused), stop=stop,
+                            timeout=min(_TIME_TO_JUDGE, left.seconds()))
     established = await_condition(crds, crd.name, is_crd_established, timeout=left.seconds(), stop=stop)
     assert established is not None  # what does not exist is not established
     for resource in resources:

@@ -1,5 +1,5 @@
 """What one waits for: conditions for `await_condition`, each a function from the object, or None while it does not
-exist, to a bool.
+exist, to a bool. A wait for some of them gives up when the object has failed for good (`why_never`).
 
     is_created                             it exists
     is_deleted(uid)                        it does not exist, or has another uid: a namesake that was made later
@@ -22,13 +22,13 @@ nothing, and a Deployment whose controller has not yet seen the latest change is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Never, Protocol, TypeAlias, cast, overload
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import STATUSES
-from kubectl_runtime.runtime.parts import condition_of, items_of, mapping, number_of, part_of
-from kubectl_runtime.runtime.ready_rules import RULES, rule_of
+from kubectl_runtime.runtime.parts import condition_of, holds, items_of, mapping, part_of
+from kubectl_runtime.runtime.ready_rules import RULES, job_failure, names_refused, rollout_failure, rule_of
 from kubectl_runtime.runtime.usercode import is_async
 
 Condition: TypeAlias = Callable[[Any], bool]
@@ -51,12 +51,17 @@ def _of_existing(condition: Condition) -> OfExisting:
     return cast(OfExisting, condition)
 
 
+WhyNever: TypeAlias = Callable[[Any], str]
+"""From an object to why a condition can no longer become so of it; empty while it can."""
+
+
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A condition that was made from arguments: `str` says which."""
+    """A condition that was made from arguments: `str` says which. `never`: why it can no longer become so."""
 
     text: str
     check: Condition
+    never: WhyNever = field(default=lambda _: "", compare=False)
 
     def __call__(self, obj: Any) -> bool:
         return self.check(obj)
@@ -113,30 +118,25 @@ def is_pod_running(obj: Any) -> bool:
 
 @_of_existing
 def is_job_completed(obj: Any) -> bool:
-    """True of a Job that succeeded. One that failed never is: wait for `any_of` this and a condition of your own."""
-    return condition_of(obj, "Complete").get("status") == "True"
+    """True of a Job that succeeded. A wait gives up when it failed: WaitFailed, with the reason."""
+    return holds(obj, "Complete")
 
 
 @_of_existing
 def is_deployment_completed(obj: Any) -> bool:
     """True of a Deployment all of whose Pods are of its latest version and available: the condition Progressing is True
     for the reason NewReplicaSetAvailable, and speaks of the latest generation. It stays so while a Deployment is scaled
-    up: `is_ready` waits for the new replicas, too.
+    up: `is_ready` waits for the new replicas, too. A wait gives up when the rollout exceeded its progress deadline:
+    WaitFailed.
     """
-    if obj is None:
-        return False
-    generation = obj.generation or 0
-    if number_of(part_of(obj, "status"), "observedGeneration", otherwise=generation) < generation:
-        return False
-    progressing = condition_of(obj, "Progressing")
-    return progressing.get("status") == "True" and progressing.get("reason") == "NewReplicaSetAvailable"
+    return holds(obj, "Progressing") and condition_of(obj, "Progressing").get("reason") == "NewReplicaSetAvailable"
 
 
 @_of_existing
 def is_crd_established(obj: Any) -> bool:
     """A CustomResourceDefinition whose kind the server accepts. Whether it serves it already is another question, which
-    `apply_crd` asks as well."""
-    return condition_of(obj, "Established").get("status") == "True"
+    `apply_crd` asks as well. A wait gives up when its names are taken: WaitFailed."""
+    return holds(obj, "Established")
 
 
 @_of_existing
@@ -158,20 +158,15 @@ def is_ingress_provisioned(obj: Any) -> bool:
 
 def has(kind: str, status: str = "True") -> OfExisting:
     """`status.conditions` has an entry of type `kind` with this status ("True", "False" or "Unknown", as text): what
-    `kubectl wait --for=condition=Ready` waits for. As there, an entry that tells by observedGeneration that it is about
-    an earlier spec does not count. Raises RequestError for another status, and for a type that is not text."""
+    `kubectl wait --for=condition=Ready` waits for. As there, an entry about an earlier spec does not count: its own
+    observedGeneration says so, or, where it has none, that of the status. Raises RequestError for another status, and
+    for a type that is not text."""
     if not (isinstance(kind, str) and kind and status in STATUSES):
         raise RequestError('has needs the type of a condition, and its status as the text "True", "False" or '
                            f'"Unknown": has("Ready"), has("Ready", "False"); not has({kind!r}, {status!r})')
 
-    def check(obj: Any) -> bool:
-        found = condition_of(obj, kind)
-        if found.get("status") != status:
-            return False
-        generation = obj.generation or 0
-        return number_of(found, "observedGeneration", otherwise=generation) >= generation
-
-    return _of_existing(Described(f"has({kind})" if status == "True" else f"has({kind}, {status})", check))
+    return _of_existing(Described(f"has({kind})" if status == "True" else f"has({kind}, {status})",
+                                  lambda obj: holds(obj, kind, status)))
 
 
 @overload
@@ -181,7 +176,8 @@ def all_of(first: Condition, *more: Condition) -> Condition: ...
 def all_of(first: Condition, *more: Condition) -> Condition:
     """The condition that all of these are so; they are asked in order until one is not."""
     conditions = (first, *more)
-    return Described(_joined("all_of", conditions), lambda obj: all(condition(obj) for condition in conditions))
+    return Described(_joined("all_of", conditions), lambda obj: all(condition(obj) for condition in conditions),
+                     lambda obj: next(filter(None, (why_never(condition, obj) for condition in conditions)), ""))
 
 
 @overload
@@ -189,14 +185,34 @@ def any_of(first: OfExisting, *more: OfExisting) -> OfExisting: ...
 @overload
 def any_of(first: Condition, *more: Condition) -> Condition: ...
 def any_of(first: Condition, *more: Condition) -> Condition:
-    """The condition that one of these is so; they are asked in order until one is."""
+    """The condition that one of these is so; they are asked in order until one is. A wait for it gives up when each of
+    them can no longer become so."""
     conditions = (first, *more)
-    return Described(_joined("any_of", conditions), lambda obj: any(condition(obj) for condition in conditions))
+
+    def never(obj: Any) -> str:
+        reasons = [why_never(condition, obj) for condition in conditions]
+        return "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
+
+    return Described(_joined("any_of", conditions), lambda obj: any(condition(obj) for condition in conditions), never)
 
 
 def not_(condition: Condition) -> Condition:
     """The opposite condition; so it is true of an object that does not exist where `condition` is false of it."""
     return Described(_joined("not_", (condition,)), lambda obj: not condition(obj))
+
+
+def why_never(condition: Condition, obj: Any) -> str:
+    """Why `condition` can no longer become so of an object; empty while it can, and where that is not known. A wait
+    gives up then. Raises DecodeError."""
+    if obj is None:
+        return ""
+    if isinstance(condition, Described):
+        return condition.never(obj)
+    return next((never(obj) for known, never in _NEVER if known is condition), "")
+
+
+_NEVER: tuple[tuple[Condition, WhyNever], ...] = (
+    (is_job_completed, job_failure), (is_deployment_completed, rollout_failure), (is_crd_established, names_refused))
 
 
 def _joined(word: str, conditions: tuple[Condition, ...]) -> str:

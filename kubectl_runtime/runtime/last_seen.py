@@ -7,6 +7,7 @@ from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.runtime.parts import generation_of, is_current
 
 MOST_MESSAGE = 120
 """Characters of a condition's message that are told."""
@@ -14,7 +15,8 @@ MOST_MESSAGE = 120
 
 def last_seen(obj: Any, looked: bool) -> str:
     """What was last seen of an object, without its content: of its status the phase, the counts, and the conditions,
-    each `type=status (reason: message)`, with long messages cut."""
+    each `type=status (reason: message)`, with long messages cut, and with the generation that it is
+    about where that is not the present one."""
     if not looked:
         return "it was never seen, as no list was answered"
     if obj is None:
@@ -44,6 +46,9 @@ def _status_parts(obj: Resource) -> list[str]:
     for entry in conditions if isinstance(conditions, list) else ():
         if isinstance(entry, dict):
             why = ": ".join(_shortened(entry[key]) for key in ("reason", "message") if entry.get(key))
+            if not is_current(obj, entry):
+                lags = f"of generation {generation_of(obj, entry)}, not yet {obj.generation}"
+                why = f"{why}; {lags}" if why else lags
             parts.append(f"{entry.get('type')}={entry.get('status')}{f' ({why})' if why else ''}")
     return parts
 

@@ -20,6 +20,28 @@ def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
     return next((entry for entry in items_of(part_of(obj, "status"), "conditions") if entry.get("type") == kind), {})
 
 
+def generation_of(obj: Any, entry: Mapping[str, Any]) -> int | None:
+    """The generation that a condition of the object is about, as kubectl finds it: its own observedGeneration, or else
+    that of the status; None where neither says. Raises DecodeError."""
+    for part in (entry, part_of(obj, "status")):
+        observed = part.get("observedGeneration")
+        if isinstance(observed, int) and not isinstance(observed, bool):
+            return observed
+    return None
+
+
+def is_current(obj: Any, entry: Mapping[str, Any]) -> bool:
+    """Whether a condition of the object is about its present spec, as far as it says. Raises DecodeError."""
+    observed = generation_of(obj, entry)
+    return observed is None or observed >= (obj.generation or 0)
+
+
+def holds(obj: Any, kind: str, status: str = "True") -> bool:
+    """Whether the object's condition of this type has this status, for its present spec. Raises DecodeError."""
+    entry = condition_of(obj, kind)
+    return entry.get("status") == status and is_current(obj, entry)
+
+
 def number_of(part: Mapping[str, Any], key: str, otherwise: int = 0) -> int:
     """The whole number under a key; `otherwise` when there is none."""
     value = part.get(key)

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.gvk import GroupVersionKind
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.runtime.parts import condition_of, mapping, number_of, part_of
+from kubectl_runtime.runtime.parts import condition_of, holds, is_current, mapping, number_of, part_of
 
 Missing: TypeAlias = Callable[[Any], str]
 """From the object, or None while it does not exist, to what is missing; empty when nothing is."""
@@ -27,7 +27,7 @@ ABSENT = "it does not exist"
 
 
 class NeverReady(KubeError):
-    """What an object has come to is its end, and is not ready: a Job that failed, say."""
+    """What an object has come to is its end, and is not ready: for example a Job that failed."""
 
 
 def rule_of(gvk: GroupVersionKind) -> Missing | None:
@@ -35,13 +35,36 @@ def rule_of(gvk: GroupVersionKind) -> Missing | None:
     return RULES.get((gvk.group, gvk.kind))
 
 
+def rollout_failure(obj: Any) -> str:
+    """Why the latest rollout of a Deployment failed; empty while it has not."""
+    progressing = condition_of(obj, "Progressing")
+    if progressing.get("reason") != "ProgressDeadlineExceeded" or not is_current(obj, progressing):
+        return ""
+    return f"it exceeded its progress deadline: {progressing.get('message') or ''}"
+
+
+def job_failure(obj: Any) -> str:
+    """Why a Job failed; empty while it has not."""
+    if not holds(obj, "Failed"):
+        return ""
+    failed = condition_of(obj, "Failed")
+    return f"the Job failed: {failed.get('reason') or ''}: {failed.get('message') or ''}"
+
+
+def names_refused(obj: Any) -> str:
+    """Why the names of a CustomResourceDefinition are not accepted, so that it is not established; empty otherwise."""
+    if holds(obj, "Established") or not holds(obj, "NamesAccepted", "False"):
+        return ""
+    names = condition_of(obj, "NamesAccepted")
+    return f"its names are taken: {names.get('reason')}: {names.get('message')}"
+
+
 def _deployment(obj: Any) -> str:
     spec, status = part_of(obj, "spec"), part_of(obj, "status")
     if spec.get("paused"):
         return ""
-    progressing = condition_of(obj, "Progressing")
-    if progressing.get("reason") == "ProgressDeadlineExceeded":
-        raise NeverReady(f"it exceeded its progress deadline: {progressing.get('message') or ''}")
+    if why := rollout_failure(obj):
+        raise NeverReady(why)
     wanted, updated = number_of(spec, "replicas", 1), number_of(status, "updatedReplicas")
     total, available = number_of(status, "replicas"), number_of(status, "availableReplicas")
     if updated < wanted:
@@ -83,10 +106,9 @@ def _replicas(obj: Any) -> str:
 
 
 def _job(obj: Any) -> str:
-    failed = condition_of(obj, "Failed")
-    if failed.get("status") == "True":
-        raise NeverReady(f"the Job failed: {failed.get('reason') or ''}: {failed.get('message') or ''}")
-    if condition_of(obj, "Complete").get("status") == "True" or part_of(obj, "spec").get("suspend"):
+    if why := job_failure(obj):
+        raise NeverReady(why)
+    if holds(obj, "Complete") or part_of(obj, "spec").get("suspend"):
         return ""
     status = part_of(obj, "status")
     return (f"it is not complete: {number_of(status, 'active')} active, {number_of(status, 'succeeded')} succeeded, "
@@ -97,7 +119,7 @@ def _pod(obj: Any) -> str:
     phase = part_of(obj, "status").get("phase") or "Pending"
     if phase == "Failed":
         raise NeverReady(f"the Pod failed: {part_of(obj, 'status').get('reason') or 'see its containers'}")
-    if phase == "Succeeded" or condition_of(obj, "Ready").get("status") == "True":
+    if phase == "Succeeded" or holds(obj, "Ready"):
         return ""
     return f"it is {phase} and not ready"
 

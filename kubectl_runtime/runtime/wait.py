@@ -3,6 +3,7 @@
     the object, or its absence, is as the condition says     returned
     the time is up                                           WaitTimeout, with what was last seen
     the caller's stop token is set                           WaitStopped, likewise
+    the condition can no longer become so                    WaitFailed, with the reason
     the condition itself raises                              that exception
     anything a server or a network does                      waited out, as every watcher does; the last of it is told
 
@@ -32,9 +33,10 @@ from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.names import Named, object_name
 from kubectl_runtime.core.requests.params import DeleteParams
 from kubectl_runtime.core.requests.rights import foresee
-from kubectl_runtime.runtime.conditions import Condition, OfExisting, is_deleted, name_of
+from kubectl_runtime.runtime.conditions import Condition, OfExisting, is_deleted, name_of, why_never
 from kubectl_runtime.runtime.given import check_api, check_callback
 from kubectl_runtime.runtime.last_seen import last_seen
+from kubectl_runtime.runtime.ready_rules import NeverReady
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.usercode import not_awaitable
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Failed, InitDone, RawStep
@@ -84,6 +86,15 @@ class WaitStopped(WaitError):
     """
 
 
+class WaitFailed(WaitError, NeverReady):
+    """The object has come to its end, and the condition can no longer become so: for example a Job that failed, where
+    `is_job_completed` was waited for.
+
+    >>> issubclass(WaitFailed, KubeError)
+    True
+    """
+
+
 @overload
 def await_condition(api: Api[K], name: Named, condition: OfExisting, *, timeout: Duration,
                     stop: StopToken | None = None) -> K: ...
@@ -97,7 +108,8 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
 
     `condition` is called in this thread, with the object or None, at once and after each change. Lost connections,
     restarts of the server and a deleted and re-created object do not end the wait. `name` may be an object of that
-    name; `timeout`: seconds or `timedelta`. Raises WaitTimeout, WaitStopped when `stop` is set, RequestError for
+    name; `timeout`: seconds or `timedelta`. Raises WaitTimeout, WaitStopped when `stop` is set, WaitFailed when the
+    condition can no longer become so (a Job that failed, a rollout past its deadline), RequestError for
     what cannot work (a namespaced kind without a namespace, no name, a timeout that is not above 0), and whatever
     `condition` raises: DecodeError for an object that does not decode. Needs the verbs list and watch. Safe from any
     thread.
@@ -184,6 +196,9 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
                 raise
             if done:
                 return seen
+            if why := why_never(condition, seen):
+                raise WaitFailed(f"{operation}: {name_of(condition)} cannot become so: {why}; {last_seen(seen, True)}",
+                                 name_of(condition), seen)
     wanted = name_of(condition)
     happened = f"{operation}: {wanted} was not so {deadline.end()}; {last_seen(seen, looked)}"
     if seen is not None:

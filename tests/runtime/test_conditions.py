@@ -11,6 +11,7 @@ from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.resources import CustomResourceDefinition, Deployment, Ingress, Job, Pod, Service, StatefulSet
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.conditions import Condition, name_of
+from kubectl_runtime.runtime.last_seen import last_seen
 
 
 def obj_of(kind: Any, status: Any = None, spec: Any = None, **metadata: Any) -> Any:
@@ -127,6 +128,69 @@ def test_deleted_is_what_is_missing_or_another_one_of_the_same_name() -> None:
     for no_uid in ("", None, obj_of(Pod)):  # the last: a wait for `is_deleted` instead of `is_deleted(uid)`
         with pytest.raises(RequestError, match="needs the uid"):
             conditions.is_deleted(no_uid)  # type: ignore[arg-type]
+
+
+def lagging(kind: Any, name: str, own: int | None, of_status: int | None, **entry: Any) -> Any:
+    condition = {"type": name, "status": "True", **entry}
+    status: dict[str, Any] = {"conditions": [condition]}
+    if own is not None:
+        condition["observedGeneration"] = own
+    if of_status is not None:
+        status["observedGeneration"] = of_status
+    return obj_of(kind, status, generation=2)
+
+
+@pytest.mark.parametrize(("own", "of_status", "so"), [
+    (None, None, True), (None, 1, False), (None, 2, True), (1, 2, False), (2, 1, True), (1, None, False),
+    (3, None, True), ("1", 1, False)])
+@pytest.mark.parametrize(("condition", "kind", "name", "entry"), [
+    (conditions.has("Available"), Deployment, "Available", {}), (conditions.is_job_completed, Job, "Complete", {}),
+    (conditions.has("Ready", "False"), Pod, "Ready", {"status": "False"}),
+    (conditions.is_crd_established, CustomResourceDefinition, "Established", {}),
+    (conditions.is_deployment_completed, Deployment, "Progressing", {"reason": "NewReplicaSetAvailable"})])
+def test_a_condition_of_an_earlier_spec_does_not_count_as_kubectl_has_it(
+        condition: Any, kind: Any, name: str, entry: Any, own: Any, of_status: int | None, so: bool) -> None:
+    obj = lagging(kind, name, own, of_status, **entry)
+    assert condition(obj) is so
+    text = last_seen(obj, True)
+    assert ("of generation 1, not yet 2" in text) is not so
+
+
+FAILED_JOB = with_condition(Job, "Failed", "True", "BackoffLimitExceeded")
+STUCK = with_condition(Deployment, "Progressing", "False", "ProgressDeadlineExceeded", observedGeneration=2)
+TAKEN = with_condition(CustomResourceDefinition, "NamesAccepted", "False", "ListKindConflict")
+
+
+@pytest.mark.parametrize(("condition", "obj", "said"), [
+    (conditions.is_job_completed, FAILED_JOB, "the Job failed: BackoffLimitExceeded"),
+    (conditions.is_deployment_completed, STUCK, "progress deadline"),
+    (conditions.is_crd_established, TAKEN, "its names are taken: ListKindConflict"),
+    (conditions.all_of(conditions.is_created, conditions.is_job_completed), FAILED_JOB, "the Job failed"),
+    (conditions.any_of(conditions.is_job_completed, conditions.is_job_completed), FAILED_JOB, "the Job failed")])
+def test_what_has_failed_for_good_can_no_longer_become_so(condition: Any, obj: Any, said: str) -> None:
+    assert condition(obj) is False
+    assert said in conditions.why_never(condition, obj)
+
+
+class Odd:
+    """A condition that cannot be hashed."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, obj: Any) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("condition", "obj"), [
+    (conditions.is_job_completed, with_condition(Job, "Failed", "False")), (conditions.is_job_completed, obj_of(Job)),
+    (conditions.is_deployment_completed, lagging(Deployment, "Progressing", None, 1, status="False",
+                                                 reason="ProgressDeadlineExceeded")),
+    (conditions.is_crd_established, obj_of(CustomResourceDefinition)), (conditions.is_job_completed, None),
+    (conditions.any_of(conditions.is_job_completed, conditions.has("Failed")), FAILED_JOB),
+    (conditions.not_(conditions.is_job_completed), FAILED_JOB), (Odd(), FAILED_JOB),
+    (conditions.has("Complete"), FAILED_JOB)])
+def test_what_may_still_become_so_is_waited_for(condition: Any, obj: Any) -> None:
+    assert conditions.why_never(condition, obj) == ""
 
 
 def test_conditions_combine() -> None:

@@ -20,10 +20,12 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.core.requests.params import DeleteParams
 from kubectl_runtime.core.requests.patch import Patch
-from kubectl_runtime.resources import ConfigMap, Namespace, Pod
+from kubectl_runtime.resources import ConfigMap, Job, Namespace, Pod
 from kubectl_runtime.runtime import conditions
+from kubectl_runtime.runtime.conditions import Described
 from kubectl_runtime.runtime.last_seen import last_seen
-from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_condition, delete_and_finalize
+from kubectl_runtime.runtime.ready_rules import NeverReady, job_failure
+from kubectl_runtime.runtime.wait import WaitFailed, WaitStopped, WaitTimeout, await_condition, delete_and_finalize
 from kubectl_runtime.testing.clock import SimClock
 
 T = TypeVar("T")
@@ -276,6 +278,45 @@ def test_a_timeout_tells_which_condition_which_object_and_what_was_last_seen(sim
     assert caught.value.condition == "is_pod_running"
     assert caught.value.last_seen.name == "p"
     assert caught.value.last_error == ""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_wait_for_what_failed_gives_up_with_the_reason(simulated: Simulated, late: bool) -> None:
+    jobs = Api.namespaced(simulated.client, Job, "default")
+    jobs.create({"metadata": {"name": "j"}, "spec": {"backoffLimit": 0, "template": {"spec": {
+        "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}})
+    failed = {"status": {"startTime": "2026-01-01T00:00:00Z", "conditions": [
+        {"type": kind, "status": "True", "reason": "BackoffLimitExceeded", "message": "psst"}
+        for kind in ("FailureTarget", "Failed")]}}
+    seen = []
+
+    def created(obj: Any) -> bool:
+        if not seen:
+            seen.append(obj)
+            jobs.patch_status("j", Patch.merge(failed))  # while it is waited for
+        return False
+
+    if not late:
+        jobs.patch_status("j", Patch.merge(failed))
+    wanted = Described("is done", created, job_failure) if late else conditions.all_of(
+        conditions.is_created, conditions.is_job_completed)
+    with pytest.raises(WaitFailed, match=r"await jobs.batch default/j: .*cannot become so: the Job failed: "
+                                         r"BackoffLimitExceeded: psst; last seen: uid ") as caught:
+        await_condition(jobs, "j", wanted, timeout=500)
+    assert simulated.client.clock.monotonic() < 400
+    assert caught.value.last_seen.name == "j"
+    assert isinstance(caught.value, NeverReady)
+    assert not isinstance(caught.value, WaitTimeout)
+
+
+def test_a_timeout_names_the_condition_that_lags(simulated: Simulated) -> None:
+    pods = Api.namespaced(simulated.client, Pod, "default")
+    pods.create({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    pods.patch_status("p", Patch.merge({"status": {"conditions": [
+        {"type": "Ready", "status": "True", "reason": "Fine", "observedGeneration": 1}]}}))
+    pods.patch("p", Patch.strategic({"spec": {"containers": [{"name": "c", "image": "j"}]}}))
+    with pytest.raises(WaitTimeout, match=r"Ready=True \(Fine; of generation 1, not yet 2\)"):
+        await_condition(pods, "p", conditions.has("Ready"), timeout=3)
 
 
 @pytest.mark.parametrize(("status", "told"), [

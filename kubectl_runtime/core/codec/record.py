@@ -21,8 +21,8 @@ class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename
     """The metadata that the library itself works with, decoded once, in the same pass as the event. The rest is decoded
     for who reads it (`seldom.py`).
 
-    A time stays text as received: most are never looked at. All readers of the object share a head, so nothing of it can
-    be changed.
+    A time stays text as received: most are never looked at. All readers of the object share a head, so nothing of it
+    can be changed.
     """
 
     name: str = ""

@@ -53,8 +53,8 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
     """The base of classes that name the few fields of an object to keep; nothing else of it is kept. Immutable, so one
     instance serves every reader. Like all objects, views are equal only to themselves: compare their fields.
 
-    Fields are the object's top-level keys, with frozen Structs or dataclasses as their types; absent keys need a default.
-    Lists, dicts and sets anywhere in them raise TypeError when they are changed.
+    Fields are the object's top-level keys, with frozen Structs or dataclasses as their types; absent keys need a
+    default. Lists, dicts and sets anywhere in them raise TypeError when they are changed.
 
     >>> class Colors(Struct, frozen=True):
     ...     color: str = ""
@@ -150,8 +150,8 @@ class FieldsForm(Generic[V]):
             if hasattr(PartialView, field.name) and field.type is not HeldHead:
                 raise RequestError(f"fields={view.__name__}: every view has {field.name!r} already; choose "
                                    "another name")
-        self._freezes = any([must_freeze(hint, f"fields={view.__name__}: {name}")
-                             for name, hint in field_types(view).items() if name != "metadata"])
+        self._freezes = True in [must_freeze(hint, f"fields={view.__name__}: {name}")
+                                 for name, hint in field_types(view).items() if name != "metadata"]
         self.resource = resource
         self.view = view
         event: Any = msgspec.defstruct("_Event", [("type", str), ("object", view)])

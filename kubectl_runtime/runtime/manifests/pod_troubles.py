@@ -13,7 +13,7 @@ from typing import Any
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.runtime.parts import condition_of, items_of, mapping, part_of
+from kubectl_runtime.runtime.parts import condition_of, items_of, mapping, number_of, part_of
 
 PODS = ApiResource("", "v1", "Pod", "pods")
 MOST_PODS = 50
@@ -49,6 +49,25 @@ class PodTroubles:
             self._usable = False
             return ""
         return "".join(f"; Pod {name}: {trouble}" for trouble, name in [*told.items()][:MOST_TOLD])
+
+
+    def ending(self, api: Api[Any], namespace: str) -> str:
+        """The same of the Pods that a Namespace waits for: they are given time to end, which it says nothing of."""
+        if not self._usable:
+            return ""
+        try:
+            pods = Api.namespaced(api.client, PODS, namespace).list(limit=MOST_PODS, timeout=PATIENCE)
+            ending = [pod for pod in pods if pod.deletion_timestamp is not None]
+        except KubeError:
+            self._usable = False
+            return ""
+        told = [f"{pod.name} ({_grace(pod):g} s of grace)" for pod in ending[:MOST_TOLD]]
+        more = f" and {len(ending) - MOST_TOLD} more" if len(ending) > MOST_TOLD else ""
+        return f"; it waits for its Pods to end: {', '.join(told)}{more}" if told else ""
+
+
+def _grace(pod: Any) -> int:
+    return number_of(part_of(pod, "metadata"), "deletionGracePeriodSeconds")
 
 
 def _troubles(pod: Any) -> Iterator[str]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from kubectl_runtime.core.meta.gvk import GroupVersionKind
 from kubectl_runtime.runtime.conditions import Condition, name_of
-from kubectl_runtime.runtime.parts import condition_of, part_of
-from kubectl_runtime.runtime.ready_rules import ABSENT, Missing, NeverReady, rule_of
+from kubectl_runtime.runtime.parts import condition_of, holds, part_of
+from kubectl_runtime.runtime.ready_rules import ABSENT, Missing, NeverReady, names_refused, rule_of
 
 
 def missing_of(gvk: GroupVersionKind, ready: Mapping[str, Condition]) -> Missing | None:
@@ -29,10 +29,29 @@ def gone(uid: str) -> Missing:
     def missing(obj: Any) -> str:
         if obj is None or obj.uid != uid:
             return ""
-        held = ", ".join(obj.finalizers)
-        return f"it waits for its finalizers {held}" if held else "it is still there"
+        return f"it waits for {held}" if (held := held_by(obj)) else "it is still there"
 
     return missing
+
+
+_REMAINING = ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionParsingFailure",
+              "NamespaceDeletionContentFailure", "NamespaceContentRemaining", "NamespaceFinalizersRemaining")
+"""The conditions by which a Namespace says what keeps it."""
+
+
+def is_namespace(obj: Any) -> bool:
+    """Whether it is a Namespace."""
+    resource = obj.api_resource
+    return resource.kind == "Namespace" and not resource.group
+
+
+def held_by(obj: Any) -> str:
+    """What an object that is being deleted waits for: its finalizers, and what a Namespace says of its content. Empty
+    where nothing is said. Raises DecodeError."""
+    held = [f"its finalizers {', '.join(obj.finalizers)}"] if obj.finalizers else []
+    if is_namespace(obj):
+        held += [str(condition_of(obj, kind).get("message")) for kind in _REMAINING if holds(obj, kind)]
+    return "; ".join(held)
 
 
 def is_active(obj: Any) -> str:
@@ -45,12 +64,9 @@ def is_established(obj: Any) -> str:
     """What is missing until the kind of a CustomResourceDefinition is served; empty when nothing is."""
     if obj is None:
         return ABSENT
-    names, established = condition_of(obj, "NamesAccepted"), condition_of(obj, "Established")
-    if established.get("status") == "True":
-        return ""
-    if names.get("status") == "False":
-        raise NeverReady(f"its names are taken: {names.get('reason')}: {names.get('message')}")
-    return "it is not established"
+    if why := names_refused(obj):
+        raise NeverReady(why)
+    return "" if holds(obj, "Established") else "it is not established"
 
 
 def _by_condition(condition: Condition) -> Missing:

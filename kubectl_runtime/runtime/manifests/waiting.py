@@ -21,6 +21,7 @@ from kubectl_runtime.runtime.conditions import Described
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.manifests.pod_troubles import PodTroubles
 from kubectl_runtime.runtime.manifests.progress import Progress
+from kubectl_runtime.runtime.manifests.readiness import is_namespace
 from kubectl_runtime.runtime.ready_rules import Missing, NeverReady
 from kubectl_runtime.runtime.wait import WaitError, WaitStopped, WaitTimeout, await_condition
 
@@ -123,5 +124,9 @@ def _unfinished(wait: Wait, left: TimeLeft, stop: StopToken | None, troubles: Po
     if stop is not None and stop.is_set():
         return WaitStopped(f"it was not {wait.word} when a stop was asked for ({stop.reason}): {wait.why}", wait.word,
                            wait.seen)
-    pods = troubles.of(wait.api, wait.seen) if wait.word == "ready" else ""
+    pods = ""
+    if wait.word == "ready":
+        pods = troubles.of(wait.api, wait.seen)
+    elif wait.seen is not None and is_namespace(wait.seen):
+        pods = troubles.ending(wait.api, wait.ref.name)
     return WaitTimeout(f"it was not {wait.word} within {left.span:g} s: {wait.why}{pods}", wait.word, wait.seen)

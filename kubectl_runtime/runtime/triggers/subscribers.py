@@ -92,10 +92,10 @@ class Subscriber:
                     self._tell_backlog()
                     return
                 self._is_wanted = True
-                while not self._is_idle and not self._is_over:
-                    self._turn.wait(LOOK_SECONDS)  # notified; it looks at the stop token
+                while not self._turn.wait_for(lambda: self._is_idle or self._is_over, LOOK_SECONDS):
+                    pass  # nothing notifies of a stop
                 self._is_wanted = False
-                if not self._is_idle or not self._queue:
+                if self._worker is not None or not self._queue:
                     return
                 changes = self._next()
             self._worker, self._is_beginning = threading.get_ident(), True

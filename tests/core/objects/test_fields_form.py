@@ -106,7 +106,8 @@ def ways() -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("change", [
     lambda view: view.spec.labels.update(a="c"), lambda view: view.spec.labels.__setitem__("z", "c"),
-    lambda view: view.spec.ports.append(5), lambda view: view.spec.ports.__iadd__([5]), lambda view: view.spec.tags.add(1),
+    lambda view: view.spec.ports.append(5), lambda view: view.spec.ports.__iadd__([5]),
+    lambda view: view.spec.tags.add(1),
     lambda view: view.steps[0].args.clear(), lambda view: view.steps[0].inner.args.sort(),
     lambda view: view.by_name.pop("n"), lambda view: view.by_name["n"].insert(0, None),
     lambda view: view.by_name["n"][0].ports.__setitem__(0, 9), lambda view: view.pairs[0].items.extend([1]),
@@ -162,7 +163,7 @@ class HoldsPart(PartialView, frozen=True):
 
 
 class HoldsBytes(PartialView, frozen=True):
-    data: bytearray = bytearray()  # noqa: RUF012
+    data: bytearray = bytearray()
 
 
 @pytest.mark.parametrize(("view", "place", "kind"), [

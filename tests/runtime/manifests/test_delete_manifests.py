@@ -9,7 +9,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.requests.params import DeleteParams
 from kubectl_runtime.core.requests.patch import Patch
-from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition, Namespace
+from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition, Namespace, Pod
 from kubectl_runtime.runtime.manifests.apply_manifests import apply_manifests
 from kubectl_runtime.runtime.manifests.delete_manifests import delete_manifests
 from kubectl_runtime.runtime.manifests.manifest_report import ManifestReport, ManifestsFailed
@@ -117,3 +117,22 @@ def test_what_is_refused_keeps_no_other(world: World) -> None:
     with pytest.raises(ManifestsFailed, match=r"ConfigMap default/b .*not you"):
         delete(world, config_map("a"), config_map("b"))
     assert world.api(ConfigMap).get_opt("a") is None
+
+
+@pytest.mark.parametrize(("held", "said"), [
+    ("pod", r"it waits for its Pods to end: p \(30 s of grace\)"),
+    ("finalizer", r"Some content in the namespace has finalizers remaining: example\.com/held in 1 resource instances"),
+    ("own", r"it waits for its finalizers example\.com/held")])
+def test_a_namespace_that_does_not_go_is_told_with_what_it_waits_for(world: World, held: str, said: str) -> None:
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    apply(world, space)
+    if held == "pod":
+        world.api(Pod, "shop").create({"metadata": {"name": "p"}, "spec": {
+            "nodeName": "n", "containers": [{"name": "c", "image": "i"}]}})
+        world.api(Pod, "shop").patch_status("p", Patch.merge({"status": {"phase": "Running"}}))
+    elif held == "finalizer":
+        world.api(ConfigMap, "shop").create({"metadata": {"name": "c", "finalizers": ["example.com/held"]}})
+    else:
+        Api.all(world.client, Namespace).patch("shop", Patch.merge(HELD))
+    with pytest.raises(ManifestsFailed, match=said):
+        delete(world, space, wait=9)
