@@ -6,7 +6,7 @@ others what is theirs; this one is for changes that depend on what is there, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.jsonvalues import equal_json
+from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import PostParams
 from kubectl_runtime.core.requests.rights import foresee
@@ -31,8 +32,10 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
     """Read the object `name`, let `change(obj)` change it, and write it; create it if it does not exist.
 
     Returns the object as it is afterwards and `created`, `updated` or `unchanged`. When `change` changed nothing, it
-    sends nothing. A new object has only its name. If somebody else wrote or created the object meanwhile, it reads and
-    changes it again, at most 5 times. So `change` may be called more than once and must depend on its argument only. It
+    sends nothing; in a built-in kind, a quantity that is written otherwise (`1000m` for `1`) is no change. When the
+    server finds nothing changed, as in a spec without the defaults that it adds, that is `unchanged`, too. A new
+    object has only its name. If another client wrote or created the object meanwhile, it reads and changes it again, at
+    most 5 times. So `change` may be called more than once and must depend on its argument only. It
     blocks for those calls. Raises RequestError when `change` is no function of an object, touches name or namespace, or
     returns another object, and what `Api` and `change` raise. A status that has a subresource is not written.
 
@@ -49,7 +52,7 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
     def attempt() -> tuple[R, Outcome]:
         found = api.get_opt(name)
         obj = api.kind(name=name, namespace=api.namespace) if found is None else found
-        before, place = obj.to_dict(), obj.namespace
+        before, place, version = obj.to_dict(), obj.namespace, obj.resource_version
         changed = not_awaitable(change(obj), change)
         if isinstance(changed, Resource) and changed is not obj:
             raise RequestError(f"{api.place.words('replace', name)}: change() returned another object, which is "
@@ -59,12 +62,59 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
                                "an object keeps its name and namespace")
         if found is None:
             return api.create(obj, params), "created"
-        if equal_json(msgspec.json.decode(obj.to_bytes()), before):
+        wanted = msgspec.json.decode(obj.to_bytes())
+        if equal_json(wanted, before) or (api.resource.group in _WITH_AMOUNTS and
+                                              _equal_amounts(wanted, before)):
             return obj, "unchanged"
-        return api.replace(obj, params), "updated"
+        written = api.replace(obj, params)
+        if params is not None and params.dry_run:  # which makes no version
+            same = equal_json(_content(written.to_dict()), _content(before))
+        else:
+            same = bool(version) and written.resource_version == version
+        return written, "unchanged" if same else "updated"
 
     foresee(api.place, "get", "create", "update")
     return retry_on_conflict(attempt, retry=_may_go_on, stop=stop, clock=api.client.clock)
+
+
+_WITH_AMOUNTS = frozenset(("", "apps", "autoscaling", "batch", "node.k8s.io", "resource.k8s.io"))
+"""Groups of built-in kinds that have quantities, which the server writes in their canonical form. In a custom resource
+they stay as they were written."""
+
+_AMOUNTS = frozenset((
+    "allocatable", "allocatedResources", "capacity", "default", "defaultRequest", "hard", "limits", "max",
+    "maxLimitRequestRatio", "min", "podFixed", "requests", "used"))
+"""Keys of built-in kinds under which there is a map of quantities."""
+
+_AMOUNT = frozenset((("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor"), ("target", "averageValue"),
+                     ("target", "value"), ("current", "averageValue"), ("current", "value")))
+"""Keys of built-in kinds under which there is one, each with the key above it."""
+
+
+def _equal_amounts(first: Any, second: Any, above: str = "", key: str = "") -> bool:
+    """Whether two JSON values are equal, quantities by what they amount to. `key` is the one under which they are,
+    `above` the one above that."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(
+            _equal_amounts(value, second[name], key, name) for name, value in first.items())
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(_equal_amounts(*pair, above, key)
+                                                 for pair in zip(first, second, strict=True))
+    if equal_json(first, second):
+        return True
+    if above not in _AMOUNTS and (above, key) not in _AMOUNT:
+        return False
+    try:
+        return Quantity.parse(first) == Quantity.parse(second)
+    except RequestError:
+        return False
+
+
+def _content(plain: dict[str, Any]) -> dict[str, Any]:
+    """An object without what the server counts and notes of it."""
+    metadata = {key: value for key, value in plain.get("metadata", {}).items()
+                if key not in ("generation", "managedFields", "resourceVersion")}
+    return {**plain, "metadata": metadata}
 
 
 def _may_go_on(error: ApiError) -> bool:

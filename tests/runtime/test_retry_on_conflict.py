@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,9 +15,11 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.meta.quantities import Quantity
+from kubectl_runtime.core.requests.params import PostParams
 from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.crd.customresource import CustomResource
-from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.resources import ConfigMap, Deployment, LimitRange, PersistentVolumeClaim, ResourceQuota
 from kubectl_runtime.runtime.create_or_update import create_or_update
 from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff, retry_on_conflict
 from kubectl_runtime.testing.clock import SimClock
@@ -140,6 +142,114 @@ def test_true_is_another_value_than_1(server: ApiServer, maps: Api[ConfigMap], b
         obj.spec = {"x": after}
 
     assert create_or_update(api, "a", change)[1] == expected
+
+
+def verbs(server: ApiServer) -> list[str]:
+    return [entry.verb for entry in server.requests if entry.verb != "watch"]
+
+
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+def with_resources(kind: str, amount: Any) -> Callable[[Any], None]:
+    def change(obj: Any) -> None:
+        if kind == "typed":
+            obj.spec.template.spec.containers[0].resources.requests["cpu"] = amount
+        else:
+            obj["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": amount}}
+
+    return change
+
+
+@pytest.mark.parametrize(("amount", "outcome"), [("1000m", "unchanged"), ("1", "unchanged"), ("1.0", "unchanged"),
+                                                 ("1001m", "updated"), ("2", "updated")])
+@pytest.mark.parametrize("form", ["typed", "plain"])
+def test_a_quantity_that_is_written_otherwise_is_no_change(server: ApiServer, maps: Api[ConfigMap], amount: str,
+                                                           outcome: str, form: str) -> None:
+    api = Api.namespaced(maps.client, Deployment, "default")
+    api.create({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}})
+    create_or_update(api, "d", with_resources(form, "1000m"))
+    server.requests.clear()
+    found, said = create_or_update(api, "d", with_resources(form, amount))
+    assert said == outcome
+    assert ("update" in verbs(server)) is (outcome == "updated")
+
+
+@pytest.mark.parametrize(("kind", "content", "path", "value"), [
+    (ResourceQuota, {"spec": {"hard": {"cpu": "1"}}}, ("spec", "hard", "cpu"), "1000m"),
+    (PersistentVolumeClaim, {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}},
+     ("spec", "resources", "requests", "storage"), "1024Mi"),
+    (LimitRange, {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}},
+     ("spec", "limits", 0, "max", "cpu"), "1000m")])
+def test_so_is_one_in_any_built_in_kind(server: ApiServer, maps: Api[ConfigMap], kind: Any, content: Any,
+                                        path: tuple[Any, ...], value: str) -> None:
+    api = Api.namespaced(maps.client, kind, "default")
+    api.create({"metadata": {"name": "x"}, **content})
+
+    def change(obj: Any) -> None:
+        part = obj
+        for key in path[:-1]:
+            part = part[key]
+        part[path[-1]] = value
+
+    server.requests.clear()
+    assert create_or_update(api, "x", change)[1] == "unchanged"
+    assert verbs(server) == ["get"]
+
+
+def test_what_only_looks_like_a_quantity_is_a_change(server: ApiServer, maps: Api[ConfigMap]) -> None:
+    def change(obj: Any) -> None:
+        obj["data"] = {"limits": "1000m", "sizeLimit": "1000m"}
+        obj.metadata.labels = {"limits": "1000m"}
+
+    maps.create({"metadata": {"name": "a", "labels": {"limits": "1"}}, "data": {"limits": "1", "sizeLimit": "1"}})
+    assert create_or_update(maps, "a", change)[1] == "updated"
+    assert maps.get("a").data["limits"] == "1000m"
+    server.load([Loose.crd()])
+    api = Api.namespaced(maps.client, Loose, "default")
+    api.create(Loose(name="a", spec={"limits": {"cpu": "1"}}))
+
+    def loose(obj: Loose) -> None:
+        obj.spec["limits"] = {"cpu": "1000m"}
+
+    assert create_or_update(api, "a", loose)[1] == "updated", "the server keeps what was written"
+    assert create_or_update(api, "a", loose)[1] == "unchanged"
+
+
+class Sized(CustomResource, group="example.com", version="v1", kind="Sized"):
+    cpu: Quantity
+    limits: dict[str, Quantity]
+
+
+def test_typed_quantities_of_a_custom_resource_are_compared_by_value(server: ApiServer, maps: Api[ConfigMap]) -> None:
+    server.load([Sized.crd()])
+    api = Api.namespaced(maps.client, Sized, "default")
+    api.create({"metadata": {"name": "a"}, "cpu": "1000m", "limits": {"memory": "1024Mi"}})
+
+    def change(obj: Sized) -> None:
+        obj.cpu, obj.limits = Quantity("1"), {"memory": Quantity("1Gi")}
+
+    assert create_or_update(api, "a", change)[1] == "unchanged"
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_what_the_server_finds_unchanged_is_unchanged(server: ApiServer, maps: Api[ConfigMap], dry_run: bool) -> None:
+    api = Api.namespaced(maps.client, Deployment, "default")
+
+    def change(replicas: int) -> Callable[[Deployment], None]:
+        def changed(obj: Deployment) -> None:
+            obj["spec"] = {"replicas": replicas, "selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
+
+        return changed
+
+    first, outcome = create_or_update(api, "d", change(2))
+    assert outcome == "created"
+    params = PostParams(dry_run=dry_run)
+    again, outcome = create_or_update(api, "d", change(2), params=params)  # without the defaults that the server added
+    assert outcome == "unchanged"
+    assert again.uid == first.uid
+    assert create_or_update(api, "d", change(3), params=params)[1] == "updated"
+    assert api.get("d").spec.replicas == (2 if dry_run else 3)
 
 
 def test_a_change_by_somebody_else_is_taken_in(server: ApiServer, maps: Api[ConfigMap]) -> None:
