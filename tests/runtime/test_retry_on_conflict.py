@@ -170,7 +170,7 @@ def test_a_quantity_that_is_written_otherwise_is_no_change(server: ApiServer, ma
     api.create({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}})
     create_or_update(api, "d", with_resources(form, "1000m"))
     server.requests.clear()
-    found, said = create_or_update(api, "d", with_resources(form, amount))
+    _, said = create_or_update(api, "d", with_resources(form, amount))
     assert said == outcome
     assert ("update" in verbs(server)) is (outcome == "updated")
 
