@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubectl_runtime.core.meta.gvk import GroupVersionKind
-from kubectl_runtime.runtime.conditions import Condition, name_of
+from kubectl_runtime.runtime.conditions import Condition, name_of, why_never
 from kubectl_runtime.runtime.parts import condition_of, holds, part_of
 from kubectl_runtime.runtime.ready_rules import ABSENT, Missing, NeverReady, names_refused, rule_of
 
@@ -71,6 +71,10 @@ def is_established(obj: Any) -> str:
 
 def _by_condition(condition: Condition) -> Missing:
     def missing(obj: Any) -> str:
-        return "" if condition(obj) else f"{name_of(condition)} is not so"
+        if condition(obj):
+            return ""
+        if why := why_never(condition, obj):
+            raise NeverReady(why)
+        return f"{name_of(condition)} is not so"
 
     return missing

@@ -7,6 +7,7 @@ import pytest
 
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
 from kubectl_runtime.core.objects.dynamic import dynamic
+from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.manifests.readiness import gone, is_active, is_established, missing_of
 from kubectl_runtime.runtime.ready_rules import NeverReady
 
@@ -80,6 +81,22 @@ def test_what_is_missing(kind: str, spec: Any, status: Any, said: str) -> None:
 def test_what_has_failed_for_good_is_raised(kind: str, status: Any, said: str) -> None:
     with pytest.raises(NeverReady, match=said):
         missing(kind, {}, status)
+
+
+@pytest.mark.parametrize(("kind", "wanted", "status", "said"), [
+    ("Job", conditions.is_job_completed, condition("Failed", "True", "DeadlineExceeded"), "DeadlineExceeded"),
+    ("Deployment", conditions.is_deployment_completed, condition("Progressing", "False", "ProgressDeadlineExceeded"),
+     "exceeded its"),
+    ("Job", conditions.all_of(conditions.is_created, conditions.is_job_completed), condition("Failed", "True"),
+     "the Job failed")])
+def test_so_it_is_where_the_condition_is_the_callers(kind: str, wanted: Any, status: Any, said: str) -> None:
+    gvk = GroupVersionKind(GROUPS[kind], "v1", kind)
+    rule = missing_of(gvk, {kind: wanted})
+    assert rule is not None
+    obj = dynamic(ApiResource.from_gvk(gvk)).from_dict({"metadata": {"name": "a"}, "status": status})
+    with pytest.raises(NeverReady, match=said):
+        rule(obj)
+    assert rule(None)
 
 
 def test_a_failure_before_the_latest_change_is_not_held_against_it() -> None:
