@@ -185,8 +185,8 @@ def any_of(first: OfExisting, *more: OfExisting) -> OfExisting: ...
 @overload
 def any_of(first: Condition, *more: Condition) -> Condition: ...
 def any_of(first: Condition, *more: Condition) -> Condition:
-    """The condition that one of these is so; they are asked in order until one is. A wait for it gives up when each of
-    them can no longer become so."""
+    """The condition that one of these is so; they are asked in order until one is. A wait gives up when none of them
+    can become so any more."""
     conditions = (first, *more)
 
     def never(obj: Any) -> str:

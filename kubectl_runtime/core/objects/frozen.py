@@ -55,8 +55,8 @@ def _check_frozen(kind: Any, place: str) -> None:
 
 
 def frozen(value: Any) -> Any:
-    """`value` with read-only collections at every depth. Records are changed in place, for who made them, before anyone
-    else has them."""
+    """`value` with read-only collections at every depth. Records are changed in place: only the thread that decoded
+    `value` may call this, before it hands it out."""
     kind: Any = type(value)
     if kind is dict:
         return ReadOnlyDict({key: frozen(item) for key, item in value.items()})
