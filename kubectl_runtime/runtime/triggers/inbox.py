@@ -20,6 +20,7 @@ import msgspec
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.reflector.store import Store
@@ -45,6 +46,7 @@ class Inbox:
         self._logger = logger
         self._on_bug = on_bug
         self._namespaces = namespaces
+        self._reporting = ForkSafeLock()
         self._reported: set[tuple[str, str | None]] = set()
 
     def sink(self, requests: list[ReconcileRequest]) -> None:
@@ -93,14 +95,19 @@ class Inbox:
         for request in requests:
             if not self._is_elsewhere(request.ref):
                 inside.append(request)
-            elif origin and (origin, request.ref.namespace) not in self._reported and (
-                    len(self._reported) < MOST_REPORTED):
-                self._reported.add((origin, request.ref.namespace))
+            elif origin and self._is_new(origin, request.ref.namespace):
                 self._logger.warning("%s triggers %s, but this controller reconciles the namespaces %s alone: what it "
                                      "triggers in %s is ignored", origin, request.ref, self._scope,
                                      request.ref.namespace)
         if inside:
             self.sink(inside)
+
+    def _is_new(self, origin: str, namespace: str | None) -> bool:
+        with self._reporting:
+            known = len(self._reported)
+            if known < MOST_REPORTED:
+                self._reported.add((origin, namespace))
+            return len(self._reported) > known
 
     def _is_elsewhere(self, ref: ObjectRef) -> bool:
         """Whether it is of the controller's kind, and in none of its namespaces."""

@@ -85,21 +85,30 @@ class Subscriber:
         """Pass `changes` through the subscription, after all that came before. `by_watch`: the calling thread is the
         watch's, which takes the place of another one that delivers; it waits for the call in progress."""
         with self._turn:
-            if not self._is_idle:
-                self._queue.append(changes)
-                self._waiting += len(changes)
-                if not by_watch or self._is_beginning or self._worker == threading.get_ident():
-                    self._tell_backlog()
-                    return
-                self._is_wanted = True
-                while not self._turn.wait_for(lambda: self._is_idle or self._is_over, LOOK_SECONDS):
-                    pass  # nothing notifies of a stop
-                self._is_wanted = False
-                if self._worker is not None or not self._queue:
-                    return
-                changes = self._next()
-            self._worker, self._is_beginning = threading.get_ident(), True
-        self._work(changes)
+            mine, waiting = self._taken(changes, by_watch), self._waiting
+        if mine is not None:
+            self._work(mine)
+        elif waiting > BACKLOG and not self._backlog_logged:
+            self._backlog_logged = True
+            self._log.warning("%s is slower than changes come: %d of them wait until it has got what was stored when "
+                              "it subscribed", self._name, waiting)
+
+    def _taken(self, changes: Sequence[Event[Record]], by_watch: bool) -> Sequence[Event[Record]] | None:
+        """What the calling thread has to work through first; None when another one does, or nothing is left."""
+        if not self._is_idle:
+            self._queue.append(changes)
+            self._waiting += len(changes)
+            if not by_watch or self._is_beginning or self._worker == threading.get_ident():
+                return None
+            self._is_wanted = True
+            while not self._turn.wait_for(lambda: self._is_idle or self._is_over, LOOK_SECONDS):
+                pass  # nothing notifies of a stop
+            self._is_wanted = False
+            if self._worker is not None or not self._queue:
+                return None
+            changes = self._next()
+        self._worker, self._is_beginning = threading.get_ident(), True
+        return changes
 
     def complete(self) -> None:
         """A complete list was delivered."""
@@ -136,12 +145,6 @@ class Subscriber:
         changes = self._queue.popleft()
         self._waiting -= len(changes)
         return changes
-
-    def _tell_backlog(self) -> None:
-        if self._waiting > BACKLOG and not self._backlog_logged:
-            self._backlog_logged = True
-            self._log.warning("%s is slower than changes come: %d of them wait until it has got what was stored when "
-                              "it subscribed", self._name, self._waiting)
 
     def _pass(self, changes: Sequence[Event[Record]]) -> None:
         requests: list[ReconcileRequest] = []
