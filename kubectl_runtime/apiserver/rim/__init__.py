@@ -1,1 +1,2 @@
-"""What carries requests to the core: sockets (`http`), the simulation (`inprocess`), disturbances (`faults`)."""
+"""What carries requests to the core: sockets (`http`), the simulation (`inprocess`), disturbances (`faults`); and which
+answers are compressed on their way."""

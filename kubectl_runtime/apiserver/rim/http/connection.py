@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from kubectl_runtime.apiserver.rim.compression import compressed
 from kubectl_runtime.apiserver.rim.faults import (
     Close,
     Exchange,
@@ -30,7 +31,7 @@ from kubectl_runtime.apiserver.rim.faults import (
     Stall,
     Wait,
 )
-from kubectl_runtime.apiserver.rim.http.messages import BadMessage, chunk, head, whole_head
+from kubectl_runtime.apiserver.rim.http.messages import BadMessage, chunk, head, whole
 from kubectl_runtime.apiserver.rim.http.reader import Reader
 from kubectl_runtime.apiserver.rim.http.reaper import Reaper
 from kubectl_runtime.apiserver.rim.http.websockets import ServerWebSocket, handshake_headers
@@ -192,7 +193,7 @@ class Connection:
         self._carry(exchange.before)
         for effect in exchange.effects:
             effect()
-        response = exchange.answer(exchange.instead or self._handle(request))
+        response = compressed(request, exchange.answer(exchange.instead or self._handle(request)))
         self._note(response.status)
         if response.delay:
             self._wait(service.clock.monotonic() + response.delay, lambda: False)
@@ -201,8 +202,9 @@ class Connection:
         elif response.session is not None:
             self._converse(exchange, request, response, response.session, reader)
         else:
-            message = whole_head(response, service.clock.now(), close=self._stopping or not reader.keep_alive)
-            self._carry(exchange.whole(message, b"" if request.method == "HEAD" else response.body))
+            start, body = whole(response, service.clock.now(), close=self._stopping or not reader.keep_alive,
+                                chunks=self._chunks)
+            self._carry(exchange.whole(start, b"" if request.method == "HEAD" else body))
 
     def _handle(self, request: HttpRequest) -> HttpResponse:
         # about the server itself, which Go answers below the API

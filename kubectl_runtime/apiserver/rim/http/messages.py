@@ -44,6 +44,7 @@ def timed_out() -> BadMessage:
     return BadMessage("504 Gateway Timeout", _TIMED_OUT)
 
 
+BUFFER = 2048  # bytes that Go's net/http gathers of an answer
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -68,6 +69,18 @@ def whole_head(response: HttpResponse, now: datetime, *, close: bool) -> bytes:
     if close:
         extra.append(("Connection", "close"))
     return head(response, now, extra)
+
+
+def whole(response: HttpResponse, now: datetime, *, close: bool, chunks: bool) -> tuple[bytes, bytes]:
+    """The head and the body of an answer that is no stream. As Go's server has it, what was compressed goes out as it
+    is made, so that its length is known only if it fits into the buffer; else it comes in `chunks`, if the client knows
+    them."""
+    body = response.body
+    if not chunks or len(body) <= BUFFER or not response.header("content-encoding"):
+        return whole_head(response, now, close=close), body
+    extra = [("Transfer-Encoding", "chunked"), *([("Connection", "close")] if close else [])]
+    pieces = [chunk(body[begin:begin + BUFFER]) for begin in range(0, len(body), BUFFER)]
+    return head(response, now, extra), b"".join([*pieces, chunk(b"")])
 
 
 def chunk(data: bytes) -> bytes:

@@ -23,6 +23,7 @@ from requests.adapters import BaseAdapter
 
 from kubectl_runtime.apiserver.core import refusal
 from kubectl_runtime.apiserver.errors import StatusError
+from kubectl_runtime.apiserver.rim.compression import compressed
 from kubectl_runtime.apiserver.rim.faults import Exchange, RecordedRequest, Wait
 from kubectl_runtime.apiserver.rim.http.messages import head, whole_head
 from kubectl_runtime.apiserver.rim.inprocess.transport_bodies import Line, PlannedBody, Service, WatchBody
@@ -51,7 +52,7 @@ class ApiTransport(BaseAdapter):
             entry = line.entry = service.requests.add(wanted)
             exchange = service.faults.begin(wanted) or Exchange(service.clock)
             self._delay(line, wanted, exchange, entry)
-            answer = self._answer(wanted, exchange, entry)
+            answer = compressed(wanted, self._answer(wanted, exchange, entry))
             line.pause(answer.delay)
             return self._response(request, exchange, answer, line)
         except urllib3.exceptions.ReadTimeoutError as error:
@@ -122,7 +123,7 @@ class ApiTransport(BaseAdapter):
             content = b"" if request.method == "HEAD" else answer.body
             headers["Content-Length"] = str(len(answer.body))
             rest = line.wait_for(exchange.whole(start, content), start)
-            body = PlannedBody(line, rest, len(content))
+            body = PlannedBody(line, rest, len(content), packed=answer.header("content-encoding") == "gzip")
         body.headers, body.status = headers, answer.status
         response = requests.Response()
         response.status_code = answer.status

@@ -7,6 +7,7 @@ urllib3's response that clients use.
 from __future__ import annotations
 
 import threading
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -125,23 +126,29 @@ class PlannedBody:
     headers: urllib3.HTTPHeaderDict
     status: int
 
-    def __init__(self, line: Line, plan: Plan, length: int) -> None:
+    def __init__(self, line: Line, plan: Plan, length: int, *, packed: bool) -> None:
+        """`length`: of the body as it is sent. `packed`: it is gzip."""
         self._line, self._plan, self._left = line, deque(plan), length
+        self._packed = packed
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """The pieces; blocks on the clock. Raises urllib3's ProtocolError and ReadTimeoutError."""
+        """The pieces, decompressed unless `decode_content` is false; blocks on the clock. Raises urllib3's
+        ProtocolError and ReadTimeoutError."""
+        unpack: Callable[[bytes], bytes] = bytes
+        if self._packed and decode_content is not False:
+            unpack = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress
         while self._left > 0:
             data = self._line.carry(self._plan.popleft()) if self._plan else b""
             self._left -= len(data)
-            if data:
-                yield data
+            if piece := unpack(data):
+                yield piece
         if self._plan and isinstance(self._plan[-1], Close | Reset):  # each request here has a connection of its own,
             self._line.note("close" if isinstance(self._plan[-1], Close) else "reset")  # so that nobody will miss it
             self._plan.clear()
 
     def read(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:
         """All that is left."""
-        return b"".join(self.stream())
+        return b"".join(self.stream(decode_content=decode_content))
 
     def shutdown(self) -> None:
         """End the body."""
