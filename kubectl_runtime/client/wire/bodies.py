@@ -1,89 +1,102 @@
-"""The body of a call's answer, read piece by piece: a server that trickles cannot hold the call past its deadline."""
+"""The body of a call's answer, read whole: within the call's deadline, to the end of its content, and up to a size.
+
+    16 MiB     one object, and any error
+    2 GiB      anything else, such as a list without `limit`
+    512 MiB    of that, what gzip has made more than a hundredfold: lists are compressed some ten times
+
+A body that is longer raises UnexpectedAnswer, since it would be as long the next time.
+"""
 from __future__ import annotations
 
-import http.client
 import io
 from typing import Any
 
 import urllib3
 from requests.models import Response
 
+from kubectl_runtime.client.http.failures import UnexpectedAnswer
+from kubectl_runtime.client.http.lines import LARGEST_OBJECT
 from kubectl_runtime.client.http.middleware import Call
-from kubectl_runtime.client.wire.chunked import ChunkedDecoder, FramingError
-from kubectl_runtime.client.wire.streams import raw_file
+from kubectl_runtime.client.wire.chunked import FramingError
+from kubectl_runtime.client.wire.content import Content, UnknownCoding, content_coding, raw_file
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.requests.request import Request
 
-_PIECE = 1 << 18
+LARGEST_ANSWER = 2 << 30
+LARGEST_EXPANDED = 512 << 20
+"""What gzip may expand to, however little it was."""
+_EXPANSION = 100
+"""How many times as long as it came an answer above that may be."""
+
+_MANY = frozenset(("list", "deletecollection"))
+_TEXTS = frozenset(("log", "proxy"))
+"""Subresources that are no objects."""
 _HTTP_1_1 = 11
 
 
-def whole_body(response: Response, call: Call, clock: Clock, *, whole: bool) -> bytes:
+def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
     """The answer's body; the connection goes back to its pool, or is closed when the body could not be read to its
-    end.
+    end. One that was read already is given again.
+
+    Of an error whose Content-Encoding is unknown the body says that.
+    Raises FramingError for an answer that is cut, TimeoutError after the deadline, UnexpectedAnswer for one that is too
+    long or has another unknown Content-Encoding, and what requests and urllib3 raise.
     """
-    raw = response.raw
     try:
-        if whole or not isinstance(raw, urllib3.HTTPResponse):
+        check_coding(response, call.request)
+        file, given = raw_file(response.raw), vars(response)
+        if file is None or given.get("_content") is not False or given.get("_content_consumed"):  # as requests notes it
             return response.content
-        if (plain := _plain_body(raw)) is not None:
-            return _read_plain(raw, plain, call, clock)
-        if raw.chunked and (file := raw_file(raw)) is not None:
-            return _read_chunked(raw, file, call, clock)
-        pieces = []
-        while piece := raw.read1(_PIECE, decode_content=True):
-            pieces.append(piece)
-            if raw.length_remaining == 0:
-                break
-            if clock.monotonic() >= call.deadline:
-                raise TimeoutError
-        if not pieces and _ends_with_the_connection(raw):
-            raise urllib3.exceptions.ProtocolError("the answer broke off in its head")
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return _read(response.raw, file, call, clock, is_error=response.status_code >= 300)
+    except UnknownCoding as coding:
+        response.close()
+        return f"HTTP {response.status_code} with {coding}, which cannot be read".encode()
     except BaseException:
         response.close()
         raise
 
 
-def _plain_body(raw: urllib3.HTTPResponse) -> http.client.HTTPResponse | None:
-    """http.client's response below urllib3's, when nothing has to be taken off its body and its length is known."""
-    inner = raw._original_response
-    if not isinstance(inner, http.client.HTTPResponse) or not inner.length or "Content-Encoding" in raw.headers:
-        return None
-    return inner
-
-
-def _read_plain(raw: urllib3.HTTPResponse, inner: http.client.HTTPResponse, call: Call, clock: Clock) -> bytes:
-    """The body, read below urllib3, whose own way costs more than the rest of reading an answer."""
-    pieces = []
-    while inner.length:
-        piece = inner.read1(min(_PIECE, inner.length))
-        if not piece:
-            raise urllib3.exceptions.ProtocolError(f"{inner.length} bytes of the answer are missing")
-        pieces.append(piece)
-        if inner.length and clock.monotonic() >= call.deadline:
-            raise TimeoutError
-    inner.close()
-    raw.release_conn()
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _read_chunked(raw: urllib3.HTTPResponse, file: io.BufferedReader, call: Call, clock: Clock) -> bytes:
-    """The same for a body in chunks: API servers send whatever is larger than two kilobytes in chunks of that size."""
-    decoder, pieces = ChunkedDecoder(), []
+def check_coding(response: Response, request: Request) -> None:
+    """Raises UnexpectedAnswer for a Content-Encoding that cannot be read; for an error, whose status counts more than
+    its text, UnknownCoding."""
     try:
-        while not decoder.finished:
-            data = file.read1(_PIECE)
-            if not data:
-                decoder.end()
-            pieces.append(decoder.feed(data))
-            if not decoder.finished and clock.monotonic() >= call.deadline:
-                raise TimeoutError
-    except FramingError as error:
-        raise urllib3.exceptions.ProtocolError(str(error)) from None
+        content_coding(response.headers)
+    except UnknownCoding as coding:
+        if response.status_code >= 300:
+            raise
+        response.close()
+        raise UnexpectedAnswer(f"{request.operation}: the answer has {coding}, which was not asked for and cannot be "
+                               "read. Is a proxy in the way?") from None
+
+
+def _read(raw: urllib3.HTTPResponse, file: io.BufferedReader, call: Call, clock: Clock, *, is_error: bool) -> bytes:
+    """The body, read below urllib3, whose own way costs more than the rest of reading an answer."""
+    content, pieces, size = Content(raw, file), [], 0
+    one_object = is_error or _is_one_object(call.request)
+    for piece in content:
+        size += len(piece)
+        pieces.append(piece)
+        if size > LARGEST_OBJECT and size > (limit := _limit(content.received, one_object=one_object)):
+            raise UnexpectedAnswer(f"{call.request.operation}: the answer is longer than {limit >> 20} MiB, the most "
+                                   f"that is read of {'one object' if one_object else 'one answer'}"
+                                   f"{'' if one_object else '; lists come in pages with a limit'}")
+        if not content.ended and clock.monotonic() >= call.deadline:
+            raise TimeoutError
+    if not content.received and _ends_with_the_connection(raw):
+        raise FramingError("the answer broke off in its head")
     inner: Any = raw._original_response
     inner.close()
     raw.release_conn()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _limit(received: int, *, one_object: bool) -> int:
+    """The most bytes of an answer of which `received` have come over the connection."""
+    return LARGEST_OBJECT if one_object else max(LARGEST_EXPANDED, min(LARGEST_ANSWER, received * _EXPANSION))
+
+
+def _is_one_object(request: Request) -> bool:
+    return request.resource is not None and request.verb not in _MANY and request.subresource not in _TEXTS
 
 
 def _ends_with_the_connection(raw: urllib3.HTTPResponse) -> bool:

@@ -18,7 +18,8 @@ from kubectl_runtime.client.http.middleware import Answer, Call
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.client.wire.adapters import ApiAdapter
-from kubectl_runtime.client.wire.bodies import whole_body
+from kubectl_runtime.client.wire.bodies import check_coding, whole_body
+from kubectl_runtime.client.wire.chunked import FramingError
 from kubectl_runtime.client.wire.transport_errors import transport_error
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
@@ -53,9 +54,13 @@ class RequestsCarrier:
                 response = adapter.send(_prepared(call, plain=True), **arguments)
             else:
                 response = _sent_as_the_session_says(rules, adapter, _prepared(call, plain=False), arguments)
+                if rules.hooks and not rules.through_session:
+                    response = self._hooked(response, call, arguments)
             opened = call.streaming and response.status_code < 300
-            body = b"" if opened else whole_body(response, call, self._clock, whole=rules.hooks != ())
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            if opened:
+                check_coding(response, call.request)
+            body = b"" if opened else whole_body(response, call, self._clock)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, FramingError, OSError) as error:
             raise transport_error(error, call.request.operation, self._server, rules.config.origin, read) from None
         except (ValueError, TypeError) as error:
             if rules.session is not None:  # the user's adapter or hook
@@ -65,6 +70,15 @@ class RequestsCarrier:
             raise RequestError(f"{call.request.operation}: it cannot be sent as a layer has changed it: "
                                f"{'a header has characters that cannot be sent' if unsendable else error}") from None
         return Answer(response.status_code, response.headers, body, response if opened else None)
+
+    def _hooked(self, response: Response, call: Call, arguments: dict[str, Any]) -> Response:
+        """What the session's hooks make of the response. They may look at its body, whose end requests would not
+        check: so it is read before."""
+        if not call.streaming:
+            response._content = whole_body(response, call, self._clock)
+        for hook in self._rules.hooks:  # as requests calls them: each may replace the response
+            response = hook(response, **arguments) or response
+        return response
 
     def grow(self, size: int) -> None:
         """Keep at least `size` idle connections for calls from now on."""
@@ -87,10 +101,7 @@ def _sent_as_the_session_says(rules: WireRules, adapter: BaseAdapter, request: P
         assert rules.session is not None
         request._cookies = RequestsCookieJar()  # type: ignore[attr-defined] # Session.send expects one
         return rules.session.send(request, allow_redirects=False, **arguments)
-    response = adapter.send(request, **arguments)
-    for hook in rules.hooks:  # as requests calls them: each may replace the response
-        response = hook(response, **arguments) or response
-    return response
+    return adapter.send(request, **arguments)
 
 
 def _prepared(call: Call, *, plain: bool) -> PreparedRequest:

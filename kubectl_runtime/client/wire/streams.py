@@ -5,9 +5,7 @@
                          -> cut, reset           TransportError
                          -> silence too long     RequestTimeout
 
-The bytes are read below urllib3, whose `stream()` costs twice as much and whose `read(n)` waits for n bytes: one
-`read1` on the response's buffered file brings what has arrived, and `ChunkedDecoder` takes the framing off. That needs
-http.client's response object inside urllib3's; an answer without it (a mock, a compressing proxy) is read with
+The bytes are read below urllib3 (`Content`); an answer without http.client's response object (a mock) is read with
 urllib3's own `stream()`.
 
 One thread reads and closes; `shutdown()` may come from any.
@@ -15,7 +13,6 @@ One thread reads and closes; `shutdown()` may come from any.
 from __future__ import annotations
 
 import http.client
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -24,18 +21,13 @@ import requests
 import urllib3
 from requests.models import Response
 
-from kubectl_runtime.client.wire.chunked import ChunkedDecoder, FramingError
+from kubectl_runtime.client.wire.chunked import FramingError
+from kubectl_runtime.client.wire.content import PIECE, Content, raw_file
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 
 log = guarded_logger(__name__)
-
-PIECE = 1 << 19
-"""The most bytes that one read takes. Each read lets other threads run, so under a flood of events larger pieces mean
-fewer switches between the watch and the workers: with 256 KiB the whole pipeline was a quarter faster than with 64,
-with 512 a twentieth more."""
-
 
 class ByteStream:
     """The body of a streamed answer. A context manager: leaving it closes the connection."""
@@ -66,7 +58,7 @@ class ByteStream:
         Raises TransportError when the connection breaks off, RequestTimeout after too long a silence.
         """
         file = raw_file(self._response.raw)
-        pieces = self._foreign() if file is None else self._direct(file)
+        pieces = self._foreign() if file is None else self._direct(Content(self._response.raw, file))
         try:
             for piece in pieces:
                 if self._stopped:  # whatever came: a TLS socket that was shut down yields what is below its encryption
@@ -81,20 +73,18 @@ class ByteStream:
         finally:
             self.close()
 
-    def _direct(self, file: io.BufferedReader) -> Iterator[bytes]:
+    def _direct(self, content: Content) -> Iterator[bytes]:
         """The pieces of a body that http.client has not begun to read."""
-        decoder = _decoder(self._response.raw)
-        while not decoder.finished:
-            if self._process != os.getpid():
-                raise TransportError(f"{self._operation}: it was opened in the process that this one was forked from, "
-                                     "which reads from the same connection: open another one here")
-            data = file.read1(PIECE)
-            if not data:
-                decoder.end()
-                return
-            piece = decoder.feed(data)
+        self._check_process()
+        for piece in content:
             if piece:
                 yield piece
+            self._check_process()
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise TransportError(f"{self._operation}: it was opened in the process that this one was forked from, "
+                                 "which reads from the same connection: open another one here")
 
     def _foreign(self) -> Iterator[bytes]:
         stream = getattr(self._response.raw, "stream", None)
@@ -137,40 +127,6 @@ class ByteStream:
         self.close()
 
 
-class _PlainDecoder:
-    """A body without framing: `length` bytes, or until the connection ends."""
-
-    def __init__(self, length: int | None) -> None:
-        self._left = length
-        self.finished = length == 0
-
-    def feed(self, data: bytes) -> bytes:
-        if self._left is None:
-            return data
-        data = data[:self._left]
-        self._left -= len(data)
-        self.finished = self._left == 0
-        return data
-
-    def end(self) -> None:
-        if self._left:
-            raise FramingError(f"{self._left} bytes of the body are missing")
-
-
 _BROKEN = (OSError, FramingError, ValueError, urllib3.exceptions.HTTPError, http.client.HTTPException,
            requests.RequestException)
 """What a broken connection may raise; ValueError when the file was closed under the reader."""
-
-
-def raw_file(raw: Any) -> io.BufferedReader | None:
-    """The file below urllib3 and http.client, when the body can be read from it as it stands."""
-    inner = getattr(raw, "_fp", None)
-    if not isinstance(raw, urllib3.HTTPResponse) or not isinstance(inner, http.client.HTTPResponse):
-        return None
-    if raw.headers.get("Content-Encoding", "identity") != "identity":
-        return None
-    return inner.fp if isinstance(inner.fp, io.BufferedReader) else None
-
-
-def _decoder(raw: urllib3.HTTPResponse) -> ChunkedDecoder | _PlainDecoder:
-    return ChunkedDecoder() if raw.chunked else _PlainDecoder(raw.length_remaining)

@@ -10,10 +10,15 @@ import urllib3
 
 from kubectl_runtime.client.http.failures import ConnectionFailed
 from kubectl_runtime.client.http.retry import Failure
+from kubectl_runtime.client.wire.chunked import FramingError
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """What TLS raises where the connection has ended: nothing that a certificate could mend."""
+
+_NO_WHOLE_ANSWER = (OSError, FramingError, http.client.RemoteDisconnected, http.client.IncompleteRead,
+                    requests.exceptions.ConnectionError, urllib3.exceptions.ProtocolError)
+"""What is raised where an answer does not come, or breaks off; not where what comes is no HTTP."""
 
 _OUT_OF_TIME = frozenset((9, 10))
 """OpenSSL's numbers for a certificate that is not valid yet, or has expired."""
@@ -41,7 +46,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     if isinstance(inner, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ClosedPoolError)):
         return ConnectionFailed(f"{operation}: cannot connect to {server} ({said}). Is the API server running there? "
                                 f"The address comes from {origin}", Failure(sent=False))
-    unread = isinstance(inner, (http.client.RemoteDisconnected, OSError, requests.exceptions.ConnectionError))
+    unread = isinstance(inner, _NO_WHOLE_ANSWER)
     return ConnectionFailed(f"{operation}: the connection to {server} was lost ({said})",
                             Failure(answered=not unread))
 

@@ -54,8 +54,8 @@ def lost(peer: Peer, _: Received) -> None:
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: application/js"])
-@pytest.mark.parametrize("request_", [GET, POST], ids=["get", "create"])
-def test_an_answer_that_breaks_off_in_its_head_is_no_answer(request_: Request, head: bytes) -> None:
+@pytest.mark.parametrize(("request_", "times"), [(GET, 9), (POST, 1)], ids=["get", "create"])
+def test_an_answer_that_breaks_off_in_its_head_is_no_answer(request_: Request, times: int, head: bytes) -> None:
     def serve(peer: Peer) -> None:
         peer.receive()
         peer.send(head)
@@ -64,7 +64,7 @@ def test_an_answer_that_breaks_off_in_its_head_is_no_answer(request_: Request, h
     with WireServer(serve) as server, server.client(client=FAST) as client:
         with pytest.raises(TransportError, match=r"was lost \(the answer broke off in its head"):
             client.request(request_)
-        assert len(server.requests) == 1
+        assert len(server.requests) == times
 
 
 @pytest.mark.parametrize("size", [1, 2048, 300_000])
@@ -94,7 +94,7 @@ def test_an_answer_in_chunks_that_breaks_off_is_none(end: bytes) -> None:
     with WireServer(answering(cut)) as server, server.client(client=FAST) as client:
         with pytest.raises(TransportError, match="was lost"):
             client.request(GET)
-        assert len(server.requests) == 1, "an answer had begun"
+        assert len(server.requests) == 9, "a read is made again"
 
 
 @pytest.mark.parametrize("head",
@@ -150,16 +150,6 @@ class TestRetries:
         with WireServer(answering(lost, says(200, b"{}"))) as server, server.client(client=FAST) as client:
             assert client.request(request_) == b"{}"
         assert len(server.requests) == 2
-
-    def test_an_answer_that_breaks_off_is_not_asked_for_again(self) -> None:
-        def half(peer: Peer, _: Received) -> None:
-            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
-            peer.close()
-
-        with WireServer(answering(half)) as server, server.client(client=FAST) as client:
-            with pytest.raises(TransportError, match="lost"):
-                client.request(GET)
-        assert len(server.requests) == 1
 
     def test_a_post_waits_for_a_server_that_is_not_there_yet(self) -> None:
         with WireServer(answering(says(201, b"{}"))) as server:

@@ -7,6 +7,7 @@ import select
 import socket
 import ssl
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -14,7 +15,8 @@ import pytest
 
 from kubectl_runtime import ApiResource, RequestTimeout, StopToken, TransportError
 from kubectl_runtime.client.http.lines import LineSplitter
-from kubectl_runtime.client.wire.streams import ByteStream, raw_file
+from kubectl_runtime.client.wire.content import raw_file
+from kubectl_runtime.client.wire.streams import ByteStream
 from kubectl_runtime.core.requests.request import Request
 from tests.client.wire_server import Peer, Serve, WireServer, answering, says
 
@@ -108,17 +110,23 @@ def test_a_body_without_length_ends_with_the_connection() -> None:
         assert read(server) == [b"one", b"two"]
 
 
-def test_a_compressed_body_is_read_all_the_same() -> None:
-    import gzip
-
-    packed = gzip.compress(b"one\ntwo\n")
+def test_lines_of_a_compressed_stream_come_when_they_were_sent() -> None:
+    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    read_one = threading.Event()
 
     def serve(peer: Peer) -> None:
         peer.receive()
-        peer.answer(200, packed, headers=("Content-Encoding: gzip",))
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n")
+        peer.chunk(packer.compress(b"one\n") + packer.flush(zlib.Z_SYNC_FLUSH))
+        assert read_one.wait(PATIENCE)
+        peer.chunk(packer.compress(b"two\n") + packer.flush())
+        peer.end_stream()
 
-    with WireServer(serve) as server:
-        assert read(server) == [b"one", b"two"]
+    with WireServer(serve) as server, server.client() as client, client.stream(WATCH) as stream:
+        arriving = lines(stream)
+        assert next(arriving) == b"one"
+        read_one.set()
+        assert list(arriving) == [b"two"]
 
 
 @pytest.mark.parametrize(
