@@ -20,14 +20,14 @@ import msgspec
 
 from kubectl_runtime.client.api.codecs import Form
 from kubectl_runtime.client.http.failures import decode_status, unexpected_answer
-from kubectl_runtime.client.http.lines import LineSplitter
+from kubectl_runtime.client.http.lines import LARGEST_OBJECT, LineSplitter
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.decode import Bookmark, Carried
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
+from kubectl_runtime.core.meta.problems import DecodeError, is_json
 from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def open_watch(client: Client, request: Request, form: Form, stop: StopToken | N
 
     `read_timeout`: the longest silence, in seconds. `deadline` is for its opening. Raises ApiError when the server
     refuses (410 too), TransportError when it cannot be reached. Iterating raises RequestTimeout after too long a
-    silence, DecodeError for a line that is not a watch event, after the events before it, and UnexpectedAnswer for a
-    web page; otherwise it ends. Close it when leaving early.
+    silence, DecodeError for a line that is not a watch event or is longer than 16 MiB, after the events before it, and
+    UnexpectedAnswer for a web page; otherwise it ends. Close it when leaving early.
     """
     return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout, deadline=deadline), request, form)
 
@@ -144,31 +144,26 @@ def _batches(stream: ByteStream, arriving: _Pieces, request: Request, form: Form
             if batch and batch[0].rstrip() == b"{":  # no event: a whole document over many lines
                 yield [_document(batch, splitter, pieces, request)]
                 return
+            if batch and len(batch[0]) > LARGEST_OBJECT:  # the others lie within one piece
+                raise _too_long(request)
             events, failure = _decoded(batch, form)
             if events or not piece:
                 yield events
             begun = begun or bool(events)
             if failure is not None:
                 raise (None if begun else unexpected_answer(request, stream.status, stream.headers, piece)) or failure
+            if splitter.held > LARGEST_OBJECT:
+                raise _too_long(request)
     rest = splitter.rest()
     if (status := decode_status(rest)) is not None:
         yield [RecordEvent("ERROR", status=status)]
     elif rest and not begun and (unexpected := unexpected_answer(request, stream.status, stream.headers, rest)):
         raise unexpected
-    elif arriving.broke is None and _is_whole(rest):
+    # What is half of a line may look like an object with less in it to a decoder that salvages what it can
+    elif arriving.broke is None and is_json(rest):
         events, _ = _decoded([rest], form)
         if events:
             yield events
-
-
-def _is_whole(line: bytes) -> bool:
-    """Whether what came without a newline is all of a line. (What is half of one may look like an object with less in
-    it to a decoder that salvages what it can.)"""
-    try:
-        msgspec.json.decode(line, type=msgspec.Raw)
-    except DECODE_FAILURES:
-        return False
-    return True
 
 
 def _decoded(batch: list[bytes], form: Form) -> tuple[list[RecordEvent], DecodeError | None]:
@@ -188,6 +183,11 @@ def _decoded(batch: list[bytes], form: Form) -> tuple[list[RecordEvent], DecodeE
         else:
             events.append(_other_event(kind, content))
     return events, None
+
+
+def _too_long(request: Request) -> DecodeError:
+    return DecodeError(None, "$", f"{request.operation}: an event is longer than {LARGEST_OBJECT >> 20} MiB, the most "
+                       "that is read of one object")
 
 
 def _other_event(kind: str, content: Carried) -> RecordEvent:

@@ -13,7 +13,7 @@ import codecs
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Self
 
-from kubectl_runtime.client.http.lines import LineSplitter
+from kubectl_runtime.client.http.lines import LARGEST_OBJECT, LineSplitter
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.wire.streams import ByteStream  # which the call that opens one imports
@@ -51,7 +51,8 @@ class LogStream:
         return decoded(self)
 
     def lines(self) -> Iterator[str]:
-        """The lines, without their newlines; the last one also when it was not ended. Blocks and raises as `text`."""
+        """The lines, without their newlines; the last one also when it was not ended. One of more than 16 MiB comes in
+        parts. Blocks and raises as `text`."""
         return decoded_lines(self)
 
     def close(self) -> None:
@@ -77,10 +78,12 @@ def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
 
 def decoded_lines(pieces: Iterable[bytes]) -> Iterator[str]:
     """`pieces` of UTF-8 as lines, without the newlines. A newline's byte occurs in no other character, so lines are cut
-    before they are decoded."""
+    before they are decoded. One that has no end within 16 MiB comes in parts, so that it is never held as a whole."""
     splitter = LineSplitter()
     for piece in pieces:
         for line in splitter.feed(piece):
             yield line.decode("utf-8", "replace")
+        if splitter.held > LARGEST_OBJECT:
+            yield splitter.take().decode("utf-8", "replace")
     if rest := splitter.rest():
         yield rest.decode("utf-8", "replace")

@@ -45,6 +45,15 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
+def is_json(content: bytes) -> bool:
+    """Whether `content` is one whole JSON value, and not a part of one."""
+    try:
+        msgspec.json.decode(content, type=msgspec.Raw)
+    except DECODE_FAILURES:
+        return False
+    return True
+
+
 def is_no_utf8(failure: Exception) -> bool:
     """Whether what failed to decode is not UTF-8. From 0.23 on msgspec says so by a DecodeError of its own."""
     return isinstance(failure, UnicodeError) or (

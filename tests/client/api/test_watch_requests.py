@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from typing import Any
@@ -77,6 +78,54 @@ def test_an_event_of_one_and_a_half_megabytes_is_delivered_and_the_small_one_aft
     large = event("MODIFIED", config_map("big", "8", data={"x": "y" * 1_500_000}))
     pieces = [large[i : i + 16_384] for i in range(0, len(large), 16_384)]
     assert summary(watched(*pieces, ADDED, Peer.end_stream)) == [("MODIFIED", "8"), ("ADDED", "7")]
+
+
+def long_event(size: int) -> bytes:
+    """An ADDED event of exactly `size` bytes, with its newline."""
+    short = event("ADDED", config_map("a", "7", data={"k": ""}))
+    return event("ADDED", config_map("a", "7", data={"k": "x" * (size - len(short))}))
+
+
+def without_end(piece: bytes, sent: list[int]) -> Any:
+    def go_on(peer: Peer) -> None:
+        while True:
+            peer.chunk(piece)
+            sent.append(len(piece))
+
+    return go_on
+
+
+def test_an_event_of_16_mib_is_delivered_and_a_longer_one_is_an_error_after_the_events_before_it() -> None:
+    assert summary(watched(long_event((16 << 20) + 1), BOOKMARK)) == [("ADDED", "7"), ("BOOKMARK", "500")]
+    with WireServer(stream(BOOKMARK, long_event((16 << 20) + 2))) as server, server.client() as client:
+        with Api.all(client, ConfigMap).open_watch(WatchParams(bookmarks=True), "5") as batches:
+            assert summary(next(batches)) == [("BOOKMARK", "500")]
+            with pytest.raises(DecodeError, match="watch configmaps in all namespaces: an event is longer than 16 MiB"):
+                list(batches)
+
+
+@pytest.mark.parametrize("piece", [b"x" * (1 << 20), ADDED[:-2] + b" " * (1 << 16), b" " * 2048],
+                         ids=["no JSON", "an event that goes on", "blanks in small chunks"])
+def test_a_line_without_end_is_given_up_at_16_mib(piece: bytes) -> None:
+    sent: list[int] = []
+    with pytest.raises(DecodeError, match="watch configmaps in all namespaces: an event is longer than 16 MiB"):
+        watched(ADDED, without_end(piece, sent))
+    assert sum(sent) < 64 << 20, "what the sockets hold is all that was sent in vain"
+
+
+def test_so_is_one_that_gzip_makes_of_little() -> None:
+    sent: list[int] = []
+    zeros = gzip.compress(bytes(16 << 20))
+
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n")
+        without_end(zeros, sent)(peer)
+
+    with WireServer(serve) as server, server.client() as client:
+        with Api.all(client, ConfigMap).open_watch(None, "5") as batches:
+            with pytest.raises(DecodeError, match="an event is longer than 16 MiB"):
+                list(batches)
 
 
 def test_text_is_intact_when_characters_are_cut() -> None:

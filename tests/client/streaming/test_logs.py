@@ -120,3 +120,15 @@ def test_text_and_lines_do_not_depend_on_how_the_bytes_are_cut(content, cuts):
     assert "".join(decoded(pieces)) == whole
     ended = content.endswith(b"\n") or not content
     assert "\n".join(decoded_lines(pieces)) + ("\n" if content and ended else "") == whole
+
+
+@pytest.mark.parametrize("piece", [b"x" * (1 << 20), b"ab" * 1000, "€".encode() * (1 << 18)],
+                         ids=["large pieces", "small ones", "characters"])
+def test_a_line_without_end_comes_in_parts_and_is_never_held_whole(piece):
+    times = (40 << 20) // len(piece)
+    pieces = [*[piece] * times, b"end\nnext\n"]
+    *parts, end, after = decoded_lines(iter(pieces))
+    assert after == "next"
+    assert "".join([*parts, end]).replace("\ufffd", "") == (piece * times).decode() + "end"
+    assert max(map(len, parts)) <= (16 << 20) + len(piece)
+    assert len(parts) == 2
