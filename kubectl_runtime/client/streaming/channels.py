@@ -10,6 +10,7 @@ websocket.py for how much. Channels are read by one thread each.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from kubectl_runtime.client.streaming.websocket import WebSocket
 from kubectl_runtime.core.base.errors import DiscoveryError, RequestTimeout
@@ -77,10 +78,27 @@ class Channels:
                 self.websocket.read_on()
             return piece
 
-    def first(self, channel: int, timeout: float | None = None) -> bytes:
-        """As `read`, but what has come stays there, so that any number of threads may wait for it."""
-        with self.websocket.condition:
-            return self._next(channel, timeout, None)
+    def gathered(self, channel: int, is_enough: Callable[[bytes], bool], timeout: float | None = None) -> bytes:
+        """All that has come on `channel`, once `is_enough` of it or nothing more comes. It stays there, so that any
+        number of threads may wait for it. Blocks until then; raises as `read`, but for what came before the connection
+        broke off.
+
+        `is_enough` is called with the condition held, also by the websocket's thread.
+        """
+        websocket = self.websocket
+
+        def content() -> bytes:
+            return b"".join(self._pieces.get(channel, ()))
+
+        with websocket.condition:
+            arrived = websocket.wait(lambda: channel in self._ended or is_enough(content()), timeout)
+            found = content()
+            if not (arrived or found) and websocket.error is not None:
+                raise websocket.error
+            if not (arrived or websocket.ended):
+                raise RequestTimeout(f"{websocket.operation}: {'not all' if found else 'nothing'} came within "
+                                     f"{timeout or 0:.3g} s")
+            return found
 
     def _next(self, channel: int, timeout: float | None, or_on: int | None) -> bytes:
         """What `read` gives, with the condition held and without taking it."""

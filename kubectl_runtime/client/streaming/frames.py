@@ -1,7 +1,8 @@
 """Websocket frames from bytes and to bytes: the only place that imports websocket-client.
 
 `FrameReader.feed` takes what a socket gave, `messages` yields what is whole: (opcode, content). Fragments of a message
-have been put together; control frames may come between them. Raises TransportError for what is not a websocket.
+have been put together; control frames may come between them. Raises TransportError for what is not a websocket, and
+for a message above 32 MiB.
 """
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from kubectl_runtime.core.base.errors import TransportError
 
 TEXT, BINARY, CLOSE, PING, PONG = (ABNF.OPCODE_TEXT, ABNF.OPCODE_BINARY, ABNF.OPCODE_CLOSE, ABNF.OPCODE_PING,
                                    ABNF.OPCODE_PONG)
+LONGEST_MESSAGE = 32 << 20
+"""Bytes, as golang.org/x/net/websocket, which kubelets use. (They send some 32 KiB at once.)"""
 _DATA = (TEXT, BINARY, ABNF.OPCODE_CONT)
 
 
@@ -28,6 +31,7 @@ class FrameReader:
         self._unread = bytearray(first)
         self._frames = frame_buffer(self._take, skip_utf8_validation=True)
         self._fragments = continuous_frame(False, True)
+        self._taken = 0  # bytes of the message that is not whole yet
 
     def feed(self, data: bytes) -> None:
         """Take bytes as they came from the connection."""
@@ -39,11 +43,13 @@ class FrameReader:
             while self._unread:
                 found = self._frames.recv_frame()
                 if found.opcode not in _DATA:
+                    self._taken = self._taken if self._fragments.recving_frames else 0
                     yield found.opcode, _bytes(found.data)
                     continue
                 self._fragments.validate(found)
                 self._fragments.add(found)
                 if self._fragments.is_fire(found):
+                    self._taken = 0
                     opcode, whole = self._fragments.extract(found)
                     yield opcode, _bytes(whole.data)
         except BlockingIOError:
@@ -56,8 +62,11 @@ class FrameReader:
         """
         if not self._unread:
             raise BlockingIOError
+        if self._taken > LONGEST_MESSAGE:
+            raise TransportError(f"a message is longer than {LONGEST_MESSAGE >> 20} MiB")
         found = bytes(self._unread[:size])
         del self._unread[:size]
+        self._taken += len(found)
         return found
 
 

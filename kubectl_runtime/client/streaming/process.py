@@ -26,13 +26,14 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, RequestTimeout, TransportError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
-from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, is_json
 from kubectl_runtime.core.requests.pods import AttachParams
 
 log = guarded_logger(__name__)
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _PIECE = 1 << 15
+_LONGEST_STATUS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,17 @@ class ProcessOutput:
 
     def read(self, timeout: Duration | None = None) -> bytes:
         """The next piece; empty at the end. Blocks until it comes, at most `timeout` seconds (None: as long as it
-        takes). Raises RequestTimeout after that, and TransportError for a connection that broke off."""
-        return self._channels.read(self._channel, None if timeout is None else seconds(timeout))
+        takes). Raises RequestTimeout after that, and TransportError for a connection that broke off before the process
+        had ended."""
+        try:
+            return self._channels.read(self._channel, None if timeout is None else seconds(timeout))
+        except RequestTimeout:
+            raise
+        except TransportError:
+            # Its status is the last that a node says of a process, after all output: with it, nothing is missing
+            if _status((self._channels.held_text(ERROR) or "").encode()) is None:
+                raise
+            return b""
 
     def __iter__(self) -> Iterator[bytes]:
         """The pieces as they come, until the end. Raises as `read` does."""
@@ -158,10 +168,10 @@ class AttachedProcess:
         """How the process ended: Success, or Failure with reason NonZeroExitCode, or why it could not run.
 
         Blocks until it has ended, `timeout` at most. Raises RequestTimeout, and TransportError when the connection
-        broke off (or the server closed it) before.
+        broke off (or the server closed it) before, and for what is no status.
         """
         channels = self._channels
-        content = channels.first(ERROR, None if timeout is None else seconds(timeout))
+        content = channels.gathered(ERROR, _is_whole, None if timeout is None else seconds(timeout))
         found = _status(content)
         if found is None:
             said = f"with {content[:200].decode('utf-8', 'replace')!r}" if content else "without a status"
@@ -192,16 +202,16 @@ class AttachedProcess:
         def left() -> float | None:
             return None if timeout is None else max(0.0, deadline - clock.monotonic())
 
-        def rest(channel: int) -> bytes:
-            return b"".join(iter(lambda: self._channels.read(channel, left()), b""))
+        def rest(output: ProcessOutput) -> bytes:
+            return b"".join(iter(lambda: output.read(left()), b""))
 
         with self:
             if self._params.stdin:
                 self._feed(input or b"", left)
             elif input:
                 self._check("stdin", False)
-            stdout = rest(STDOUT) if self._params.stdout else b""
-            stderr = rest(STDERR) if self._params.stderr else b""
+            stdout = rest(self.stdout) if self._params.stdout else b""
+            stderr = rest(self.stderr) if self._params.stderr else b""
             completed = CompletedExec(self.returncode(left()), stdout, stderr)
         if check and completed.returncode:
             raise ExecFailed(self._channels.websocket.operation, completed)
@@ -242,3 +252,12 @@ def _status(content: bytes) -> Status | None:
     except DECODE_FAILURES:
         return None
     return found if found.status in ("Success", "Failure") else None
+
+
+def _is_whole(content: bytes) -> bool:
+    """Whether nothing more is needed to judge what came for a status: it is whole, no beginning of one, or too long. A
+    status may come in several messages."""
+    begin, end = content.lstrip()[:1], content.rstrip()[-1:]
+    if begin != b"{" or len(content) > _LONGEST_STATUS:
+        return bool(begin)
+    return end == b"}" and is_json(content)

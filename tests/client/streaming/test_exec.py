@@ -1,6 +1,7 @@
 """exec and attach against a server whose every frame the test writes."""
 from __future__ import annotations
 
+import json
 import threading
 from urllib.parse import parse_qsl, urlsplit
 
@@ -178,6 +179,114 @@ def test_a_close_without_a_status_leaves_the_end_unknown():
         assert b"".join(process.stdout) == b""
         with pytest.raises(TransportError, match="how the process ended is not known"):
             process.status(timeout=5)
+
+
+def in_messages(peer, status_, pieces):
+    """The status on its channel, cut into about so many messages."""
+    text = json.dumps(status_).encode()
+    size = -(-len(text) // pieces)
+    for begin in range(0, len(text), size):
+        peer.send(3, text[begin:begin + size])
+
+
+def goodbye(peer):
+    peer.end()
+
+
+def cut_off(peer):
+    peer.peer.close()
+
+
+def going_away(peer):
+    peer.frame(b"\x03\xe9", 8)
+    peer.peer.hold()
+
+
+def half_closed_channels(peer):
+    for channel in (1, 2, 3):
+        peer.send(255, bytes((channel,)))
+    peer.peer.close()
+
+
+@pytest.mark.parametrize("end", [goodbye, cut_off, going_away, half_closed_channels])
+@pytest.mark.parametrize("pieces", [1, 2, 1000])
+@pytest.mark.parametrize(("status_", "code"), [(SUCCESS, 0), (exited(3), 3)])
+def test_the_exit_code_is_known_however_its_status_comes_and_the_connection_ends(end, pieces, status_, code):
+    def script(peer):
+        peer.send(1, b"out")
+        in_messages(peer, status_, pieces)
+        end(peer)
+
+    with pods(serving(script)) as api:
+        done = api.exec("web", ["x"]).run(timeout=20)
+        assert (done.returncode, done.stdout, done.stderr) == (code, b"out", b"")
+        with api.exec("web", ["x"]) as process:
+            assert b"".join(process.stdout) == b"out"
+            assert process.stderr.read(timeout=20) == b""
+            assert [process.returncode(timeout=20) for _ in range(2)] == [code, code]
+
+
+def test_so_it_is_under_tls_and_with_the_older_subprotocol():
+    authority = Authority()
+
+    def script(peer):
+        in_messages(peer, exited(7), 2)
+        peer.peer.close()  # without TLS's own goodbye
+
+    for protocol in ("v4.channel.k8s.io", "v5.channel.k8s.io"):
+        with serving(script, protocol, tls=server_context(authority.server(), authority.pem)) as server:
+            with Client(Config(cluster_url=server.url, ca_data=authority.pem)) as client:
+                assert Api.namespaced(client, Pod, "default").exec("w", ["x"]).run(timeout=20).returncode == 7
+
+
+def test_a_status_that_is_whole_is_not_waited_for_any_longer():
+    def script(peer):
+        in_messages(peer, exited(4), 2)
+        peer.peer.hold()
+
+    with pods(serving(script)) as api, api.exec("web", ["x"]) as process:
+        assert process.returncode(timeout=20) == 4
+
+
+@pytest.mark.parametrize("text", [b'{"status": "Fail', b'{"metadata": {}}', b"no container", b"\xff", b"{" * 70_000],
+                         ids=["half of one", "another object", "text", "no text", "too long"])
+def test_what_is_no_whole_status_leaves_the_end_unknown(text):
+    def script(peer):
+        peer.send(1, b"out")
+        for begin in range(0, len(text), 1 << 14):
+            peer.send(3, text[begin:begin + (1 << 14)])
+        peer.peer.close()
+
+    with pods(serving(script)) as api, api.exec("web", ["x"]) as process:
+        assert process.stdout.read(timeout=20) == b"out"
+        with pytest.raises(TransportError, match="broke off"):
+            process.stdout.read(timeout=20)
+        with pytest.raises(TransportError, match="how the process ended is not known"):
+            process.status(timeout=20)
+
+
+def test_half_a_status_and_then_silence_is_a_timeout():
+    with pods(serving(lambda peer: (peer.send(3, b'{"status":'), peer.peer.hold()))) as api:
+        with api.exec("web", ["x"]) as process, pytest.raises(RequestTimeout, match=r"not all came within 0\.1 s"):
+            process.status(timeout=0.1)
+
+
+@pytest.mark.parametrize("begin", [b"\x82\x7f" + (1 << 40).to_bytes(8, "big"), b""], ids=["a frame", "fragments"])
+def test_a_message_without_end_is_given_up_at_32_mib(begin):
+    sent = []
+
+    def script(peer):
+        peer.peer.send(begin)
+        piece = bytes(1 << 20) if begin else frame(b"\x01" + bytes(1 << 20), 2, fin=False)
+        while True:
+            peer.peer.send(piece)
+            sent.append(len(piece))
+            piece = piece if begin else frame(bytes(1 << 20), 0, fin=False)
+
+    with pods(serving(script)) as api, api.exec("web", ["x"]) as process:
+        with pytest.raises(TransportError, match=r"exec pods/exec default/web: a message is longer than 32 MiB"):
+            process.stdout.read(timeout=20)
+    assert sum(sent) < 80 << 20, "what the sockets hold is all that was sent in vain"
 
 
 def test_a_command_that_cannot_be_run_is_an_api_error():
