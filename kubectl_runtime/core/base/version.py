@@ -1,4 +1,4 @@
 """The version of the package, the only place where it is written."""
 from __future__ import annotations
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
