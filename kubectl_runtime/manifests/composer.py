@@ -24,6 +24,8 @@ _MERGE = "tag:yaml.org,2002:merge"
 MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
 # the part of a document's values that aliases may bring, up to and beyond these sizes
 MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
+MOST_LEVELS = 500
+"""Mappings and sequences within each other. Older bindings of libyaml overflow the stack of the process instead."""
 
 
 def decode_yaml(text: str | bytes, *, duplicates: list[str] | None = None, alone: bool = False) -> Any:
@@ -54,16 +56,23 @@ def decode_yaml(text: str | bytes, *, duplicates: list[str] | None = None, alone
 
 
 class _NoResolver:
-    """Leaves it to `scalars` what a scalar is; it only tells plain scalars from quoted ones."""
+    """Leaves it to `scalars` what a scalar is; it only tells plain scalars from quoted ones. Counts the levels, since
+    both parsers call it on their way into each node and out of it."""
+
+    _levels = 0
 
     def resolve(self, kind: type, _value: str | None, implicit: Any) -> str:
         return _PLAIN if kind is yaml.ScalarNode and implicit[0] else TEXT
 
     def descend_resolver(self, _node: Any, _index: Any) -> None:
-        """Paths decide nothing."""
+        """One level down. Raises YamlError below `MOST_LEVELS`."""
+        self._levels += 1
+        if self._levels > MOST_LEVELS:
+            raise YamlError("exceeded max depth")
 
     def ascend_resolver(self) -> None:
-        """Paths decide nothing."""
+        """One level up."""
+        self._levels -= 1
 
 
 _Composer: Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.manifests import composer
 from kubectl_runtime.manifests.documents import read_text
 from kubectl_runtime.manifests.problems import ManifestError
 
@@ -80,3 +83,57 @@ def test_what_cannot_be_read_is_told_with_source_document_and_line(text, says):
 def test_any_text_is_read_or_refused(text):
     with suppress(ManifestError):
         read_text(text)
+
+
+DEEP = """
+import sys
+import yaml
+if sys.argv[1] == "pure":
+    yaml.__with_libyaml__ = False
+from kubectl_runtime import Config
+from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.client.config.kubeconfig import Kubeconfig
+from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.manifests import composer
+from kubectl_runtime.manifests.problems import ManifestError
+from kubectl_runtime.manifests.sources import read_objects
+assert ("Scanner" in [kind.__name__ for kind in composer._Composer.__mro__]) == (sys.argv[1] == "pure")
+texts = [start * 20_000 for start in ("[", "{a: ", "- ", "? ", "[{a: ", "!!seq [")]
+texts.append("".join(" " * level + "a:\\n" for level in range(1_500)))
+texts.append("".join(f"&a{level} [" for level in range(20_000)))
+for text in texts:
+    for read, refused in ((Kubeconfig.from_text, ConfigError), (lambda text: list(read_objects(text)), ManifestError)):
+        try:
+            read(text)
+        except refused:
+            pass
+        else:
+            raise AssertionError(text[:40])
+with ApiServer() as server:
+    import requests
+    for text in texts:
+        answer = requests.post(f"{server.url}/api/v1/namespaces/default/configmaps", data=text, timeout=30,
+                               headers={"Content-Type": "application/yaml"})
+        assert answer.status_code == 400, answer.text
+print("all refused")
+"""
+
+
+@pytest.mark.parametrize("parser", ["libyaml", "pure"])
+def test_yaml_of_any_depth_is_refused_and_ends_no_process(parser):
+    done = subprocess.run([sys.executable, "-c", DEEP, parser], capture_output=True, text=True, timeout=120,
+                          check=False)
+    assert (done.returncode, done.stdout) == (0, "all refused\n"), done.stderr
+
+
+def test_yaml_as_deep_as_anybody_writes_is_read():
+    depth = composer.MOST_LEVELS // 4
+    [value] = values("[" * depth + "1" + "]" * depth)
+    for _ in range(depth):
+        [value] = value
+    assert value == 1
+    text = "".join("  " * level + "a:\n" for level in range(depth)) + "  " * depth + "b"
+    [value] = values(text)
+    for _ in range(depth):
+        value = value["a"]
+    assert value == "b"
