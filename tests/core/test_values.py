@@ -115,8 +115,13 @@ def test_times() -> None:
     assert format_micro_time(moment.replace(microsecond=0)) == "2026-01-01T01:03:04.000000Z"
     assert parse_time("2026-01-01T02:03:04.000005+01:00") == moment
     assert parse_time("2026-01-01T01:03:04Z").tzinfo is UTC
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2026-01-01", "2026-01-01T01:03:04", "9999-12-31T23:59:59-23:59",
+                                  "0001-01-01T00:00:00+01:00", 5, None])
+def test_what_is_not_a_time_is_a_value_error(text: Any) -> None:
     with pytest.raises(ValueError, match="RFC3339"):
-        parse_time("yesterday")
+        parse_time(text)
 
 
 @pytest.mark.parametrize(("status", "true"), [

@@ -227,8 +227,14 @@ class ListMeta(FrozenPart, frozen=True, gc=False):
 
 def parse_time(text: str) -> datetime:
     """The moment that an RFC 3339 text of the API names, with or without a fraction. Raises ValueError for any other
-    text."""
-    return msgspec.convert(text, datetime).astimezone(UTC)
+    text, also for one without a time zone."""
+    try:
+        moment = msgspec.convert(text, datetime)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (msgspec.ValidationError, OverflowError):  # in old versions of msgspec the first is no ValueError
+        pass
+    raise ValueError(f"not an RFC3339 time with a zone: {str(text)[:64]!r}")
 
 
 def format_time(moment: datetime) -> str:
