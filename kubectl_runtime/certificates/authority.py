@@ -97,10 +97,10 @@ def _cryptography() -> tuple[Any, Any, Any]:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509 import oid
-    except ImportError:
+    except ImportError as error:
         from kubectl_runtime.core.base.errors import MissingExtra  # all that this layer has of the project: a sentence
 
-        raise MissingExtra("making certificates needs", "tls") from None
+        raise MissingExtra("making certificates needs", "tls", "cryptography", error) from error
     return _Names(x509, oid), ec, serialization
 
 

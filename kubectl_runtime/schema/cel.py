@@ -55,7 +55,7 @@ from kubectl_runtime.schema.celtypes import (
 )
 from kubectl_runtime.schema.validation import NOTHING
 
-_missing_extra = functools.partial(MissingExtra, "rules in CEL need", "cel")
+_missing_extra = functools.partial(MissingExtra, "rules in CEL need", "cel", "cel_expr_python")
 MISSING_EXTRA = str(_missing_extra())
 _OPTIONAL_OLD = "cel.bind(oldSelf, oldSelf__given ? optional.of(oldSelf__value) : optional.none(),\n%s\n)"
 _SCALARS = {"string": "STRING", "int": "INT", "double": "DOUBLE", "bool": "BOOL", "bytes": "BYTES", "dyn": "DYN",
@@ -78,8 +78,8 @@ def engine() -> Any:
         pool_of(())  # protobuf, which only celmessages.py imports
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
-    except ImportError:
-        raise _missing_extra() from None
+    except ImportError as error:
+        raise _missing_extra(error) from error
     return cel, [ext_strings.ExtStrings(), ext_optional.ExtOptional()], [ext_bindings.ExtBindings()]
 
 

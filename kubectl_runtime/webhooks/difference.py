@@ -16,11 +16,11 @@ Object = dict[str, Any]
 
 
 def require_jsonpatch() -> Any:
-    """The package jsonpatch. Raises MissingExtra when it is not installed."""
+    """The package jsonpatch. Raises MissingExtra when it cannot be imported."""
     try:
         import jsonpatch
-    except ImportError:
-        raise MissingExtra("a webhook that changes objects needs", "webhooks") from None
+    except ImportError as error:
+        raise MissingExtra("a webhook that changes objects needs", "webhooks", "jsonpatch", error) from error
     return jsonpatch
 
 

@@ -128,14 +128,19 @@ class RequestTimeout(TransportError):
 
 class MissingExtra(KubeError, ImportError):
     """Something was used that needs an extra of this library; the text says how to install it, `extra` which it is.
+    Where the extra's package is installed and cannot be imported, the text says why.
 
     >>> issubclass(MissingExtra, KubeError)
     True
     """
 
-    def __init__(self, what: str, extra: str) -> None:
-        """`what`: with its verb, such as `rules in CEL need`."""
-        super().__init__(f"{what} the extra '{extra}': pip install '{_requirement(_ROOT)}[{extra}]'")
+    def __init__(self, what: str, extra: str, package: str = "", failure: ImportError | None = None) -> None:
+        """`what`: with its verb, such as `rules in CEL need`. `failure`: what importing its `package` raised."""
+        text = f"{what} the extra '{extra}': pip install '{_requirement(_ROOT)}[{extra}]'"
+        absent = isinstance(failure, ModuleNotFoundError) and (failure.name or "").partition(".")[0] == package
+        if failure is not None and not absent:
+            text += f". What is installed cannot be imported: {type(failure).__name__}: {failure}"
+        super().__init__(text)
         self.extra = extra
 
 

@@ -39,7 +39,7 @@ try:
     from opentelemetry import context, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
-    raise MissingExtra("tracing needs", "tracing") from error
+    raise MissingExtra("tracing needs", "tracing", "opentelemetry", error) from error
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _FIRST_FAILURE = 400
