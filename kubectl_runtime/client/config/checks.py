@@ -20,7 +20,11 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 }
 """The annotations that are checked. (What `auth` has to be is a protocol: see `check_credentials`.)"""
 
+_NETLOC = re.compile(r"(?:\[([0-9A-Fa-f:.]+)(%[^\[\]]*)?\]|([^:\[\]]+))(?::[0-9]*)?").fullmatch
 _IS_USUAL_HOST = re.compile(r"[A-Za-z0-9._-]+").fullmatch
+_IS_ZONE = re.compile(r"%25[A-Za-z0-9._~-]+|%[A-Za-z][A-Za-z0-9._~-]*").fullmatch
+"""RFC 6874's form, and the one that people write, which must not look like a percent-encoding."""
+_LONGEST_NAME = 253
 
 
 def check_types(config: Any, origin: str) -> None:
@@ -52,10 +56,10 @@ def check_server_name(name: str, origin: str) -> None:
     """Raise ConfigError for a name that no certificate can be made out to: the handshake would fail, in OpenSSL's
     words."""
     try:
-        is_name = name.isprintable() and " " not in name and not name.startswith(".") and bool(name.encode("idna"))
-    except UnicodeError:
-        is_name = False
-    if not is_name:
+        found = bool(ipaddress.ip_address(name))
+    except ValueError:
+        found = is_name(name)
+    if not found:
         raise ConfigError(f"{origin}: tls-server-name is {name!r}, which is not a host name")
 
 
@@ -66,8 +70,8 @@ def checked_url(url: str, origin: str, *, tls: bool) -> str:
     Raises ConfigError; a password in the URL is not shown.
     """
     url = url.rstrip("/")
-    if not url.isprintable() or " " in url:
-        raise ConfigError(f"{origin}: the server URL has blanks or control characters in it")
+    if not url.isprintable() or " " in url or "\\" in url:
+        raise ConfigError(f"{origin}: the server URL has blanks, backslashes or control characters in it")
     if "://" not in url:
         if not tls:
             shown = url.rpartition("@")[2]
@@ -84,29 +88,35 @@ def checked_url(url: str, origin: str, *, tls: bool) -> str:
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path")
     if parts.username is not None:
         raise ConfigError(f"{origin}: the server URL holds a user name: use username= and password=")
-    if not _is_host(parts.hostname, url, bracketed="[" in parts.netloc):
+    if not has_host(parts.netloc):
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path, "
                           "and its host is a name or an address") from None
     return parts.scheme + url[len(parts.scheme):]
 
 
-def _is_host(host: str, url: str, *, bracketed: bool) -> bool:
-    """Whether urllib3 and the system will take the host of `url` for one."""
-    try:
-        host.encode("idna")  # as connecting will: labels have a length
-        if bracketed and "%" not in host:
-            return ipaddress.ip_address(host).version == 6
-    except ValueError:  # a UnicodeError is one
+def has_host(netloc: str) -> bool:
+    """Whether the host in a URL's `netloc`, which may have user information and a port beside it, is a name or an
+    address as it stands there: libraries differ in what they make of anything else (percent-encodings, characters that
+    stand for others, what surrounds brackets), so that one checks another host than the next one connects to."""
+    parts = _NETLOC(netloc.rpartition("@")[2])
+    if parts is None:
         return False
-    return _IS_USUAL_HOST(host) is not None or _is_host_of_urllib3(url)
+    address, zone, name = parts.groups()
+    return _is_address(address, zone or "") if name is None else is_name(name)
 
 
-def _is_host_of_urllib3(url: str) -> bool:
-    # Asked about what is neither a plain name nor an address: it takes a quarter of a client's start to import.
-    from urllib3.exceptions import LocationParseError
-    from urllib3.util import parse_url
-
+def is_name(name: str) -> bool:
+    """Whether `name` is a host name, in ASCII or in a form that IDNA leaves as it is."""
     try:
-        return parse_url(url).host is not None
-    except LocationParseError:
+        ascii_name = name.encode("idna").decode()  # as connecting will: labels have a length
+        return _IS_USUAL_HOST(ascii_name) is not None and len(ascii_name) <= _LONGEST_NAME and (
+            name.isascii() or ascii_name.encode().decode("idna") == name.lower())
+    except UnicodeError:
+        return False
+
+
+def _is_address(address: str, zone: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).version == 6 and (not zone or _IS_ZONE(zone) is not None)
+    except ValueError:
         return False

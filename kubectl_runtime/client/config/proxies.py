@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from kubectl_runtime.client.config.checks import has_host
 from kubectl_runtime.core.base.errors import ConfigError
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -50,7 +51,8 @@ def _is_proxy(url: str) -> bool:
         _ = parts.port  # ValueError for one that is not a number
     except ValueError:
         return False
-    return parts.scheme in _SCHEMES and bool(parts.hostname) and url.isprintable() and " " not in url
+    usable = url.isprintable() and " " not in url and "\\" not in url
+    return parts.scheme in _SCHEMES and usable and has_host(parts.netloc)
 
 
 def _require_socks(source: str) -> None:

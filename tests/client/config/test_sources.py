@@ -243,20 +243,43 @@ class TestFields:
         with pytest.raises(ConfigError):
             Config(cluster_url=url)
 
-    @pytest.mark.parametrize("host", ["127.0.0.1%00.example.com", "a%01b"])
+    @pytest.mark.parametrize("host", [
+        "127.0.0.1%00.example.com", "a%01b", "a%2eb", "a%b",  # percent-encodings
+        "a\x00b", "a\tb", "a\rb", "a\x7fb", "a b", "a\u00a0b", "a\u200bb", "a\u00adb",  # not to be seen
+        "a\\b", "a\\@b", "@b", "u@b", "u:p@b", "[::1]@b",
+        "[fe80::1%]", "[fe80::1%00]", "[fe80::1%0a]", "[::1%00.example.com]", "[fe80::1%eth0%eth1]", "[::1%25]",
+        "[::1]b", "b[::1]", "[::1", "::1", "[1.2.3.4]", "[b]", "[v1.a]", "[]",
+        "\uff41.example.com", "a\u3002b", "stra\u00dfe.example.com",  # which connecting takes for other names
+        "a..b", ".", "x" * 64, "a." * 130, "a*b", "a'b", "a<b", "a,b", "a{b}", "",
+    ])
     def test_a_host_that_is_none_is_an_error(self, host: str) -> None:
-        with pytest.raises(ConfigError, match="https://host:port/path"):
+        with pytest.raises(ConfigError, match="server URL"):
             Config(cluster_url=f"https://{host}")
+        with pytest.raises(ConfigError, match="server URL"):
+            Config(cluster_url=f"https://{host}:6443/path")
+        with pytest.raises(ConfigError, match=r"clusters\[0\].cluster.server"):
+            Config.from_kubeconfig(document(server=f"https://{host}/"))
+        if "@" not in host.replace("\\@", ""):  # a proxy may have a user
+            with pytest.raises(ConfigError, match="proxy"):
+                Config(cluster_url="https://h", proxy_url=f"http://{host}:3128")
+
+    @pytest.mark.parametrize("host", ["h", "h.", "a_b.example.com", "1.2.3.4", "[::1]", "[::ffff:1.2.3.4]",
+                                      "[fe80::1%25eth0]", "[fe80::1%eth0]", "[fe80::1%251]", "xn--4ca.example.com",
+                                      "\u00e4.example.com", "\u00c4.example.com", "0x7f000001", "x" * 63])
+    def test_a_host_that_is_one_is_taken(self, host: str) -> None:
+        assert Config(cluster_url=f"https://{host}:6443/p").cluster_url == f"https://{host}:6443/p"
+        assert Config(cluster_url="https://h", proxy_url=f"http://u:p@{host}:1").proxy_url == f"http://u:p@{host}:1"
 
     def test_the_scheme_counts_without_its_case(self) -> None:
         assert Config(cluster_url="HTTPS://H:1/Path").cluster_url == "https://H:1/Path"
 
-    @pytest.mark.parametrize("name", ["", " ", ".", "a..b", "a b", "a\nb", "a\0b", "x" * 70])
+    @pytest.mark.parametrize("name", ["", " ", ".", "a..b", "a b", "a\nb", "a\0b", "x" * 70, "a%00b", "a\\b",
+                                      "u@h", "h:1", "[::1]"])
     def test_a_server_name_that_is_none_is_an_error(self, name: str) -> None:
         with pytest.raises(ConfigError, match="tls-server-name"):
             Config(cluster_url="https://h", tls_server_name=name)
 
-    @pytest.mark.parametrize("name", ["h", "api.example.com", "127.0.0.1", "jänner.example.com", "_a.b"])
+    @pytest.mark.parametrize("name", ["h", "api.example.com", "127.0.0.1", "jänner.example.com", "_a.b", "::1"])
     def test_a_server_name_may_be_any_that_a_certificate_can_have(self, name: str) -> None:
         assert Config(cluster_url="https://h", tls_server_name=name).tls_server_name == name
 
