@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, FixedCredentials, TokenFile
 from kubectl_runtime.client.config.checks import check_credentials, check_server_name, check_types, checked_url
 from kubectl_runtime.client.config.files import CertificateFiles, FollowedFile
+from kubectl_runtime.client.config.header_text import is_credential
 from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.config.proxies import check_proxy, is_loopback_url
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
@@ -103,6 +104,9 @@ class Config:
         certificate = self.client_certificate_file or self.client_certificate_data
         if bool(certificate) != bool(self.client_key_file or self.client_key_data):
             raise ConfigError(f"{self.origin}: a client certificate needs both the certificate and its key")
+        if self.insecure_skip_tls_verify and (self.ca_file or self.ca_data):
+            raise ConfigError(f"{self.origin}: insecure_skip_tls_verify=True would leave the given CA unused: keep one "
+                              "of the two")
         if self.proxy_url is not None:
             object.__setattr__(self, "proxy_url", check_proxy(self.proxy_url, self.origin))
         for name in ("connect_timeout", "timeout"):
@@ -111,7 +115,7 @@ class Config:
                 raise ConfigError(f"{self.origin}: {name} is {limit:g} s: it has to be above 0, infinite for no limit")
             object.__setattr__(self, name, min(limit, UNLIMITED))
         if self.withholds_credentials:
-            kept = {name: value for name, value in self.headers.items() if name.lower() != "authorization"}
+            kept = {name: value for name, value in self.headers.items() if not is_credential(name)}
             given = (self.auth, self.token_file, self.token, self.username)
             if len(kept) < len(self.headers) or any(value is not None for value in given):
                 log.warning("%s: no credentials are sent to %s, which is neither https nor loopback: use https, or "

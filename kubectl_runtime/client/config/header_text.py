@@ -1,13 +1,16 @@
-r"""Which texts a header of HTTP can carry, and in which bytes.
+r"""Which texts a header of HTTP can carry, in which bytes, and which headers are credentials.
 
     fault_of("jane")             ""
     fault_of("a\r\nX-Evil: 1")  what is wrong with it, without quoting it
+    is_credential("Cookie")      True
     as_sent("jänner")            the text whose latin-1 form, which http.client sends, is the UTF-8 form of "jänner"
 """
 from __future__ import annotations
 
 import re
 
+_CREDENTIAL = re.compile(r"authoriz|authent|token|secret|passw|cookie|credential|jwt|assertion"
+                         r"|(?:api|access|private)[-_]?key|(?<![a-z])(?:auth|session)(?![a-z])", re.IGNORECASE).search
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
 
 
@@ -29,6 +32,12 @@ def fault_of(value: object, *, identity: bool = False) -> str:
     except UnicodeEncodeError:
         return "cannot be sent in a header: it cannot be encoded as UTF-8"
     return ""
+
+
+def is_credential(name: str) -> bool:
+    """Whether a header of this name is likely to prove who the client is, as `Authorization`, `Cookie` and
+    `X-Api-Key` do: it goes where credentials may go."""
+    return _CREDENTIAL(name) is not None
 
 
 def as_sent(value: str) -> str:

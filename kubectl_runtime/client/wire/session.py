@@ -26,6 +26,7 @@ from requests.utils import default_headers, select_proxy
 
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.client.config.header_text import is_credential
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -83,7 +84,7 @@ def _kind(value: object) -> str:
 
 def _withhold_credentials(rules: WireRules) -> None:
     """Keep the session's own back as well; see `Config.withholds_credentials`."""
-    kept = tuple((name, value) for name, value in rules.headers if name.lower() != "authorization")
+    kept = tuple((name, value) for name, value in rules.headers if not is_credential(name))
     if rules.auth is not None or len(kept) < len(rules.headers):
         log.warning("the session's credentials are not sent to %s, which is neither https nor loopback: use "
                     "https, or Config(allow_plain_http_credentials=True) where that is safe", rules.config.cluster_url)

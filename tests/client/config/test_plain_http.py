@@ -62,6 +62,32 @@ def test_a_sessions_own_credentials_do_not_leave_either(caplog: pytest.LogCaptur
         assert len(warnings(caplog)) == 1
 
 
+CREDENTIAL_HEADERS = ["Authorization", "cookie", "Proxy-Authorization", "X-Api-Key", "X-AUTH-TOKEN", "x-auth",
+                      "Cf-Access-Client-Secret", "X-Vault-Token", "X-Goog-Iap-Jwt-Assertion", "X_Session", "Cookie2"]
+OTHER_HEADERS = ["X-Other", "X-Author", "X-Request-Id", "Accept-Language", "Idempotency-Key", "X-Keyboard"]
+
+
+@pytest.mark.parametrize("by_session", [False, True])
+@pytest.mark.parametrize("name", [*CREDENTIAL_HEADERS, *OTHER_HEADERS])
+def test_headers_that_are_credentials_do_not_leave_over_http(
+    name: str, by_session: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {name: "geheim"}
+    session = requests.Session()
+    session.headers.update(given if by_session else {})
+    withheld = name in CREDENTIAL_HEADERS
+    for allowed in (False, True):
+        caplog.clear()
+        with WireServer(answering(says(200, config_map()))) as proxy:
+            config = Config(cluster_url=FAR, proxy_url=proxy.url, headers={} if by_session else given,
+                            allow_plain_http_credentials=allowed)
+            with Client(config, session=session) as client:
+                Api.namespaced(client, ConfigMap, "default").get("a")
+            assert proxy.requests[0].header(name) == (None if withheld and not allowed else "geheim")
+        assert len(warnings(caplog)) == int(withheld and not allowed)
+        assert "geheim" not in caplog.text
+
+
 def test_the_switch_sends_them_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     got = sent({"token": "geheim", "allow_plain_http_credentials": True})
     assert got["Authorization"] == "Bearer geheim"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import json
 import logging
 import os
@@ -269,6 +271,18 @@ class TestFields:
     def test_a_host_that_is_one_is_taken(self, host: str) -> None:
         assert Config(cluster_url=f"https://{host}:6443/p").cluster_url == f"https://{host}:6443/p"
         assert Config(cluster_url="https://h", proxy_url=f"http://u:p@{host}:1").proxy_url == f"http://u:p@{host}:1"
+
+    @pytest.mark.parametrize("ca", [{"ca_data": b"PEM"}, {"ca_file": "/ca.crt"}, {"ca_file": Path("/ca.crt")}])
+    def test_a_ca_that_nothing_would_verify_with_is_an_error(self, ca: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError, match="insecure_skip_tls_verify=True would leave the given CA unused"):
+            Config(cluster_url="https://h", insecure_skip_tls_verify=True, **ca)
+        with pytest.raises(ConfigError, match="insecure_skip_tls_verify"):
+            dataclasses.replace(Config(cluster_url="https://h", **ca), insecure_skip_tls_verify=True)
+        content = document(server="https://h")
+        content["clusters"][0]["cluster"] |= {"insecure-skip-tls-verify": True,
+                                              "certificate-authority-data": base64.b64encode(b"PEM").decode()}
+        with pytest.raises(ConfigError, match="insecure-skip-tls-verify is true beside a certificate authority"):
+            Config.from_kubeconfig(content)
 
     def test_the_scheme_counts_without_its_case(self) -> None:
         assert Config(cluster_url="HTTPS://H:1/Path").cluster_url == "https://H:1/Path"
