@@ -103,7 +103,7 @@ class Client:
         self._timeout = seconds(config.timeout)
         self._root = self
         own = stack_of(config, rules, retry or RetryPolicy(), rate_limit, clock, self.observer,
-                       self._carriers.use_certificate)
+                       self._carriers.use_certificate, lambda: self._carriers.closing)
         self._layers = with_layers(own, layers)
         send = exchange(self._carriers.current, config, clock, self.reachability)
         send = innermost(send, config, clock, self.observer, self.reachability)

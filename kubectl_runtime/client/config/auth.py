@@ -14,8 +14,9 @@ from __future__ import annotations
 import base64
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -116,6 +117,7 @@ class TokenFile:
                  clock: Clock = SYSTEM_CLOCK) -> None:
         """`fallback`: the token to use while the file has never been readable."""
         self._path = Path(path)
+        self._fallback = fallback
         self._clock = clock
         self._lock = ForkSafeLock()
         self._snapshot = None if fallback is None else _Token(f"Bearer {fallback.strip()}", float("-inf"))
@@ -174,6 +176,10 @@ class TokenFile:
         if problem is not None and problem != self._warned:
             self._warned = problem
             log.warning("cannot read the token file %s (%s): the last token stays in use", self._path, problem)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickles: as when it was made; another process reads the file itself."""
+        return partial(type(self), self._path, fallback=self._fallback, clock=self._clock), ()
 
     def __repr__(self) -> str:
         return f"<token file {self._path}>"

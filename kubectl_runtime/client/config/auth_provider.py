@@ -15,6 +15,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from kubectl_runtime.client.config.renewal import Renewal
 from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.forks import unforked
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
@@ -70,7 +72,7 @@ class AuthProviderCredentials:
         expires = _expiry(header)
         return expires is None or self._clock.now() < expires
 
-    def _ask(self) -> str:
+    def _ask(self, _stop: StopToken) -> str:
         """The provider's token, a new one if it has expired. In a thread of its own; raises AuthError."""
         self._asked_at = self._clock.monotonic()
         if self._name == "oidc" and self._config.get("id-token") and self._is_valid(self._config["id-token"]):
@@ -109,6 +111,10 @@ class AuthProviderCredentials:
                 config.pop(key, None)
         if not any(key in config for key in _AUTHORITY):
             config["idp-certificate-authority"] = _system_authorities()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickles: with the settings as they are now."""
+        return partial(type(self), self._name, self._config, clock=self._clock), ()
 
     def __repr__(self) -> str:
         return f"<auth provider {self._name}>"

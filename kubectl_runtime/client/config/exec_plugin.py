@@ -2,8 +2,9 @@
 
 The plugin runs, as `Renewal` says, when there are no credentials yet, when they are about to expire (a fifth of their
 life before, at most 60 s), and once after a 401. Credentials without an expiry stay until a 401. It may take
-`RUN_TIMEOUT`. What it prints is checked as kubectl 1.32 does: kind and apiVersion have to be those that it was asked
-for, and a certificate has to fit its key.
+`RUN_TIMEOUT`, and print `MOST_OUTPUT`; beyond that, and when no caller waits for it any more, it is killed with the
+processes that it has started. What it prints is checked as kubectl 1.32 does: kind and apiVersion have to be those that
+it was asked for, and a certificate has to fit its key.
 
 It never gets a terminal: a library has none to offer. A plugin with `interactiveMode: Always` is refused.
 """
@@ -13,9 +14,14 @@ import base64
 import json
 import os
 import re
+import selectors
+import signal
 import subprocess
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,16 +29,23 @@ import msgspec
 
 from kubectl_runtime.client.config.auth import ClientCertificate, checked_header
 from kubectl_runtime.client.config.identity import check_identity
-from kubectl_runtime.client.config.kubeconfig_types import Exec
+from kubectl_runtime.client.config.kubeconfig_types import Exec, explained
 from kubectl_runtime.client.config.renewal import Renewal
 from kubectl_runtime.core.base.building import converted, decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.manifests.documents import read_text
 
 RUN_TIMEOUT = 60.0
 """Seconds that a plugin may take."""
+MOST_OUTPUT = 1 << 20
+"""Bytes that a plugin may print on its standard output, and on its standard error."""
+_PIECE = 1 << 16
+_LOOK = 0.1
+"""Seconds between two looks at whether the plugin has ended: a process that it leaves behind may keep its output open.
+"""
 _V1 = "client.authentication.k8s.io/v1"
 _API_VERSIONS = (_V1, "client.authentication.k8s.io/v1beta1")
 _MODES = ("Never", "IfAvailable", "Always")
@@ -111,6 +124,10 @@ class _Snapshot:
     expires_at: datetime | None
 
 
+_NEVER = datetime.min.replace(tzinfo=UTC)
+"""Go's zero time: what a plugin prints that knows no expiry."""
+
+
 class _Status(msgspec.Struct, rename="camel"):
     token: str | None = None
     client_certificate_data: str | None = None
@@ -152,33 +169,43 @@ class ExecCredentials:
     def _is_past(self, moment: datetime | None) -> bool:
         return moment is not None and self._clock.now() >= moment
 
-    def _run(self) -> _Snapshot:
-        return self._parse(self._output())
+    def _run(self, stop: StopToken) -> _Snapshot:
+        return self._parse(self._output(stop))
 
-    def _output(self) -> bytes:
+    def _output(self, stop: StopToken) -> bytes:
         spec = self._spec
         environment = {**os.environ, **dict(spec.env), "KUBERNETES_EXEC_INFO": spec.information()}
         try:
-            done = subprocess.run([spec.command, *spec.args], env=environment, stdin=subprocess.DEVNULL,
-                                  capture_output=True, timeout=RUN_TIMEOUT, check=False)
-        except subprocess.TimeoutExpired:
-            raise AuthError(f"the exec plugin {spec.command} did not end within {RUN_TIMEOUT:g} s") from None
+            process = subprocess.Popen([spec.command, *spec.args], env=environment, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the command or an argument
             hint = f": {spec.install_hint}" if spec.install_hint else ""
             reason = error.strerror if isinstance(error, OSError) else "a zero byte in its command or arguments"
             raise AuthError(f"the exec plugin {spec.command} cannot be run ({reason}){hint}") from None
-        if done.returncode != 0:
-            said = _tail(done.stderr)
-            raise AuthError(f"the exec plugin {spec.command} failed with exit code {done.returncode}"
+        with process:
+            forget, problem = stop.on_set(partial(_kill, process)), "was killed"
+            try:
+                problem, output, errors = _read(process, stop)
+            finally:
+                forget()
+                if problem:  # what it has started may run on when it has ended
+                    _kill(process)
+        if problem:
+            raise AuthError(f"the exec plugin {spec.command} {problem}")
+        if process.returncode != 0:
+            said = _tail(errors)
+            raise AuthError(f"the exec plugin {spec.command} failed with exit code {process.returncode}"
                             + (f": {said}" if said else " and no message"))
-        return done.stdout
+        return output
 
     def _parse(self, output: bytes) -> _Snapshot:
         plugin, spec = f"the exec plugin {self._spec.command}", self._spec
         try:
             answer = _decode(output)
+        except msgspec.ValidationError as error:
+            raise AuthError(f"{plugin} printed something that is not an ExecCredential: {explained(error)}") from None
         except (ValueError, *DECODE_FAILURES):
-            raise AuthError(f"{plugin} printed something that is not an ExecCredential") from None
+            raise AuthError(f"{plugin} printed something that is not an ExecCredential: no JSON, no YAML") from None
         if answer.kind != "ExecCredential" or answer.api_version != spec.api_version:
             raise AuthError(f"{plugin} printed something other than the ExecCredential of {spec.api_version} that the "
                             "kubeconfig asks for")
@@ -199,20 +226,67 @@ class ExecCredentials:
         header = None
         if status.token:
             header = checked_header(f"Bearer {status.token.strip()}", f"the token of {plugin}")
-        expires = status.expiration_timestamp
+        expires = None if status.expiration_timestamp == _NEVER else status.expiration_timestamp
         return _Snapshot(header, certificate, None if expires is None else expires - self._margin(expires), expires)
 
     def _margin(self, expires: datetime) -> timedelta:
         life = expires - self._clock.now()
         return min(timedelta(seconds=60), max(timedelta(), life / 5))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickles: as when it was made, without what the plugin gave."""
+        return partial(type(self), self._spec, clock=self._clock), ()
+
     def __repr__(self) -> str:
         return f"<exec plugin {self._spec.command}>"
+
+
+def _read(process: subprocess.Popen[bytes], stop: StopToken) -> tuple[str, bytes, bytes]:
+    """What is wrong with how the process went, in words that follow its name, and its two outputs. Blocks until it
+    ends, has printed too much or takes too long, or `stop` is set."""
+    deadline = time.monotonic() + RUN_TIMEOUT
+    outputs = {"standard output": (process.stdout, bytearray()), "standard error": (process.stderr, bytearray())}
+    with selectors.DefaultSelector() as selector:
+        for name, (pipe, _) in outputs.items():
+            assert pipe is not None
+            selector.register(pipe, selectors.EVENT_READ, name)
+        while selector.get_map() or process.poll() is None:
+            ended = process.poll() is not None
+            ready = selector.select(_LOOK) if selector.get_map() else []
+            for key, _ in ready:
+                piece = os.read(key.fd, _PIECE)
+                collected = outputs[key.data][1]
+                collected += piece
+                if not piece:
+                    selector.unregister(key.fileobj)
+                elif len(collected) > MOST_OUTPUT:
+                    return f"was killed: it printed more than {MOST_OUTPUT >> 20} MiB on its {key.data}", b"", b""
+            if stop.is_set():
+                return f"was killed: {stop.reason}", b"", b""
+            if time.monotonic() >= deadline:
+                return f"did not end within {RUN_TIMEOUT:g} s and was killed", b"", b""
+            if ended and not ready:  # a process that it has left behind keeps the output open
+                break
+            if not selector.get_map():
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK)
+    return "", bytes(outputs["standard output"][1]), bytes(outputs["standard error"][1])
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those of its group: its children, unless they took a group of their own."""
+    with suppress(OSError):  # it has ended
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
 
 
 def _decode(output: bytes) -> _ExecCredential:
     try:
         return decoded(output, _ExecCredential)
+    except msgspec.ValidationError:
+        raise
     except msgspec.DecodeError:
         documents = read_text(output)  # plugins may print YAML, few do
         return converted(documents[0].value if documents else None, _ExecCredential)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.config.identity import check_identity
@@ -98,6 +99,10 @@ class CertificateFiles:
         found = ClientCertificate(certificate, key, source=" and ".join(file.name for file in self._files))
         check_identity(found)
         return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickles: another process reads the files itself."""
+        return type(self), (*self._parts, self._beside)
 
     def __repr__(self) -> str:
         beside = f" and {self._beside!r}" if self._beside is not None else ""

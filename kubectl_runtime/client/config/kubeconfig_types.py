@@ -18,8 +18,10 @@ from kubectl_runtime.core.base.building import converted
 from kubectl_runtime.core.base.errors import ConfigError
 
 _WRONG = r"Expected `(?P<expected>[^`]+)`, got `(?P<found>[^`]+)`(?: - at `(?P<path>[^`]+)`)?"
+_WRONG_TIME = r"(?:RFC3339|timezone).* at `\$\.([^`]+)`"
+_TIME = "a time with a zone, such as 2026-01-31T12:00:00Z"
 _WORDS = {"str": "a text", "bool": "true or false", "array": "a list", "object": "a mapping", "int": "a number",
-          "float": "a number", "null": "null"}
+          "float": "a number", "null": "null", "datetime": _TIME}
 
 
 class _Part(msgspec.Struct, frozen=True, rename="kebab"):
@@ -148,7 +150,7 @@ def typed(value: object, source: str) -> Document:
     try:
         document = converted(value, Document)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {_explained(error)}") from None
+        raise ConfigError(f"{source}: {explained(error)}") from None
     except RecursionError:
         raise ConfigError(f"{source}: it is nested too deeply") from None
     if document.kind not in ("Config", "", None) or document.api_version not in ("v1", "", None):
@@ -172,8 +174,11 @@ def decoded(data: str | None, place: str) -> bytes | None:
         raise ConfigError(f"{place} is not base64") from None
 
 
-def _explained(error: msgspec.ValidationError) -> str:
+def explained(error: msgspec.ValidationError) -> str:
     """An error of msgspec in words; only the types that it names are taken over, never a value."""
+    time = re.search(_WRONG_TIME, str(error))
+    if time is not None:
+        return f"{time[1]} is not {_TIME}"
     match = re.match(_WRONG, str(error))
     if match is None:
         return "a field has a wrong type"

@@ -20,19 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
+from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, FixedCredentials
 from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy, retry_after
-from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.errors import ConfigError, KubeError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
+from kubectl_runtime.core.base.scope import CallScope, FirstOf, call_scope, enter_scope, leave_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 from kubectl_runtime.core.requests.request import Request, Retry
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from requests.models import Response
 
 log = guarded_logger(__name__)
+
+T = TypeVar("T")
 
 _WARN_AT = 4
 """The retry from which on a call drags on, about two seconds after its beginning: its caller would learn of the trouble
@@ -198,12 +202,16 @@ def _failure(answer: Answer, clock: Clock) -> Failure:
     return Failure(code=answer.status, answered=True, retry_after=wait)
 
 
-def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCertificate], None]) -> Layer:
-    """Adds the Authorization header. After a 401 the credentials are renewed and the call is sent once more."""
+def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCertificate], None],
+                   closing: Callable[[], StopToken] = StopToken) -> Layer:
+    """Adds the Authorization header. After a 401 the credentials are renewed and the call is sent once more.
+
+    Waiting for credentials ends with the call's stop token, or when the client's `closing` is set."""
+    may_wait = not isinstance(credentials, FixedCredentials)
 
     def layer(send: Send) -> Send:
         def sent(call: Call) -> tuple[Answer, str | None]:
-            header = credentials.header(call.deadline)
+            header = obtained(call, credentials.header) if may_wait else credentials.header()
             if header is not None:
                 call.headers["Authorization"] = header
             certificate = credentials.certificate()
@@ -211,9 +219,23 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
                 use_certificate(certificate)
             return send(call), header
 
+        def obtained(call: Call, obtain: Callable[[float], T]) -> T:
+            # Credentials look at the scope; a client of the program's own that they call obeys it as well.
+            stop = _end_of_waiting(call, closing())
+            entered = enter_scope(CallScope(stop, stop))
+            try:
+                return obtain(call.deadline)
+            except KubeError:
+                if not stop.is_set():
+                    raise
+            finally:
+                leave_scope(entered)
+            raise ConnectionFailed(f"{call.request.operation}: given up, as {stop.reason or 'its stop token was set'}",
+                                   Failure(sent=False, permanent=True))
+
         def authenticated(call: Call) -> Answer:
             answer, header = sent(call)
-            if answer.status == HTTPStatus.UNAUTHORIZED and credentials.refresh(header, call.deadline):
+            if answer.status == HTTPStatus.UNAUTHORIZED and obtained(call, partial(credentials.refresh, header)):
                 log.debug("%s: 401; once more with renewed credentials", call.request.operation)
                 answer, _ = sent(call)
             return answer
@@ -221,6 +243,13 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
         return authenticated
 
     return layer
+
+
+def _end_of_waiting(call: Call, closing: StopToken) -> StopToken:
+    """What ends a call before it is sent: for a write within a run not the run's draining, but its end."""
+    scope = call_scope()
+    stop = call.stop if scope is None or call.request.method == "GET" else scope.cut
+    return stop if stop is closing else FirstOf(stop, closing, clock=SYSTEM_CLOCK)
 
 
 def extra_headers(headers: Mapping[str, str | tuple[str, ...]]) -> Layer:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from kubectl_runtime import AuthError, ConfigError
+from kubectl_runtime.client.config import exec_plugin
 from kubectl_runtime.client.config.auth import FixedCredentials, TokenFile
 from kubectl_runtime.client.config.exec_plugin import ExecCredentials, ExecSpec
 from kubectl_runtime.client.config.kubeconfig_types import Exec
@@ -163,6 +169,40 @@ class Plugin:
 
     def credentials(self, cluster: dict[str, Any] | None = None, **more: Any) -> ExecCredentials:
         return ExecCredentials(spec(cluster, command=str(self.command), **more), clock=self.clock)
+
+
+def script(folder: Path, code: str) -> str:
+    """A plugin that notes its process and does this."""
+    path = folder / "plugin"
+    path.write_text(f"""#!{sys.executable}
+import os, sys, time
+def note():
+    with open({str(folder / 'pids')!r}, "a") as file: file.write(f"{{os.getpid()}}\\n")
+note()
+{code}
+""")
+    path.chmod(0o755)
+    return str(path)
+
+
+def pids(folder: Path) -> list[int]:
+    path = folder / "pids"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def is_there(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_until_gone(folder: Path) -> None:
+    give_up = time.monotonic() + 20
+    while any(map(is_there, pids(folder))):
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -377,11 +417,78 @@ class TestExecPlugin:
             more.write("  expirationTimestamp: 2999-01-01T00:00:00Z\n")
         assert plugin.credentials().header() == "Bearer abc"
 
-    @pytest.mark.parametrize("moment", ["2999-01-01T00:00:00", "2999-01-01", "soon", 5, True, ""])
-    def test_an_expiry_that_is_no_moment_is_no_credential(self, plugin: Plugin, moment: Any) -> None:
-        plugin.prints("t", expirationTimestamp=moment)
-        with pytest.raises(AuthError, match="is not an ExecCredential"):
+    @pytest.mark.parametrize("moment", ["2999-01-01T00:00:00", "2999-01-01", "soon", 5, 1.5, True, "", [], {"a": "b"}])
+    @pytest.mark.parametrize("form", [json.dumps, yaml.safe_dump])
+    def test_an_expiry_that_is_no_moment_is_no_credential(
+        self, plugin: Plugin, moment: Any, form: Callable[[Any], str]
+    ) -> None:
+        content = {"apiVersion": V1, "kind": "ExecCredential", "status": {"token": "t", "expirationTimestamp": moment}}
+        (plugin.folder / "stdout").write_text(form(content))
+        with pytest.raises(AuthError, match=r"is not an ExecCredential: status\.expirationTimestamp is .*a time with a "
+                                            r"zone, such as"):
             plugin.credentials().header()
+
+    @pytest.mark.parametrize(("output", "field"), [
+        ({"status": {"token": 5}}, "status.token is a number, expected a text"),
+        ({"status": {"token": ["geheim"]}}, "status.token is a list, expected a text"),
+        ({"status": "geheim"}, "status is a text, expected a mapping"),
+        ({"status": {"clientKeyData": {"geheim": "geheim"}}}, "status.clientKeyData is a mapping, expected a text"),
+        ({"apiVersion": 1}, "apiVersion is a number, expected a text"),
+        (["geheim"], "it is a list, expected a mapping"),
+    ])
+    def test_a_field_of_a_wrong_type_is_named(self, plugin: Plugin, output: Any, field: str) -> None:
+        (plugin.folder / "stdout").write_text(json.dumps(output))
+        with pytest.raises(AuthError) as error:
+            plugin.credentials().header()
+        assert field in str(error.value)
+        assert "geheim" not in str(error.value)
+
+    @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z", "0001-01-01T00:00:00+00:00",
+                                        None])
+    def test_the_zero_time_is_no_expiry(self, plugin: Plugin, moment: str | None) -> None:
+        plugin.prints("t", expirationTimestamp=moment)
+        credentials = plugin.credentials()
+        for _ in range(3):
+            assert credentials.header() == "Bearer t"
+            plugin.clock.advance(1_000_000)
+        assert len(plugin.runs) == 1
+
+    @pytest.mark.parametrize(("prints", "where"), [
+        ("while True: os.write(1, b'x' * 65536)", "standard output"),
+        ("while True: os.write(2, b'x' * 65536)", "standard error"),
+        ("os.write(1, b'x' * (1 << 20)); os.write(1, b'x')", "standard output"),
+        # a child that goes on when the plugin has ended
+        ("if os.fork(): os._exit(0)\nwhile True: os.write(1, b'x' * 65536)", "standard output"),
+    ])
+    def test_one_that_prints_for_ever_is_killed_and_named(self, tmp_path: Path, prints: str, where: str) -> None:
+        command = script(tmp_path, prints)
+        with pytest.raises(AuthError, match=f"{command} was killed: it printed more than 1 MiB on its {where}"):
+            ExecCredentials(spec(command=command)).header()
+        wait_until_gone(tmp_path)
+
+    def test_a_mebibyte_is_not_too_much(self, tmp_path: Path) -> None:
+        text = json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"token": "t"}})
+        command = script(tmp_path, f"sys.stdout.write({text!r}.ljust(1 << 20)); sys.stderr.write('x' * (1 << 20))")
+        assert ExecCredentials(spec(command=command)).header() == "Bearer t"
+
+    def test_a_process_that_it_leaves_behind_with_its_output_holds_nobody(self, tmp_path: Path) -> None:
+        text = json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"token": "t"}})
+        command = script(tmp_path, f"print({text!r}, flush=True)\nif not os.fork():\n    os.setsid()\n    time.sleep(30)")
+        begun = time.monotonic()
+        assert ExecCredentials(spec(command=command)).header() == "Bearer t"
+        assert time.monotonic() - begun < 25
+        for pid in pids(tmp_path):
+            with suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+
+    def test_one_that_takes_too_long_is_killed_with_its_children(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(exec_plugin, "RUN_TIMEOUT", 1.5)
+        command = script(tmp_path, "os.fork()\nnote()\ntime.sleep(60)")
+        with pytest.raises(AuthError, match=f"{command} did not end within 1.5 s and was killed"):
+            ExecCredentials(spec(command=command)).header()
+        wait_until_gone(tmp_path)
 
     def test_a_certificate_comes_instead_of_a_token(self, plugin: Plugin) -> None:
         own = Authority().client("jane")
