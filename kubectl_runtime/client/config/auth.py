@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from kubectl_runtime.client.config.secrets import Secret, SecretBytes, reading_problem, secret, secret_file
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -36,9 +37,12 @@ class ClientCertificate:
     """A client certificate (the whole chain) and its private key, both PEM."""
 
     certificate: bytes
-    key: bytes = field(repr=False)
+    key: bytes = field(repr=False)  # a `SecretBytes` once it is made
     source: str = field(default="the client certificate", compare=False)
     """What to call it in messages."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", SecretBytes(self.key))
 
 
 class Credentials(Protocol):
@@ -59,7 +63,7 @@ class FixedCredentials:
     """A token, or a user name and password, that never changes."""
 
     def __init__(self, header: str, kind: str) -> None:
-        self._header = checked_header(header, f"the {kind}")
+        self._header = checked_header(Secret(header), f"the {kind}")
         self._kind = kind
 
     @classmethod
@@ -68,7 +72,7 @@ class FixedCredentials:
         token, and for one that no header can carry."""
         if not token.strip():
             raise AuthError("the token is empty")
-        return cls(f"Bearer {token.strip()}", "token")
+        return cls(bearer(token), "token")
 
     @classmethod
     def basic(cls, username: str, password: str) -> FixedCredentials:
@@ -77,10 +81,12 @@ class FixedCredentials:
         if ":" in username:
             raise AuthError("the user name has a colon in it, where the password would begin")
         try:
-            pair = f"{username}:{password}".encode()
+            pair = SecretBytes(f"{username}:{password}".encode())
         except UnicodeEncodeError:
-            raise AuthError("the user name or password cannot be encoded as UTF-8") from None
-        return cls("Basic " + base64.b64encode(pair).decode(), "user name and password")
+            pair = None
+        if pair is None:  # not within the block: the error there holds the text
+            raise AuthError("the user name or password cannot be encoded as UTF-8")
+        return cls(Secret("Basic " + base64.b64encode(pair).decode()), "user name and password")
 
     def header(self, deadline: float | None = None) -> str | None:  # noqa: ARG002 - it never blocks
         """The fixed value. Does not block."""
@@ -99,7 +105,7 @@ class FixedCredentials:
 
 
 class _Token(msgspec.Struct, frozen=True):
-    header: str
+    header: Secret
     read_at: float
 
     def __repr__(self) -> str:
@@ -117,10 +123,10 @@ class TokenFile:
                  clock: Clock = SYSTEM_CLOCK) -> None:
         """`fallback`: the token to use while the file has never been readable."""
         self._path = Path(path)
-        self._fallback = fallback
+        self._fallback = secret(fallback)
         self._clock = clock
         self._lock = ForkSafeLock()
-        self._snapshot = None if fallback is None else _Token(f"Bearer {fallback.strip()}", float("-inf"))
+        self._snapshot = None if fallback is None else _Token(bearer(fallback), float("-inf"))
         self._problem: str | None = None
         self._warned: str | None = None
 
@@ -158,16 +164,18 @@ class TokenFile:
         """A new snapshot from the file, or the old one with a new date. The caller holds the lock."""
         now = self._clock.monotonic()
         try:
-            token = self._path.read_text(encoding="utf-8").strip()
+            token = Secret(secret_file(self._path).decode().strip())
             if not token:
                 raise ValueError("it is empty")
-            self._snapshot = _Token(checked_header(f"Bearer {token}", f"the token file {self._path}"), now)
+            self._snapshot = _Token(checked_header(bearer(token), f"the token file {self._path}"), now)
             self._problem = self._warned = None
+            return self._snapshot
         except (OSError, ValueError, AuthError) as error:
-            if self._snapshot is None:
-                raise AuthError(f"cannot read the token file {self._path}: {_reason(error)}") from None
-            self._problem = _reason(error)
-            self._snapshot = _Token(self._snapshot.header, now)
+            problem = str(error) if isinstance(error, AuthError) else reading_problem(error)
+        if self._snapshot is None:
+            raise AuthError(f"cannot read the token file {self._path}: {problem}")
+        self._problem = problem
+        self._snapshot = _Token(self._snapshot.header, now)
         return self._snapshot
 
     def _warn(self) -> None:
@@ -185,7 +193,12 @@ class TokenFile:
         return f"<token file {self._path}>"
 
 
-def checked_header(value: str, source: str) -> str:
+def bearer(token: str) -> Secret:
+    """The header's value for a token; surrounding white space is not part of it."""
+    return Secret(f"Bearer {token.strip()}")
+
+
+def checked_header(value: Secret, source: str) -> Secret:
     """`value`, which a header can carry. Raises AuthError, without quoting it, when it has line breaks or is not
     ASCII.
     """
@@ -193,10 +206,3 @@ def checked_header(value: str, source: str) -> str:
         raise AuthError(f"{source} cannot be sent in a header: it has line breaks or other characters "
                         "that are not printable ASCII")
     return value
-
-
-def _reason(error: Exception) -> str:
-    """Never the text of a decoding error, which quotes the content."""
-    if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
-    return "it is not text" if isinstance(error, UnicodeError) else str(error)

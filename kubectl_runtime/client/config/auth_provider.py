@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.client.config.auth import ClientCertificate, checked_header
+from kubectl_runtime.client.config.auth import ClientCertificate, bearer, checked_header
 from kubectl_runtime.client.config.proxies import is_loopback_url
 from kubectl_runtime.client.config.renewal import Renewal
 from kubectl_runtime.core.base.building import decoded
@@ -87,7 +87,7 @@ class AuthProviderCredentials:
                                 f"({_root_cause(error)}): {_REMEDY}") from None
         if not token:
             raise AuthError(f"the auth provider {self._name!r} gave no token: {_REMEDY}")
-        header = checked_header(token if token.startswith("Bearer ") else f"Bearer {token}",
+        header = checked_header(bearer(token.removeprefix("Bearer ")),
                                 f"the token of the auth provider {self._name!r}")
         if not self._is_valid(header):
             raise AuthError(f"the auth provider {self._name!r} gave no token: the one at hand has expired and the "

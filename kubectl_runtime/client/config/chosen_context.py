@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kubectl_runtime.client.config.auth import Credentials, FixedCredentials, checked_header
+from kubectl_runtime.client.config.auth import Credentials, FixedCredentials, bearer, checked_header
 from kubectl_runtime.client.config.checks import check_server_name, checked_url
 from kubectl_runtime.client.config.impersonation import Impersonation, faults
 from kubectl_runtime.client.config.kubeconfig import Entry, Kubeconfig
@@ -111,7 +111,7 @@ def _check_user(user: Entry[User], has_certificate: bool) -> None:
     if who.token and (who.username or who.password):
         _refuse(user, "token", "stands beside a username or password: keep one of the two")
     try:
-        checked_header(who.token.strip() if who.token else "", "the token")
+        checked_header(bearer(who.token or ""), "the token")
     except AuthError as error:
         _refuse(user, "token", f"is of no use: {error}")
     try:

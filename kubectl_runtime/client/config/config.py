@@ -22,6 +22,7 @@ from kubectl_runtime.client.config.files import CertificateFiles, FollowedFile
 from kubectl_runtime.client.config.header_text import is_credential
 from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.config.proxies import check_proxy, is_loopback_url
+from kubectl_runtime.client.config.secrets import Secret, frames_hidden, reading_problem, secret_fields, secret_file
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import AuthError, ConfigError, RequestError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -50,6 +51,7 @@ class NotConfiguredError(ConfigError):
     """
 
 
+@secret_fields(("token", "password", "client_key_data", "proxy_url"))
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """How to reach one API server. Durations are seconds or `timedelta`.
@@ -108,7 +110,7 @@ class Config:
             raise ConfigError(f"{self.origin}: insecure_skip_tls_verify=True would leave the given CA unused: keep one "
                               "of the two")
         if self.proxy_url is not None:
-            object.__setattr__(self, "proxy_url", check_proxy(self.proxy_url, self.origin))
+            object.__setattr__(self, "proxy_url", Secret(check_proxy(self.proxy_url, self.origin)))
         for name in ("connect_timeout", "timeout"):
             limit = seconds(getattr(self, name))
             if not limit > 0:
@@ -194,11 +196,12 @@ class Config:
 
     @classmethod
     def _inferred(cls, context: str | None, environ: Mapping[str, str]) -> Config:
-        from kubectl_runtime.client.config import chosen_context, kubeconfig
+        from kubectl_runtime.client.config import kubeconfig
 
         paths = kubeconfig.candidates(environ)
         try:
-            merged = kubeconfig.Kubeconfig.read(paths)
+            with frames_hidden():
+                merged = kubeconfig.Kubeconfig.read(paths)
         except kubeconfig.UnreadableError as error:
             # An image's home is often root's; what runs in a Pod as somebody else was not meant to look there.
             if environ.get("KUBECONFIG") or context is not None or not environ.get("KUBERNETES_SERVICE_HOST"):
@@ -206,7 +209,7 @@ class Config:
             log.warning("%s; the Pod's service account is used", error)
             return cls.incluster(environ=environ)
         if context is not None or not merged.is_empty():
-            return cls(**chosen_context.settings_of(merged, context))
+            return cls._of(merged, context)
         source = "$KUBECONFIG" if environ.get("KUBECONFIG") else "the default kubeconfig"
         tried = ", ".join(f"{path} ({'is empty' if path.exists() else 'does not exist'})" for path in paths)
         try:
@@ -223,16 +226,22 @@ class Config:
         `source`: a file; several, merged as kubectl merges `$KUBECONFIG`; a mapping; None for the files that `infer`
         reads. `text`: YAML or JSON, instead. Raises ConfigError, which names file, place and field.
         """
-        from kubectl_runtime.client.config import chosen_context
         from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 
         if text is not None:
             if source is not None:
                 raise ConfigError("from_kubeconfig takes a source or a text, not both")
-            return cls(**chosen_context.settings_of(Kubeconfig.from_text(text), context))
+            return cls._of(Kubeconfig.from_text(text), context)
         if isinstance(source, Mapping):
-            return cls(**chosen_context.settings_of(Kubeconfig.from_dict(source), context))
-        return cls(**chosen_context.settings_of(_read(source, os.environ if environ is None else environ), context))
+            return cls._of(Kubeconfig.from_dict(source), context)
+        return cls._of(_read(source, os.environ if environ is None else environ), context)
+
+    @classmethod
+    def _of(cls, kubeconfig: Kubeconfig, context: str | None) -> Config:
+        from kubectl_runtime.client.config.chosen_context import settings_of
+
+        with frames_hidden():
+            return cls(**settings_of(kubeconfig, context))
 
     @classmethod
     def incluster(cls, *, environ: Mapping[str, str] | None = None, folder: Path = SERVICE_ACCOUNT) -> Config:
@@ -276,11 +285,11 @@ def _read(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | No
 def _namespace(path: Path) -> str:
     """The namespace that the kubelet wrote there: UTF-8 in every locale. Raises ConfigError."""
     try:
-        return path.read_text(encoding="utf-8").strip() or "default"
+        return secret_file(path).decode().strip() or "default"
     except FileNotFoundError:
         return "default"
-    except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+    except (OSError, ValueError) as error:
+        reason = "it is not UTF-8" if isinstance(error, UnicodeError) else reading_problem(error)
         raise ConfigError(f"cannot read the Pod's namespace from {path}: {reason}") from None
 
 

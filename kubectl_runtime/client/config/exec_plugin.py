@@ -27,10 +27,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubectl_runtime.client.config.auth import ClientCertificate, checked_header
+from kubectl_runtime.client.config.auth import ClientCertificate, bearer, checked_header
 from kubectl_runtime.client.config.identity import check_identity
 from kubectl_runtime.client.config.kubeconfig_types import Exec, explained
 from kubectl_runtime.client.config.renewal import Renewal
+from kubectl_runtime.client.config.secrets import Secret, reading_problem, secret_file
 from kubectl_runtime.core.base.building import converted, decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
@@ -110,15 +111,15 @@ class ExecSpec:
     def _ca(self) -> str:
         assert self.ca_file is not None
         try:
-            return base64.b64encode(Path(self.ca_file).read_bytes()).decode()
-        except OSError as error:
+            return base64.b64encode(secret_file(self.ca_file)).decode()
+        except (OSError, ValueError) as error:
             raise AuthError(f"the exec plugin {self.command} cannot be told the CA of the cluster: cannot read "
-                            f"{self.ca_file}: {error.strerror}") from None
+                            f"{self.ca_file}: {reading_problem(error)}") from None
 
 
 @dataclass(frozen=True)
 class _Snapshot:
-    header: str | None = field(repr=False)
+    header: Secret | None = field(repr=False)
     certificate: ClientCertificate | None
     renew_at: datetime | None
     expires_at: datetime | None
@@ -225,7 +226,7 @@ class ExecCredentials:
             raise AuthError(f"{plugin} gave neither a token nor a client certificate")
         header = None
         if status.token:
-            header = checked_header(f"Bearer {status.token.strip()}", f"the token of {plugin}")
+            header = checked_header(bearer(status.token), f"the token of {plugin}")
         expires = None if status.expiration_timestamp == _NEVER else status.expiration_timestamp
         return _Snapshot(header, certificate, None if expires is None else expires - self._margin(expires), expires)
 

@@ -7,11 +7,11 @@ one warning is logged. Safe to use from any thread.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.config.identity import check_identity
+from kubectl_runtime.client.config.secrets import reading_problem, secret_file
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.interpreter.forks import ForkSafeLock
@@ -33,10 +33,9 @@ class FollowedFile:
         # Looked at before it is read: what changes in between is found by the next look.
         self._seen = self._look()
         try:
-            return Path(self.path).read_bytes()
+            return secret_file(self.path)
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not a valid path"
-            raise ConfigError(f"cannot read {self.name}: {reason}") from None
+            raise ConfigError(f"cannot read {self.name}: {reading_problem(error)}") from None
 
     def has_changed(self) -> bool:
         """Whether it is another one than `read` found."""

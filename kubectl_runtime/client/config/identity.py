@@ -8,6 +8,7 @@ import ssl
 
 from kubectl_runtime.certificates.private_file import private_file
 from kubectl_runtime.client.config.auth import ClientCertificate
+from kubectl_runtime.client.config.secrets import SecretBytes
 from kubectl_runtime.core.base.errors import ConfigError
 
 
@@ -19,7 +20,7 @@ def check_identity(certificate: ClientCertificate) -> None:
 def use_identity(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
     """Have connections of `context` identify themselves. Raises ConfigError as `check_identity`, naming the source."""
     try:
-        with private_file(certificate.certificate + b"\n" + certificate.key) as path:
+        with private_file(SecretBytes(certificate.certificate + b"\n" + certificate.key)) as path:
             context.load_cert_chain(path, password=_no_password)
     except ssl.SSLError as error:
         raise ConfigError(f"{certificate.source} and its key cannot be used: "

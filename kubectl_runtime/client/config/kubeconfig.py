@@ -18,6 +18,7 @@ import msgspec
 from msgspec import field
 
 from kubectl_runtime.client.config.kubeconfig_types import Cluster, Context, User, typed
+from kubectl_runtime.client.config.secrets import frames_hidden, reading_problem, secret_file
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.manifests.documents import decode_text, read_text
 from kubectl_runtime.manifests.problems import ManifestError
@@ -61,21 +62,24 @@ class Kubeconfig(msgspec.Struct):
             content = _content(path)
             if content is not None:
                 absolute = Path(os.path.abspath(path))  # not resolve(): paths count from where a symlink stands
-                merged._merge_text(content, str(absolute), absolute.parent)
+                with frames_hidden():
+                    merged._merge_text(content, str(absolute), absolute.parent)
         return merged
 
     @classmethod
     def from_text(cls, text: str | bytes, source: str = "the kubeconfig text") -> Self:
         """From YAML or JSON; relative paths in it count from the working directory. Raises ConfigError."""
         made = cls()
-        made._merge_text(text, source, Path.cwd())
+        with frames_hidden():
+            made._merge_text(text, source, Path.cwd())
         return made
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], source: str = "the kubeconfig mapping") -> Self:
         """From a mapping as a YAML reader gives it; as `from_text`."""
         made = cls(files=[source])
-        made._merge(content, source, Path.cwd())
+        with frames_hidden():
+            made._merge(content, source, Path.cwd())
         return made
 
     def _merge_text(self, text: str | bytes, source: str, folder: Path) -> None:
@@ -139,13 +143,13 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return secret_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UnreadableError(f"cannot read the kubeconfig {path}: {error.strerror}") from None
-    except ValueError:  # a path with a zero byte
-        raise ConfigError(f"cannot read the kubeconfig {str(path)!r}: it is not a valid path") from None
+    except ValueError as error:
+        raise ConfigError(f"cannot read the kubeconfig {str(path)!r}: {reading_problem(error)}") from None
 
 
 def _add(known: dict[str, Entry[Content]], section: str, source: str, folder: Path,

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.config.header_text import as_sent, fault_of
 from kubectl_runtime.client.config.impersonation import Impersonation
+from kubectl_runtime.client.config.secrets import secret_headers
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.version import VERSION
 
@@ -36,7 +37,7 @@ def fixed_headers(config: Config, session: Iterable[tuple[str, str]]) -> Headers
             if problem := fault_of(value):
                 raise RequestError(f"{source}: {name} {problem}")
             headers["-".join(word.capitalize() for word in name.split("-"))] = as_sent(value)
-    return headers
+    return secret_headers(headers)
 
 
 def _impersonation(who: Impersonation) -> Headers:

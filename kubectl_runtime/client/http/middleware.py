@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, FixedCredentials
+from kubectl_runtime.client.config.secrets import secret
 from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy, retry_after
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
@@ -211,7 +212,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
 
     def layer(send: Send) -> Send:
         def sent(call: Call) -> tuple[Answer, str | None]:
-            header = obtained(call, credentials.header) if may_wait else credentials.header()
+            header = secret(obtained(call, credentials.header) if may_wait else credentials.header())
             if header is not None:
                 call.headers["Authorization"] = header
             certificate = credentials.certificate()

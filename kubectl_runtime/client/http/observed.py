@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
+from kubectl_runtime.client.config.secrets import secret
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.observer import Observer
@@ -55,7 +56,7 @@ class ObservedCredentials:
     def header(self, deadline: float | None = None) -> str | None:
         """As the credentials below it; a change of the value, and a failure, are told to the observer."""
         begun = self._clock.monotonic()
-        header = self._ask(begun, lambda: self._credentials.header(deadline))
+        header: str | None = secret(self._ask(begun, lambda: self._credentials.header(deadline)))
         self._tell_if_new(begun, header)
         return header
 
@@ -64,7 +65,7 @@ class ObservedCredentials:
         begun = self._clock.monotonic()
         helped = self._ask(begun, lambda: self._credentials.refresh(rejected, deadline))
         if helped:
-            self._tell_if_new(begun, self._ask(begun, lambda: self._credentials.header(deadline)))
+            self._tell_if_new(begun, secret(self._ask(begun, lambda: self._credentials.header(deadline))))
         return helped
 
     def certificate(self) -> ClientCertificate | None:

@@ -15,6 +15,7 @@ from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.config.files import FollowedFile
 from kubectl_runtime.client.config.proxies import check_proxy, environment_proxy, without_password
+from kubectl_runtime.client.config.secrets import frames_hidden, reading_problem, secret, secret_file
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -54,7 +55,8 @@ class WireRules:
     def of(cls, config: Config, *, connections: int, proxy: str | None = None, trust_env: bool = True) -> Self:
         """The rules of a Config. `proxy` outranks the Config's, and that the environment's. Raises ConfigError for a
         proxy that cannot be one."""
-        used = _proxy(config, proxy, trust_env)
+        with frames_hidden():
+            used: str | None = secret(_proxy(config, proxy, trust_env))
         if used != config.proxy_url and not config.withholds_credentials:
             # An explicit proxy may lead away from loopback, where credentials would have been near.
             config = replace(config, proxy_url=used)
@@ -95,6 +97,6 @@ def _proxy(config: Config, explicit: str | None, trust_env: bool) -> str | None:
 
 def _folder(path: Path) -> bytes:
     try:
-        return b"\n".join(file.read_bytes() for file in sorted(path.iterdir()) if file.is_file())
-    except OSError as error:
-        raise ConfigError(f"cannot read the session's verify={str(path)!r}: {error.strerror}") from None
+        return b"\n".join(secret_file(file) for file in sorted(path.iterdir()) if file.is_file())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the session's verify={str(path)!r}: {reading_problem(error)}") from None

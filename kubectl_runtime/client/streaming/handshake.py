@@ -60,14 +60,13 @@ def opened(response: Response, request: Request, key: str, protocols: Sequence[s
 
 
 def _opened(response: Response, operation: str, key: str, protocols: Sequence[str]) -> Opened:
-    headers = response.headers
     if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
         raise TransportError(f"{operation}: the answer is HTTP {response.status_code} instead of a websocket: old "
                              "API servers and some proxies cannot open one")
-    accepted = headers.get("Sec-WebSocket-Accept") or ""
-    if headers.get("Upgrade", "").lower() != "websocket" or accepted.encode() != _accepted(key):
+    accepted = response.headers.get("Sec-WebSocket-Accept") or ""
+    if response.headers.get("Upgrade", "").lower() != "websocket" or accepted.encode() != _accepted(key):
         raise TransportError(f"{operation}: the server switched to something that is not a websocket")
-    protocol = headers.get("Sec-WebSocket-Protocol") or ""
+    protocol = response.headers.get("Sec-WebSocket-Protocol") or ""
     if protocols and protocol not in protocols:
         raise TransportError(f"{operation}: the server chose the subprotocol {protocol!r}; "
                              f"asked for was {' or '.join(protocols)}")

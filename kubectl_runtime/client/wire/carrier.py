@@ -14,6 +14,7 @@ from requests.cookies import RequestsCookieJar
 from requests.models import PreparedRequest, Response
 from requests.structures import CaseInsensitiveDict
 
+from kubectl_runtime.client.config.secrets import secret_headers
 from kubectl_runtime.client.http.middleware import Answer, Call
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.http.wire_rules import WireRules
@@ -22,7 +23,7 @@ from kubectl_runtime.client.wire.bodies import check_coding, whole_body
 from kubectl_runtime.client.wire.chunked import FramingError
 from kubectl_runtime.client.wire.transport_errors import transport_error
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.errors import KubeError, RequestError
 
 STREAM_CONNECTIONS = 16
 """Idle connections that the streams' adapter keeps: only those of watches that were refused ever become idle."""
@@ -60,16 +61,20 @@ class RequestsCarrier:
             if opened:
                 check_coding(response, call.request)
             body = b"" if opened else whole_body(response, call, self._clock)
+            return Answer(response.status_code, response.headers, body, response if opened else None)
         except (requests.RequestException, urllib3.exceptions.HTTPError, FramingError, OSError) as error:
-            raise transport_error(error, call.request.operation, self._server, rules.config.origin, read) from None
+            problem: KubeError = transport_error(error, call.request.operation, self._server, rules.config.origin, read)
         except (ValueError, TypeError) as error:
             if rules.session is not None:  # the user's adapter or hook
                 raise
             # A layer's work: what the client itself puts there was checked before. Headers are not shown.
             unsendable = isinstance(error, UnicodeError) or "header" in str(error).lower()
-            raise RequestError(f"{call.request.operation}: it cannot be sent as a layer has changed it: "
-                               f"{'a header has characters that cannot be sent' if unsendable else error}") from None
-        return Answer(response.status_code, response.headers, body, response if opened else None)
+            problem = RequestError(f"{call.request.operation}: it cannot be sent as a layer has changed it: "
+                                   f"{'a header has characters that cannot be sent' if unsendable else error}")
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise error.with_traceback(None) from None
+        # Not within the handlers, nor with the frames of what they caught: below here headers are plain bytes.
+        raise problem
 
     def _hooked(self, response: Response, call: Call, arguments: dict[str, Any]) -> Response:
         """What the session's hooks make of the response. They may look at its body, whose end requests would not
@@ -97,6 +102,7 @@ def _sent_as_the_session_says(rules: WireRules, adapter: BaseAdapter, request: P
                               arguments: dict[str, Any]) -> Response:
     if rules.auth is not None:
         request = rules.auth(request)
+        request.headers.update(secret_headers(request.headers))
     if rules.through_session:
         assert rules.session is not None
         request._cookies = RequestsCookieJar()  # type: ignore[attr-defined] # Session.send expects one
@@ -121,9 +127,15 @@ def _prepared(call: Call, *, plain: bool) -> PreparedRequest:
     return prepared
 
 
+class _Lines(urllib3.HTTPHeaderDict):
+    """Headers of which some have several values, which only urllib3's own mapping can hold."""
+
+    def __repr__(self) -> str:
+        return f"<headers {', '.join(self)}>"  # it would make plain texts of secret ones
+
+
 def _repeated(headers: dict[str, str | tuple[str, ...]]) -> urllib3.HTTPHeaderDict:
-    """Several values for one name, which only urllib3's own mapping can hold."""
-    repeated = urllib3.HTTPHeaderDict()
+    repeated = _Lines()
     for name, value in headers.items():
         for line in value if isinstance(value, tuple) else (value,):
             repeated.add(name, line)

@@ -19,6 +19,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, LocationParseError, NameResolutionError, NewConnectionError
 from urllib3.response import HTTPResponse
 
+from kubectl_runtime.client.config.secrets import SecretBytes
 from kubectl_runtime.client.http.interrupt import connects, waits_on
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.wire.heads import QuickResponse
@@ -69,18 +70,23 @@ def dial(host: str, port: int, timeout: float | None, source: tuple[str, int] | 
     raise failure
 
 
-def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -> bytes | None:
+def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -> SecretBytes | None:
     """The head of a request as http.client would send it; None for what it has to look at itself: what it would add
     something to, or refuse."""
     if "User-Agent" not in headers or "Accept-Encoding" not in headers:
         return None
     for name, value in headers.items():
-        if type(value) is not str or name.lower() in _FRAMING:
+        if not isinstance(value, str) or name.lower() in _FRAMING:
             return None
     lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     head = f"{method} {url} HTTP/1.1\r\nHost: {host}\r\n{''.join(lines)}\r\n"
     # A line break within a name or value would make a line of its own, which looks as good as the others.
-    return head.encode("latin-1") if _is_usual(head) and head.count("\n") == len(lines) + 3 else None
+    if not _is_usual(head) or head.count("\n") != len(lines) + 3:
+        return None
+    try:
+        return SecretBytes(head.encode("latin-1"))
+    except UnicodeEncodeError:
+        return None
 
 
 class ApiConnection(HTTPConnection):
@@ -116,7 +122,7 @@ class ApiConnection(HTTPConnection):
         if self.sock is not None:  # one that is made now has this limit already
             self.sock.settimeout(self.timeout)
         self._asked = (method, url)
-        self.send(head + body if body else head)
+        self.send(SecretBytes(head + body) if body else head)
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         """The response to the request that was sent. Blocks until its head is there. Raises as http.client does."""

@@ -27,6 +27,7 @@ from requests.utils import default_headers, select_proxy
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.config.header_text import is_credential
+from kubectl_runtime.client.config.secrets import reading_problem, secret_file, secret_headers
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -46,8 +47,8 @@ def rules_with(session: requests.Session | None, config: Config, *, connections:
     defaults = default_headers()
     rules.session, rules.through_session = session, through_session
     rules.verify = session.verify
-    rules.headers = tuple((str(name), str(value)) for name, value in session.headers.items()
-                          if defaults.get(name) != value)
+    rules.headers = tuple(secret_headers({str(name): str(value) for name, value in session.headers.items()
+                                          if defaults.get(name) != value}).items())
     rules.auth = _auth(session.auth)
     rules.hooks = tuple(_listed(session.hooks.get("response")))
     if rules.config.withholds_credentials:
@@ -144,6 +145,6 @@ def _certificate(session: requests.Session) -> ClientCertificate | None:
         return None
     certificate, key = session.cert if isinstance(session.cert, tuple) else (session.cert, session.cert)
     try:
-        return ClientCertificate(Path(certificate).read_bytes(), Path(key).read_bytes() if key != certificate else b"")
-    except OSError as error:
-        raise ConfigError(f"cannot read the session's client certificate: {error.strerror}") from None
+        return ClientCertificate(secret_file(certificate), secret_file(key) if key != certificate else b"")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the session's client certificate: {reading_problem(error)}") from None

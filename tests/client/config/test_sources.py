@@ -130,10 +130,13 @@ class TestHome:
 
     @pytest.fixture
     def forbidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(path: Path) -> bytes:
-            raise PermissionError(13, "Permission denied", str(path))
+        def refuse(path: Path, *arguments: Any) -> Any:
+            if path.parts[:2] == ("/", "root"):
+                raise PermissionError(13, "Permission denied", str(path))
+            return opened(path, *arguments)
 
-        monkeypatch.setattr(Path, "read_bytes", refuse)
+        opened = Path.open
+        monkeypatch.setattr(Path, "open", refuse)
 
     @pytest.mark.usefixtures("account", "forbidden")
     def test_in_a_pod_a_home_that_may_not_be_entered_is_a_warning_and_the_account_is_used(
