@@ -63,8 +63,8 @@ class FixedCredentials:
     """A token, or a user name and password, that never changes."""
 
     def __init__(self, header: str, kind: str) -> None:
-        self._header = checked_header(Secret(header), f"the {kind}")
         self._kind = kind
+        self._header = checked_header(Secret(header), f"the {kind}")
 
     @classmethod
     def token(cls, token: str) -> FixedCredentials:

@@ -473,7 +473,8 @@ class TestExecPlugin:
 
     def test_a_process_that_it_leaves_behind_with_its_output_holds_nobody(self, tmp_path: Path) -> None:
         text = json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"token": "t"}})
-        command = script(tmp_path, f"print({text!r}, flush=True)\nif not os.fork():\n    os.setsid()\n    time.sleep(30)")
+        leaves = "if not os.fork():\n    os.setsid()\n    time.sleep(30)"
+        command = script(tmp_path, f"print({text!r}, flush=True)\n{leaves}")
         begun = time.monotonic()
         assert ExecCredentials(spec(command=command)).header() == "Bearer t"
         assert time.monotonic() - begun < 25

@@ -53,7 +53,7 @@ def started(call: Callable[[], object]) -> tuple[threading.Thread, list[BaseExce
         try:
             call()
             ends.append(None)
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
+        except BaseException as error:
             ends.append(error)
 
     thread = threading.Thread(target=run)
