@@ -1,12 +1,15 @@
-"""Auth providers of kubeconfigs (`auth-provider`: oidc, gcp), by way of the official client.
+"""Auth providers of kubeconfigs (`auth-provider`: oidc, gcp).
 
-This is the one place of the client that touches the `kubernetes` package, which is imported when a token is needed and
-not at hand: it costs half a second and 43 MiB. Used is what its majors 32 to 37 have in common and the contract tests
-pin: `load_kube_config_from_dict` into a `Configuration` of our own, which asks the provider for a new token when the
-one at hand has expired, and puts it into the mapping that it was given.
+An OIDC token is renewed here (OpenID Connect Discovery 1.0, and RFC 6749, section 6), by urllib3: the libraries that
+the official client uses for it log the tokens and follow redirects with them. Everything goes over https (to loopback
+over http, too) to a provider that is verified: by the authority in the kubeconfig, else by the system's. A redirect is
+a failure. Environment proxies are used as for an API server.
 
-Left to itself it does not verify an OIDC provider for which the kubeconfig names no authority; here it verifies with
-the system's. It knows no time limit; `Renewal` gives it a thread that no caller waits for beyond its deadline.
+A gcp token goes by way of the official client. This is the one place of the client that touches the `kubernetes`
+package, which is imported when such a token is needed and not at hand: it costs half a second and 43 MiB. Used is what
+its majors 32 to 37 have in common: `load_kube_config_from_dict` into a `Configuration` of our own, which asks the
+provider for a new token when the one at hand has expired. It knows no time limit; `Renewal` gives it a thread that no
+caller waits for beyond its deadline.
 """
 from __future__ import annotations
 
@@ -16,26 +19,33 @@ import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from http import HTTPStatus
+from typing import Any, TypeVar
+from urllib.parse import quote_plus, unquote, urlencode
 
 import msgspec
 
 from kubectl_runtime.client.config.auth import ClientCertificate, bearer, checked_header
-from kubectl_runtime.client.config.proxies import is_loopback_url
+from kubectl_runtime.client.config.checks import checked_url
+from kubectl_runtime.client.config.proxies import environment_proxy, is_loopback_url, without_password
 from kubectl_runtime.client.config.renewal import Renewal
+from kubectl_runtime.client.config.secrets import MOST_BYTES, Secret, reading_problem, secret_file
 from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.base.errors import AuthError
+from kubectl_runtime.core.base.errors import AuthError, ConfigError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.forks import unforked
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
 PROVIDERS = ("oidc", "gcp")
-"""Those that the official client knows."""
+"""Those that are left: the official client knows no others."""
 _REMEDY = "use an exec plugin or a token instead, or sign in again"
 _TOKEN_KEYS = ("BearerToken", "authorization")  # since 36, and before
 _PERIOD = 60.0
-_AUTHORITY = ("idp-certificate-authority-data", "idp-certificate-authority")
+_CONNECT, _READ = 10.0, 30.0
+"""Seconds for a connection to the provider, and for each silence in its answer."""
+
+T = TypeVar("T")
 
 
 class AuthProviderCredentials:
@@ -72,19 +82,16 @@ class AuthProviderCredentials:
         expires = _expiry(header)
         return expires is None or self._clock.now() < expires
 
-    def _ask(self, _stop: StopToken) -> str:
+    def _ask(self, _stop: StopToken) -> Secret:
         """The provider's token, a new one if it has expired. In a thread of its own; raises AuthError."""
         self._asked_at = self._clock.monotonic()
-        if self._name == "oidc" and self._config.get("id-token") and self._is_valid(self._config["id-token"]):
-            token: str | None = self._config["id-token"]
-        else:
-            if self._name == "oidc":
-                self._prepare_oidc()
-            try:
-                token = _official_token(self._name, self._config)
-            except Exception as error:  # noqa: BLE001 - whatever a provider's library raises; it may quote a token
-                raise AuthError(f"the auth provider {self._name!r} gave no token "
-                                f"({_root_cause(error)}): {_REMEDY}") from None
+        try:
+            token = self._oidc_token() if self._name == "oidc" else _official_token(self._name, dict(self._config))
+        except (AuthError, ImportError) as error:
+            raise AuthError(str(error)) from None
+        except Exception as error:  # noqa: BLE001 - whatever a provider's library raises; it may quote a token
+            raise AuthError(f"the auth provider {self._name!r} gave no token ({_root_cause(error)}): {_REMEDY}"
+                            ) from None
         if not token:
             raise AuthError(f"the auth provider {self._name!r} gave no token: {_REMEDY}")
         header = checked_header(bearer(token.removeprefix("Bearer ")),
@@ -94,23 +101,29 @@ class AuthProviderCredentials:
                             f"provider did not renew it: {_REMEDY}")
         return header
 
-    def _prepare_oidc(self) -> None:
-        """What the official client needs to renew a token, and to verify whom it asks."""
+    def _oidc_token(self) -> str | None:
         config = self._config
-        config["id-token"] = _EXPIRED  # it looks at nothing else, and by its own clock, to see that one is needed
+        if config.get("id-token") and self._is_valid(config["id-token"]):
+            return config["id-token"]
         for key in ("idp-issuer-url", "client-id", "refresh-token"):
             if not config.get(key):
                 raise AuthError(f"the auth provider 'oidc' cannot renew its token, which has expired: its config has "
                                 f"no {key}: sign in again")
-        if not config["idp-issuer-url"].startswith("https://") and not is_loopback_url(config["idp-issuer-url"]):
-            raise AuthError("the auth provider 'oidc' is not asked: its idp-issuer-url is not https")
-        config.setdefault("client-secret", "")
-        config["idp-issuer-url"] = config["idp-issuer-url"].rstrip("/")
-        for key in _AUTHORITY:
-            if not config.get(key):
-                config.pop(key, None)
-        if not any(key in config for key in _AUTHORITY):
-            config["idp-certificate-authority"] = _system_authorities()
+        issuer = _checked_endpoint(config["idp-issuer-url"], "idp-issuer-url").rstrip("/")
+        context = _context(config)
+        discovery = _answer("GET", f"{issuer}/.well-known/openid-configuration", context, _Discovery)
+        endpoint = _checked_endpoint(discovery.token_endpoint, "token endpoint")
+        identity, password = config["client-id"], config.get("client-secret")
+        form = {"grant_type": "refresh_token", "refresh_token": config["refresh-token"], "client_id": identity}
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        if password:
+            pair = f"{quote_plus(identity)}:{quote_plus(password)}"
+            headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        tokens = _answer("POST", endpoint, context, _Tokens, body=urlencode(form).encode(), headers=headers)
+        if tokens.id_token:
+            config["id-token"] = tokens.id_token
+            config["refresh-token"] = tokens.refresh_token or config["refresh-token"]
+        return tokens.id_token
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For pickles: with the settings as they are now."""
@@ -137,14 +150,66 @@ def _official_token(name: str, config: dict[str, str]) -> str | None:
     return next((value for key in _TOKEN_KEYS if (value := configuration.api_key.get(key))), None)
 
 
-def _system_authorities() -> str:
-    """The file with the authorities that this system trusts."""
-    paths = ssl.get_default_verify_paths()
-    if paths.cafile and os.path.exists(paths.cafile):
-        return paths.cafile
-    import certifi
+def _checked_endpoint(url: str, what: str) -> str:
+    """Where tokens may be sent. Raises AuthError."""
+    try:
+        checked = checked_url(url.partition("?")[0], what, tls=False)
+    except ConfigError as error:
+        raise AuthError(f"the auth provider 'oidc' is not asked: {error}") from None
+    if not checked.startswith("https://") and not is_loopback_url(checked):
+        raise AuthError(f"the auth provider 'oidc' is not asked: its {what} is not https")
+    return url
 
-    return certifi.where()
+
+def _context(config: Mapping[str, str]) -> ssl.SSLContext:
+    """Trusts the authority of the kubeconfig, else the system's. Raises AuthError."""
+    data, path = (config.get(f"idp-certificate-authority{suffix}") for suffix in ("-data", ""))
+    try:
+        pem = base64.b64decode(data, validate=True) if data else secret_file(path) if path else None
+        return ssl.create_default_context(cadata=None if pem is None else pem.decode())
+    except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
+        raise AuthError("the auth provider 'oidc' is not asked: its idp-certificate-authority cannot be used: "
+                        f"{reading_problem(error)}") from None
+
+
+class _Discovery(msgspec.Struct):
+    token_endpoint: str
+
+
+class _Tokens(msgspec.Struct):
+    id_token: str | None = None
+    refresh_token: str | None = None
+
+
+def _answer(method: str, url: str, context: ssl.SSLContext, kind: type[T], **request: Any) -> T:
+    """The provider's answer. Blocks until it is there. Raises AuthError, and what urllib3 does."""
+    with unforked():
+        import urllib3
+
+    proxy = environment_proxy(url, os.environ)
+    options: dict[str, Any] = {"ssl_context": context, "retries": False}
+    if proxy is None:
+        pools: urllib3.PoolManager = urllib3.PoolManager(**options)
+    elif proxy.startswith("socks"):
+        from urllib3.contrib.socks import SOCKSProxyManager
+
+        pools = SOCKSProxyManager(proxy, **options)
+    else:
+        parsed = urllib3.util.parse_url(proxy)
+        headers = urllib3.make_headers(proxy_basic_auth=unquote(parsed.auth)) if parsed.auth else None
+        pools = urllib3.ProxyManager(without_password(proxy), proxy_headers=headers, **options)
+    try:
+        response = pools.request(method, url, redirect=False, preload_content=False, decode_content=True,
+                                 timeout=urllib3.Timeout(connect=_CONNECT, read=_READ), **request)
+        body = response.read(MOST_BYTES + 1)
+    finally:
+        pools.clear()
+    if response.status != HTTPStatus.OK:
+        raise AuthError(f"the auth provider 'oidc' gave no token (HTTP {response.status}): {_REMEDY}")
+    try:
+        return decoded(body[:MOST_BYTES], kind)
+    except DECODE_FAILURES:
+        raise AuthError(f"the auth provider 'oidc' gave no token (its answer is no such JSON): {_REMEDY}") from None
 
 
 def _root_cause(error: BaseException) -> str:
@@ -176,6 +241,3 @@ def _expiry(header: str) -> datetime | None:
     except (ValueError, OverflowError, OSError, *DECODE_FAILURES):  # binascii.Error is a ValueError
         return None
 
-
-_EXPIRED = ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b"{}", b'{"exp":1}', b"-"))
-"""A JWT that expired in 1970."""
