@@ -210,8 +210,7 @@ AMID = {
     "urllib3": "api.get('a')",
     "kubectl_runtime.client.api.discovery": "client.discovery",
     "websocket": "client.connect(Request('GET', '/x', 'connect', None, 'connect'))",
-    "kubernetes": """AuthProviderCredentials("oidc", {"idp-issuer-url": "https://127.0.0.1:1", "client-id": "a",
-                        "refresh-token": "b"}).header(time.monotonic() + 15)""",
+    "kubernetes": 'AuthProviderCredentials("gcp", {}).header(time.monotonic() + 15)',
 }
 """What is imported by a call -> the call."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import timedelta
@@ -109,10 +110,15 @@ def is_name(name: str) -> bool:
     """Whether `name` is a host name, in ASCII or in a form that IDNA leaves as it is."""
     try:
         ascii_name = name.encode("idna").decode()  # as connecting will: labels have a length
-        return _IS_USUAL_HOST(ascii_name) is not None and len(ascii_name) <= _LONGEST_NAME and (
-            name.isascii() or ascii_name.encode().decode("idna") == name.lower())
+        same = name.isascii() or (ascii_name.encode().decode("idna") == name.lower() and all(map(_is_usual, name)))
     except UnicodeError:
         return False
+    return same and len(ascii_name) <= _LONGEST_NAME and _IS_USUAL_HOST(ascii_name) is not None
+
+
+def _is_usual(character: str) -> bool:
+    """Whether a name may hold it: letters and digits of any script, with their marks, but no symbols."""
+    return character.isalnum() or character in "-._" or unicodedata.category(character).startswith("M")
 
 
 def _is_address(address: str, zone: str) -> bool:
