@@ -9,14 +9,16 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kubectl_runtime import AuthError, Config, ConfigError, NotConfiguredError, RequestError
+from kubectl_runtime import AuthError, Client, Config, ConfigError, NotConfiguredError, RequestError
 from kubectl_runtime.client.config import kubeconfig
+from kubectl_runtime.client.config.auth import TokenFile
 from kubectl_runtime.client.config.config import UNLIMITED
 from kubectl_runtime.client.config.impersonation import Impersonation
 
@@ -213,6 +215,32 @@ class TestOverrides:
     def test_a_group_without_a_user_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="IMPERSONATE_GROUP is set without"):
             self.infer(tmp_path, IMPERSONATE_GROUP="a")
+
+
+class TestLargeFiles:
+    @pytest.fixture(params=["sparse", "endless"])
+    def large(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+        path = tmp_path / "large"
+        if request.param == "endless":
+            if not os.path.exists("/dev/zero"):
+                pytest.skip("this system has no file without an end")
+            path.symlink_to("/dev/zero")
+        else:
+            with path.open("wb") as file:
+                file.truncate(1 << 40)
+        return path
+
+    def test_no_file_of_a_configuration_is_read_beyond_the_limit(self, large: Path) -> None:
+        uses: list[Callable[[], object]] = [
+            lambda: Config.from_kubeconfig(large), lambda: Config.infer(environ={"KUBECONFIG": str(large)}),
+            lambda: Client(Config(cluster_url="https://h", ca_file=str(large))),
+            lambda: Client(Config(cluster_url="https://h", client_certificate_file=str(large), client_key_data=b"x")),
+            lambda: Client(Config(cluster_url="https://h", client_certificate_data=b"x", client_key_file=str(large)))]
+        for use in uses:
+            with pytest.raises(ConfigError, match=r"large'?: it has more than 16 MiB"):
+                use()
+        with pytest.raises(AuthError, match=r"cannot read the token file .*large: it has more than 16 MiB"):
+            TokenFile(large).header()
 
 
 class TestFields:
