@@ -43,6 +43,8 @@ class SecretBytes(bytes):
 
 def secret(value: Any) -> Any:
     """`value` as a `Secret` or `SecretBytes`, if it is a text or bytes."""
+    if type(value) is Secret:  # as it is for each call
+        return value
     return Secret(value) if isinstance(value, str) else SecretBytes(value) if isinstance(value, bytes) else value
 
 
