@@ -5,6 +5,10 @@
     a list of type map                Annotated[list[…], MapKeys("name")]
     what is not described             Any, dict[str, Any]
 
+A definition comes from outside, so none of its text becomes code: `_literal` writes every value, `_named` and
+`_attribute` make every name, `_comment` and `_docstring` write what is only read. Group, version, kind and plural that
+the API server would refuse, and a schema of the wrong shape, are refused with their place.
+
 The classes are for reading and writing, not for judging: limits, patterns, rules and one-of are left to the server,
 and what is not required is None when it is absent. A view that does not know a field loses it nowhere: it is written
 back as it came.
@@ -20,8 +24,8 @@ after it, nothing is left of it but the walk over the properties.
 """
 from __future__ import annotations
 
+import builtins
 import inspect
-import json
 import keyword
 import re
 import textwrap
@@ -35,12 +39,26 @@ from kubectl_runtime.crd.spellings import plain
 Node = Mapping[str, Any]
 
 WIDTH = 120
+DEEPEST = 64
+"""Levels of a schema: Python's parser reads no more than 200 nested brackets."""
+LARGEST = 200_000
+"""Nodes of a schema, counted as often as aliases repeat them."""
+
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _FORMATS = {"date-time": "datetime", "byte": "bytes"}
 _SHADOWING = frozenset({"str", "int", "float", "bool", "bytes", "dict", "list", "datetime", "msgspec"})
-_IMPORTED = frozenset({"Annotated", "Any", "Literal", "MapKeys", "Resource", "Scope"})
+_IMPORTED = frozenset({"Annotated", "Any", "Literal", "MapKeys", "Resource", "Scope", "annotations"})
+_TAKEN = _SHADOWING | _IMPORTED | frozenset(keyword.kwlist) | frozenset(dir(builtins))
+"""What no class of a module may be called."""
 _RESOURCE_FIELDS = ("apiVersion", "kind", "metadata")
-_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_NO_FIELD = re.compile("[\"\\\\\x00-\x1f\ud800-\udfff]")
+"""What msgspec takes in no name of a field."""
+
+_LABEL = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+_NAMES = {  # as the API server checks them
+    "spec.group": re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"),
+    "spec.versions[].name": re.compile(_LABEL), "spec.names.plural": re.compile(_LABEL),
+    "spec.names.kind": re.compile(_LABEL, re.IGNORECASE | re.ASCII), "spec.scope": re.compile("Cluster|Namespaced")}
 
 
 class CodegenError(Exception):
@@ -50,8 +68,9 @@ class CodegenError(Exception):
 def module_of(crds: Iterable[Node], version: str | None = None) -> str:
     """The text of a module with a class for each of the definitions, in this version or else the stored one.
 
-    The same definitions always give the same text. Raises CodegenError when a definition lacks that version or a
-    schema, or when there are none.
+    The same definitions always give the same text. Importing it defines classes and does nothing else, whatever the
+    definitions hold. Raises CodegenError when a definition lacks that version or a schema, when one of its names or
+    its schema is malformed, or when there are none.
     """
     module = _Module()
     for crd in crds:
@@ -62,52 +81,61 @@ def module_of(crds: Iterable[Node], version: str | None = None) -> str:
 class _Module:
     def __init__(self) -> None:
         self._classes: list[str] = []
-        self._names: set[str] = set(_IMPORTED)
+        self._names = _Names(_TAKEN)
         self._kinds: list[str] = []
 
     def add(self, crd: Node, wanted: str | None) -> None:
+        metadata = crd.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        who = _shown(name)
+        no_definition = f"{_shown(crd.get('kind'))} {who} is not a CustomResourceDefinition"
+        if name is None:
+            raise CodegenError(f"{no_definition}: metadata.name is missing")
         try:
-            spec, name = crd["spec"], crd["metadata"]["name"]
+            spec = crd["spec"]
             versions = {version["name"]: version for version in spec["versions"]}
             stored = next(key for key, version in versions.items() if version["storage"])
             found = versions.get(wanted or stored)
             identity = (spec["group"], spec["names"]["kind"], spec["names"]["plural"], spec["scope"])
-        except (KeyError, TypeError, StopIteration) as error:
-            raise CodegenError(f"{crd.get('kind')} {(crd.get('metadata') or {}).get('name')} is not a "
-                               f"CustomResourceDefinition: {error!r}") from None
+        except (LookupError, TypeError, AttributeError, StopIteration) as error:
+            raise CodegenError(f"{no_definition}: {error!r}") from None
         if found is None:
-            raise CodegenError(f"{name} has no version {wanted}; its versions: {', '.join(versions)}")
-        schema = (found.get("schema") or {}).get("openAPIV3Schema")
+            raise CodegenError(f"{who} has no version {wanted}; its versions: {', '.join(map(_shown, versions))}")
+        group, kind, plural, scope = identity
+        for place, text in zip(_NAMES, (group, found["name"], plural, kind, scope), strict=True):
+            if not isinstance(text, str) or not _NAMES[place].fullmatch(text):
+                raise CodegenError(f"{who}: {place} is {_shown(text)}, which no API server takes")
+        schema = found.get("schema")
+        schema = schema.get("openAPIV3Schema") if isinstance(schema, Mapping) else None
         if not schema:
-            raise CodegenError(f"{name} has no schema for {found['name']}, so nothing is known of its fields")
+            raise CodegenError(f"{who} has no schema for {found['name']}, so nothing is known of its fields")
+        try:
+            _Check().node(schema, "schema", 0)
+        except CodegenError as error:
+            raise CodegenError(f"{who}: {error}") from None
         self._resource(schema, found["name"], *identity)
 
     def _resource(self, schema: Node, version: str, group: str, kind: str, plural: str, scope: str) -> None:
-        cls = self._named(kind)
-        arguments = [f'group="{group}"', f'version="{version}"', f'kind="{kind}"', f'plural="{plural}"']
+        cls = self._names.new(kind.replace("-", ""))
+        identity = {"group": group, "version": version, "kind": kind, "plural": plural}
+        arguments = [f"{name}={_literal(value)}" for name, value in identity.items()]
         arguments += ["scope=Scope.CLUSTER"] if scope == "Cluster" else []
-        head = _wrapped(f"class {cls}(Resource, ", [*arguments], "):")
+        head = _wrapped(f"class {cls}(Resource, ", arguments, "):")
         lines, required = [], schema.get("required") or ()
         for key, node in (schema.get("properties") or {}).items():
             if key in _RESOURCE_FIELDS:
                 continue
             attribute = _attribute(key)
             if camel(attribute) != key or hasattr(Resource, attribute):
-                lines.append(f'    # {key}: obj["{key}"]')
+                lines.append(_comment(key, f"obj[{_literal(key)}]"))
                 continue
             hint = self._hint(node, cls + _pascal(key))
             must = key in required or key == "spec"  # few definitions say so, and no object is without one
             lines.append(_field(attribute, attribute, hint if must else _optional(hint), must=must))
         self._kinds.append(f"{kind} of {group}/{version}")
-        self._classes.append("\n".join([head, *_docstring(schema), *lines] if lines or schema.get("description") else
-                                       [head, "    pass"]))
-
-    def _named(self, wanted: str) -> str:
-        name, number = wanted, 2
-        while name in self._names:
-            name, number = f"{wanted}{number}", number + 1
-        self._names.add(name)
-        return name
+        documented = _docstring(schema)
+        fields = any(not line.lstrip().startswith("#") for line in lines)
+        self._classes.append("\n".join([head, *documented, *lines, *([] if documented or fields else ["    pass"])]))
 
     def _hint(self, node: Node, name: str) -> str:
         """The type of a value under a schema; classes that it needs are added, named by `name` and their place."""
@@ -120,14 +148,16 @@ class _Module:
             return "int | str"
         if node.get("x-kubernetes-embedded-resource"):
             return "dict[str, Any]"
-        if values := [value for value in node.get("enum") or () if value is not None]:
-            return f"Literal[{', '.join(_literal(value) for value in values)}]" if all(
-                isinstance(value, str | int) for value in values) else "Any"
         kind = node.get("type")
+        values = [value for value in node.get("enum") or () if value is not None]
+        if values and kind in (None, "string", "integer") and all(map(_may_be_literal, values)):
+            return f"Literal[{_BREAK.join(map(_literal, values))}]"
+        if values and not kind:
+            return "Any"
         if kind == "array":
             items = self._hint(node.get("items") or {}, name)
             keys = node.get("x-kubernetes-list-map-keys")
-            named = f"MapKeys({', '.join(map(json.dumps, keys or ()))})"
+            named = f"MapKeys({', '.join(map(_literal, keys or ()))})"
             return f"Annotated[list[{items}], {named}]" if keys else f"list[{items}]"
         if kind == "object":
             if node.get("properties"):
@@ -139,18 +169,19 @@ class _Module:
         return _SCALARS.get(kind or "", "Any")
 
     def _struct(self, node: Node, wanted: str) -> str:
-        name, required, taken = self._named(wanted), node.get("required") or (), set[str]()
-        lines = []
+        name, required, attributes = self._names.new(wanted), node.get("required") or (), _Names(frozenset(), "_")
+        lines, described = [], _docstring(node)
         for key, child in node["properties"].items():
-            attribute = _attribute(key)
-            while attribute in taken:
-                attribute += "_"
-            taken.add(attribute)
+            if _NO_FIELD.search(key):
+                lines.append(_comment(key, "no attribute can stand for it; it is written back as it came"))
+                continue
+            attribute = attributes.new(_attribute(key))
             hint, must = self._hint(child, name + _pascal(key)), key in required
             lines.append(_field(attribute, key, hint if must else _optional(hint), must=must, struct=True))
             lines += _docstring(child)
-        self._classes.append("\n".join([f"class {name}(msgspec.Struct, kw_only=True):", *_docstring(node),
-                                        *([""] if _docstring(node) else []), *lines]))
+        empty = [] if described or any(not line.lstrip().startswith("#") for line in lines) else ["    pass"]
+        self._classes.append("\n".join([f"class {name}(msgspec.Struct, kw_only=True):", *described,
+                                        *([""] if described else []), *lines, *empty]))
         return name
 
     def text(self) -> str:
@@ -169,20 +200,101 @@ class _Module:
         return "\n".join([*head, *(f"{block}\n" for block in imports if block), f"\n{body}\n"])
 
 
+class _Names:
+    """Names that are given once each: the first as it is wanted, the next with a number."""
+
+    def __init__(self, taken: frozenset[str], second: str = "2") -> None:
+        self._taken = set(taken)
+        self._second = second
+        self._next: dict[str, int] = {}
+
+    def new(self, wanted: str) -> str:
+        """`wanted`, or what is nearest to it and free. Raises CodegenError for what is no identifier."""
+        name = wanted
+        while name in self._taken:
+            number = self._next[wanted] = self._next.get(wanted, 1) + 1
+            name = f"{wanted}{self._second if number == 2 else number}"
+        if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
+            raise CodegenError(f"{_shown(wanted)} cannot be a name in Python")
+        self._taken.add(name)
+        return name
+
+
+class _Check:
+    """Whether a schema has the shape that the walk over it relies on."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def node(self, node: Any, place: str, depth: int) -> None:
+        """Raises CodegenError, which names the place."""
+        self._count += 1
+        if self._count > LARGEST or depth > DEEPEST:
+            raise CodegenError(f"{place}: the schema has more than {LARGEST} nodes or {DEEPEST} levels")
+        _expect(node, Mapping, place, "an object")
+        node = plain(node)
+        for key in ("type", "format", "description"):
+            _expect(node.get(key) or "", str, f"{place}.{key}", "a text")
+        for key in ("required", "x-kubernetes-list-map-keys", "enum"):
+            values = node.get(key) or []
+            _expect(values, list | tuple, f"{place}.{key}", "a list")
+            for number, value in enumerate(values if key != "enum" else ()):
+                _expect(value, str, f"{place}.{key}[{number}]", "a text")
+        properties = node.get("properties") or {}
+        _expect(properties, Mapping, f"{place}.properties", "an object")
+        for key, child in properties.items():
+            _expect(key, str, f"{place}.properties", "an object whose keys are texts")
+            inner = f"{place}.{key if key.isidentifier() else _shown(key)}"
+            self.node(child, inner, depth + 1)
+        if node.get("items"):
+            self.node(node["items"], f"{place}[]", depth + 1)
+        extra = node.get("additionalProperties")
+        if extra and extra is not True:
+            self.node(extra, f"{place}.additionalProperties", depth + 1)
+
+
+def _expect(value: Any, kind: Any, place: str, expected: str) -> None:
+    if not isinstance(value, kind):
+        raise CodegenError(f"{place} is {_shown(value)}, where {expected} is expected")
+
+
+def _shown(value: Any) -> str:
+    """A value in an error: one printable line, no longer than a line."""
+    if isinstance(value, str) and value.isprintable() and 0 < len(value) <= 80:
+        return value
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+_BREAK = ",\n"
+"""Between the values of a Literal: where `_field` may break its line. No literal holds a line break of its own."""
+
+
+def _literal(value: str | int) -> str:
+    """Python's text for a value: printable, in one line, and an integer or a text whatever the value holds."""
+    text = repr(value)
+    if text.startswith("'") and '"' not in text:  # double quotes, as all else of the module
+        return f'"{text[1:-1]}"'
+    return text
+
+
+def _may_be_literal(value: Any) -> bool:
+    """Whether msgspec reads a Literal of it."""
+    if isinstance(value, str):
+        return not re.search("[\ud800-\udfff]", value)
+    return isinstance(value, int) and not isinstance(value, bool) and -2**63 <= value < 2**63
+
+
 def _optional(hint: str) -> str:
     return hint if hint == "Any" or hint.endswith("| None") else f"{hint} | None"
-
-
-def _literal(value: Any) -> str:
-    return str(value) if isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
 
 
 def _words(key: str) -> list[str]:
     """`clusterIPs` -> cluster, ips; `HTTPRoute` -> http, route; `x-y.z` -> x, y, z."""
     plain = re.sub(r"[^A-Za-z0-9]+", "_", key)
-    parted = re.sub(r"([A-Z]+s)(?=[A-Z]|_|$)", lambda found: f"_{found[1].capitalize()}_", plain)
+    parted = re.sub(r"(?<![A-Z])([A-Z]+s)(?=[A-Z]|_|$)", lambda found: f"_{found[1].capitalize()}_", plain)
     parted = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", parted)
-    parted = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", parted)
+    parted = re.sub(r"(?<=[A-Z])(?=[A-Z][a-z])", "_", parted)
     return [word.lower() for word in parted.split("_") if word]
 
 
@@ -202,29 +314,33 @@ def _pascal(key: str) -> str:
 
 def _field(attribute: str, key: str, hint: str, *, must: bool, struct: bool = False) -> str:
     options = [] if must else ["default=None"]
-    if struct and attribute != key:
-        value = f" = msgspec.field({', '.join([*options, f'name={json.dumps(key)}'])})"
-    else:
-        value = "" if must else " = None"
-    line = f"    {attribute}: {hint}{value}"
-    if len(line) <= WIDTH:
+    named = struct and attribute != key
+    if named:
+        options.append(f"name={_literal(key)}")
+    value = f" = msgspec.field({', '.join(options)})" if named else "" if must else " = None"
+    first, *others = f"{attribute}: {hint}".split("\n")
+    if len(line := "    " + " ".join([first, *others]) + value) <= WIDTH:
         return line
-    if "Literal[" not in hint:
-        return line.replace(" = msgspec.field(", " = msgspec.field(\n        ")
-    before, _, rest = hint.partition("Literal[")
-    values, _, after = rest.rpartition("]")
-    return _wrapped(f"    {attribute}: {before}Literal[", values.split(", "), f"]{after}{value}")
+    if others:
+        return _wrapped("    ", [first, *others], value, separator=" ")
+    if named:
+        return f"    {attribute}: {hint} = msgspec.field(\n        {', '.join(options)})"
+    return line
 
 
-def _wrapped(head: str, parts: list[str], tail: str) -> str:
+def _wrapped(head: str, parts: list[str], tail: str, separator: str = ", ") -> str:
     lines, inner = [head], " " * 8
     for number, part in enumerate(parts):
-        text = part + (tail if number == len(parts) - 1 else ", ")
-        if len(lines[-1]) + len(text.rstrip()) > WIDTH:
+        text = part + (tail if number == len(parts) - 1 else separator)
+        if len(lines[-1]) + len(text.rstrip()) > WIDTH and lines[-1].strip():
             lines[-1] = lines[-1].rstrip()
             lines.append(inner)
         lines[-1] += text
     return "\n".join(lines)
+
+
+def _comment(key: str, text: str) -> str:
+    return f"    # {key if key.isprintable() else _literal(key)}: {text}"
 
 
 def _docstring(node: Node) -> list[str]:
@@ -233,7 +349,7 @@ def _docstring(node: Node) -> list[str]:
     if not text:
         return []
     plain = " ".join("".join(character if character.isprintable() else " " for character in text).split())
-    safe = plain.replace("\\", "\\\\").replace('"""', "'''")
+    safe = plain.replace("\\", "\\\\").replace('"""', "\'\'\'")
     if safe.endswith('"'):
         safe += " "
     return textwrap.wrap(f'"""{safe}"""', WIDTH, initial_indent="    ", subsequent_indent="    ",
