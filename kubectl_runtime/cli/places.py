@@ -12,13 +12,15 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import kubectl_runtime
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.requests.names import checked_label, checked_subdomain
 
 _OURS = str(Path(kubectl_runtime.__file__).parent) + os.sep
 _MACHINERY = (_OURS, "<frozen ", importlib.__file__.removesuffix("__init__.py"))
@@ -60,6 +62,24 @@ def place(text: str) -> Place:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form MODULE:NAME, such as my_package.operator:main"
                                          f"{more}")
     return Place(module, name)
+
+
+def checked_name(text: str) -> str:
+    """The name of an object, as a type of argparse: what the API server takes for none ends with the status of a wrong
+    command line."""
+    return _checked(checked_subdomain, text)
+
+
+def checked_namespace(text: str) -> str:
+    """The name of a namespace, as `checked_name`."""
+    return _checked(checked_label, text)
+
+
+def _checked(check: Callable[[object, str], str], text: str) -> str:
+    try:
+        return check(text, "the name")
+    except RequestError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def see_current_folder() -> None:

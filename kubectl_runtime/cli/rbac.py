@@ -1,7 +1,8 @@
 """`kubectl-runtime rbac MODULE:NAME [--recorded FILE]`: the rights that an operator needs, as YAML.
 
     watches            list and watch of what the controllers say they watch
-    webhooks           what a WebhookServer of a Manager needs for its configurations and its authority
+    webhooks           what a WebhookServer of a Manager needs for its configurations and its authority, by name where
+                       the names are known; else a warning says so
     an election        its Lease, of a Manager that has one or with --leader-elect
     a sharding         the Leases of a Manager's shards and replicas; the latter's names are made up by each
     --recorded FILE    what reconcilers asked for while tests ran, `pytest --kube-record-rights FILE`, and what the
@@ -21,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.cli.places import CommandError, imported, place
+from kubectl_runtime.cli.places import CommandError, checked_name, checked_namespace, imported, place
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
@@ -29,6 +30,7 @@ from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.core.requests.names import checked_label, checked_subdomain
 from kubectl_runtime.core.requests.rights import Right, roles
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
@@ -46,6 +48,11 @@ With --recorded, what the library goes on to by itself is granted with what was 
 patched when it repeats, an object with a finalizer is read again when it is deleted, create_or_update creates or
 updates. Other rights are granted only if the tests lead a reconciler to where it needs them.
 """
+_UNNAMED = {
+    **dict.fromkeys(("validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
+                    "WebhookServer(configuration=NAME) says which ones are the operator's"),
+    "customresourcedefinitions": "a Conversion whose versions are classes says which one is the operator's"}
+_LEASE_NAMES = "each replica makes up the name of its own; a namespace of the operator's own keeps others out of it"
 _API = "rbac.authorization.k8s.io"
 
 
@@ -58,9 +65,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         "tests, written by pytest --kube-record-rights FILE")
     parser.add_argument("--leader-elect", action="store_true", help="also grant what the operator needs when it runs "
                         "with --leader-elect; its Lease has the name and namespace given here")
-    parser.add_argument("--name", help="the name of the service account and the roles (default: that of the first "
-                        "controller)")
-    parser.add_argument("--namespace", help="the namespace of the service account (default: the same as --name)")
+    parser.add_argument("--name", type=checked_name, metavar="NAME",
+                        help="the name of the service account and the roles (default: that of the first controller)")
+    parser.add_argument("--namespace", type=checked_namespace, metavar="NAME",
+                        help="the namespace of the service account (default: the same as --name)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,11 +94,18 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
             raise CommandError(f"{options.program} has no controllers whose name could be taken; say --name")
         name = options.name or plans[0].name
         namespace = options.namespace or name
+        try:
+            checked_subdomain(name, "the name of the roles")
+            checked_label(namespace, "the namespace of the service account")
+        except RequestError as error:
+            raise CommandError(f"{error}: say --name and --namespace") from None
         rights = [right for plan in plans for right in _watched(plan)]
         servers = made.servers if isinstance(made, Manager) else ()
-        rights += [right for server in servers if isinstance(server, WebhookServer) for right in server.rights()]
+        served = [right for server in servers if isinstance(server, WebhookServer) for right in server.rights()]
         if options.recorded is not None:
             rights += _recorded(options.recorded, rights)
+        rights += served
+        _warn_of_unnamed(served, sharding)
     account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     found: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}]
@@ -102,6 +117,15 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
     if sharding is not None:
         found += _granted(f"{name}-sharding", sharding.namespace or namespace, [_SHARDS], account)
     return found
+
+
+def _warn_of_unnamed(served: list[Right], sharding: Sharding | None) -> None:
+    """Say which objects of others the operator may change, since their names are not known here."""
+    unnamed = {right.resource for right in served if right.verb == "patch" and not right.name}
+    if sharding is not None:
+        unnamed.add("leases of its namespace")
+    for resource in sorted(unnamed):
+        print(f"warning: all {resource} may be changed: {_UNNAMED.get(resource, _LEASE_NAMES)}", file=sys.stderr)
 
 
 def _refuse(_send: Send) -> Send:

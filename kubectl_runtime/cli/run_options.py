@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubectl_runtime.cli.log_setup import level_option
-from kubectl_runtime.cli.places import Place, UsageError, place
+from kubectl_runtime.cli.places import Place, UsageError, checked_namespace, place
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime import logs
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
@@ -123,7 +123,7 @@ def _cluster(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--kubeconfig", metavar="FILE",
                        help="the kubeconfig to use (default: $KUBECONFIG, ~/.kube/config, else the Pod's own account)")
     group.add_argument("--context", metavar="NAME", help="the kubeconfig's context to use (default: its current one)")
-    group.add_argument("-n", "--namespace", metavar="NAME",
+    group.add_argument("-n", "--namespace", type=checked_namespace, metavar="NAME",
                        help="the client's default namespace, and that of the Lease (default: the context's, or the "
                             "Pod's)")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kubectl_runtime.cli.places import CommandError, Place, UsageError, hint, imported, place
+from kubectl_runtime.cli.places import CommandError, Place, UsageError, checked_name, hint, imported, place
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.webhooks.application import Application
 from kubectl_runtime.webhooks.configurations import Target, configurations
@@ -27,9 +27,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                        help="the Service through which the API server calls it (port 443 by default)")
     where.add_argument("--url", type=_target(Target.url), dest="target", metavar="URL",
                        help="https://HOST:PORT of a server outside of the cluster")
-    parser.add_argument("--name", help="the configurations' name, the same as WebhookServer(configuration=NAME) in "
-                        "the program, if it says one: under two names each webhook is called twice (default: that of "
-                        "the Service, or the module)")
+    parser.add_argument("--name", type=checked_name, metavar="NAME", help="the configurations' name, the same as "
+                        "WebhookServer(configuration=NAME) in the program, if it says one: under two names each "
+                        "webhook is called twice (default: that of the Service, or the module)")
     parser.add_argument("--ca-file", type=Path, metavar="FILE", help="PEM: whom the API server is to trust (default: "
                         "left to the server itself, or to cert-manager)")
     parser.add_argument("--annotation", action="append", default=[], type=_annotation, metavar="KEY=VALUE",

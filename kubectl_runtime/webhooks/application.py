@@ -84,6 +84,15 @@ class Application:
         found = {verb for handler in admissions for verb in type(handler).verbs()}
         return frozenset({*found, "convert"} if len(admissions) < len(self.handlers) else found)
 
+    @property
+    def definitions(self) -> tuple[str, ...] | None:
+        """The names of the CustomResourceDefinitions that it converts; None where a conversion does not know its own,
+        since its versions are named by texts."""
+        names = [getattr(handler, "crd_name", None) for handler in self.handlers.values()
+                 if not isinstance(handler, Admission)]
+        known = tuple(name for name in names if isinstance(name, str))
+        return known if len(known) == len(names) else None
+
     def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
         """The HTTP status and the body of the answer to a review, without HTTP: for tests and servers of other kinds.
 

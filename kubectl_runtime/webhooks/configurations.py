@@ -10,12 +10,14 @@
 from __future__ import annotations
 
 import base64
+import re
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.requests.names import checked_label, checked_subdomain
 from kubectl_runtime.webhooks.answering import Converts
 from kubectl_runtime.webhooks.application import Application
 from kubectl_runtime.webhooks.handler import Admission, resource_of
@@ -41,8 +43,14 @@ class Target:
         """`NAMESPACE/NAME` or `NAMESPACE/NAME:PORT` (443 by default). Raises RequestError for anything else."""
         namespace, _, rest = text.partition("/")
         name, colon, port = rest.partition(":")
-        if not namespace or not name or "/" in name or (colon and not (port.isascii() and port.isdigit())):
-            raise RequestError(f"{text!r} is not a Service, which is named as NAMESPACE/NAME or NAMESPACE/NAME:PORT")
+        try:
+            checked_label(namespace, "its namespace")
+            checked_label(name, "its name")
+            if colon and not (port.isascii() and port.isdigit()):
+                raise RequestError(f"its port is {port!r}")
+        except RequestError as error:
+            raise RequestError(f"{text!r} is not a Service, which is named as NAMESPACE/NAME or NAMESPACE/NAME:PORT: "
+                               f"{error}") from None
         return cls(namespace, name, int(port) if colon else None)
 
     @classmethod
@@ -51,7 +59,7 @@ class Target:
         try:
             parts = urllib.parse.urlsplit(text)
             right = parts.scheme == "https" and parts.hostname and parts.port != 0 and not (
-                parts.query or parts.fragment or parts.username)
+                parts.query or parts.fragment or parts.username) and not re.search(r"[\s\x00-\x1f\x7f-\x9f]", text)
         except ValueError:
             right = False
         if not right:
@@ -77,6 +85,7 @@ def configurations(app: Application | Mapping[str, Admission[Any] | Converts], n
     """
     if not name:
         raise RequestError("a configuration has a name: configurations(app, 'quota', Target.service('shop/quota'))")
+    checked_subdomain(name, "the name of a configuration")
     handlers = app.handlers if isinstance(app, Application) else dict(app)
     metadata = {"name": name, **({"annotations": dict(annotations)} if annotations else {})}
     found: list[Object] = []

@@ -19,7 +19,7 @@ from tests.examples.programs import ROOT, environment
 
 PROGRAM = '''
 from typing import Any
-from kubectl_runtime import Action, Api, Controller, Conversion, LeaderElection, ListParams, Manager
+from kubectl_runtime import Action, Api, Controller, Conversion, CustomResource, LeaderElection, ListParams, Manager
 from kubectl_runtime.resources import ConfigMap, Node, Pod, Secret
 from kubectl_runtime.runtime.sharding.sharding import Sharding
 from kubectl_runtime.runtime.webhooks import SelfSigned, WebhookServer
@@ -59,6 +59,24 @@ def hooks(client):
     return manager.add_server(WebhookServer(app, certificates=SelfSigned("shop/hooks"), client=client,
                                             configuration="shop")).add_server(
         WebhookServer(app, certificates="/certs", port=9444))
+
+class BoxV1(CustomResource, group="example.com", version="v1", kind="Box", storage=False):
+    spec: dict[str, Any]
+
+class Box(CustomResource, group="example.com", version="v2", kind="Box"):
+    spec: dict[str, Any]
+
+def converting(client, configuration=None):
+    steps = {(BoxV1, Box): lambda old: Box(spec=old.spec), (Box, BoxV1): lambda new: BoxV1(spec=new.spec)}
+    app = application({"/quota": Quota(), "/convert": Conversion(steps)})
+    return Manager(client, serve=None).add_server(WebhookServer(
+        app, certificates=SelfSigned("shop/hooks"), client=client, configuration=configuration, port=0))
+
+def named(client):
+    return converting(client, "shop")
+
+def odd_name(client):
+    return Controller(Api.all(client, Node), name="a: b").bind(nothing)
 
 def empty(client):
     return Manager(client, serve=None)
@@ -123,9 +141,57 @@ def test_a_manager_needs_what_its_controllers_watch_and_its_lease(capsys: pytest
 
 def test_webhooks_need_what_they_are_named_in(capsys: pytest.CaptureFixture[str]) -> None:
     documents = printed(capsys, "rbac_program:hooks", "--name", "hooks")
-    assert granted(documents) == {("ClusterRole", None): [
-        ("admissionregistration.k8s.io", "validatingwebhookconfigurations", ["get", *WATCHED, "create", "patch"]),
-        ("apiextensions.k8s.io", "customresourcedefinitions", ["get", *WATCHED, "patch"])]}
+    assert by_name(documents) == [
+        ("validatingwebhookconfigurations", None, [*WATCHED, "create"]),
+        ("validatingwebhookconfigurations", ["shop"], ["get", "patch"]),
+        ("customresourcedefinitions", None, ["get", *WATCHED, "patch"])]
+
+
+def by_name(documents: list[dict[str, Any]]) -> list[tuple[str, list[str] | None, list[str]]]:
+    [role] = [document for document in documents if "rules" in document]
+    return [(rule["resources"][0], rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]]
+
+
+@pytest.mark.parametrize(("program", "hooks", "definitions", "warned"), [
+    ("named", [(None, [*WATCHED, "create"]), (["shop"], ["get", "patch"])],
+     [(None, WATCHED), (["boxes.example.com"], ["get", "patch"])], []),
+    ("converting", [(None, [*WATCHED, "patch"])], [(None, WATCHED), (["boxes.example.com"], ["patch"])],
+     ["all validatingwebhookconfigurations may be changed: WebhookServer(configuration=NAME)"]),
+    ("hooks", [(None, [*WATCHED, "create"]), (["shop"], ["get", "patch"])], [(None, ["get", *WATCHED, "patch"])],
+     ["all customresourcedefinitions may be changed: a Conversion whose versions are classes"])])
+def test_changes_are_granted_by_name_or_a_warning_says_why_not(
+        program: str, hooks: Any, definitions: Any, warned: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rbac", f"rbac_program:{program}", "--name", "op"]) == 0
+    shown = capsys.readouterr()
+    assert by_name(list(yaml.safe_load_all(shown.out))) == [
+        *(("validatingwebhookconfigurations", *rule) for rule in hooks),
+        *(("customresourcedefinitions", *rule) for rule in definitions)]
+    warnings = [line for line in shown.err.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == len(warned)
+    assert all(line.startswith(f"warning: {said}") for line, said in zip(warnings, warned, strict=True))
+
+
+def test_leases_whose_names_are_made_up_later_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rbac", "rbac_program:sharded", "--name", "op"]) == 0
+    assert "warning: all leases of its namespace may be changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--name", "a: b\nx"), ("--name", "A"), ("--name", ""), ("--name", "a-"), ("--name", "a" * 254),
+    ("--namespace", "a.b"), ("--namespace", "a\n---"), ("--name", "a\u2028b")])
+def test_names_that_no_server_takes_are_refused(arguments: tuple[str, str],
+                                                capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["rbac", "rbac_program:here", *arguments])
+    shown = capsys.readouterr()
+    assert (ended.value.code, shown.out) == (2, "")
+    assert f"argument {arguments[0]}: the name is {arguments[1]!r}: it needs" in shown.err
+
+
+def test_a_controller_whose_name_no_role_can_have_needs_another_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rbac", "rbac_program:odd_name"]) == 1
+    assert "the name of the roles is 'a: b'" in capsys.readouterr().err
+    assert main(["rbac", "rbac_program:odd_name", "--name", "b"]) == 0
 
 
 def test_an_operator_that_runs_with_an_election_needs_its_lease(capsys: pytest.CaptureFixture[str]) -> None:

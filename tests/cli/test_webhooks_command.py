@@ -122,7 +122,10 @@ def test_what_cannot_be_done_is_said(arguments: list[str], status: int, said: st
 
 @pytest.mark.parametrize(("where", "said"), [
     ([], "required"), (["--service", "hooks"], "is not a Service"), (["--url", "http://x"], "is not the URL"),
-    (["--service", "a/b", "--url", "https://x"], "not allowed with")])
+    (["--service", "a/b", "--url", "https://x"], "not allowed with"),
+    (["--service", "a\nb: c/d"], "is not a Service"), (["--service", "a/B"], "is not a Service"),
+    (["--url", "https://x\ny:443"], "is not the URL"), (["--url", "https://x/\x1b[2J"], "is not the URL"),
+    (["--service", "a/b", "--name", "c: d\ne"], "argument --name: the name is")])
 def test_where_it_is_served_has_to_be_said(where: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["webhooks", "my_hooks:app", *where])

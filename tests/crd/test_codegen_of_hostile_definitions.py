@@ -25,8 +25,8 @@ HOSTILE = [
     "__class__", "__init__", "__struct_fields__", "None", "True", "class", "lambda", "str", "list", "dict", "Optional",
     "msgspec", "Struct", "Literal", "Any", "annotations", "datetime", "print", "self", "a, b", ", ", "= msgspec.field(",
     " = msgspec.field(x", "Literal[", "]", "{x}", "%s", "# -*- coding: utf-7 -*-", "", " ", "\n", "é",
-    "\u017f", "名", "1", "-", "x-y", "x_y", "xY", "XY", "x.y", "type: ignore", "noqa", *(f"value {n}, with a comma and some more text"
-                                                               for n in range(8))]
+    "\u017f", "名", "1", "-", "x-y", "x_y", "xY", "XY", "x.y", "type: ignore", "noqa",
+    *(f"value {n}, with a comma and some more text" for n in range(8))]
 TEXTS = st.sampled_from(HOSTILE) | st.text(st.characters(), max_size=8)
 SCALARS = [{"type": "string"}, {"type": "integer"}, {"type": "boolean"}, {"type": "string", "format": "byte"},
            {"type": "string", "format": "date-time"}, {"x-kubernetes-int-or-string": True}, {},

@@ -3,6 +3,7 @@ given in place of its name.
 
     segment("a:b", "name")     "a:b"            segment("..", "namespace")    RequestError
     object_name(place, pod)    the pod's name, when it is of the place's kind and namespace; else RequestError
+    checked_label, checked_subdomain    names by the API server's own rules, for what ends up in manifests
 
 A segment that is `.` or `..`, or has `/` or `%` in it, would be another path to the server or to a proxy before it. The
 API server allows none of these in a name.
@@ -18,6 +19,11 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 
+LONGEST_LABEL, LONGEST_SUBDOMAIN = 63, 253
+"""Characters of a namespace's name, and of the names of most objects."""
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _SAFE = ":@!$&'()*+,;=~"
 _AS_IT_IS = re.compile(r"[A-Za-z0-9_.:@!$&'()*+,;=~-]+").fullmatch
 
@@ -44,6 +50,25 @@ class HasRef(Protocol):
 
 Named = str | HasRef | ObjectRef
 """What verbs take for a name: the name, or the object."""
+
+
+def checked_label(text: object, what: str) -> str:
+    """A text that the API server takes for the name of a namespace. Raises RequestError, which begins with `what`."""
+    if not isinstance(text, str) or len(text) > LONGEST_LABEL or not re.fullmatch(_LABEL, text):
+        raise RequestError(_needs(text, what, LONGEST_LABEL, ""))
+    return text
+
+
+def checked_subdomain(text: object, what: str) -> str:
+    """A text that the API server takes for the name of most objects. Raises RequestError, which begins with `what`."""
+    if not isinstance(text, str) or len(text) > LONGEST_SUBDOMAIN or not re.fullmatch(_SUBDOMAIN, text):
+        raise RequestError(_needs(text, what, LONGEST_SUBDOMAIN, "and . "))
+    return text
+
+
+def _needs(text: object, what: str, longest: int, more: str) -> str:
+    return (f"{what} is {text!r}: it needs 1 to {longest} lower-case letters, digits, - {more}and begins and ends with "
+            "a letter or digit")
 
 
 def segment(text: str, what: str) -> str:

@@ -23,12 +23,14 @@ ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletec
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
-    """A verb on a resource (`pods`, `pods/status`) of a group, in one namespace or, with None, everywhere."""
+    """A verb on a resource (`pods`, `pods/status`) of a group, in one namespace or, with None, everywhere; on the
+    object of this name, or with the empty text on all of them."""
 
     group: str
     resource: str
     verb: str
     namespace: str | None = None
+    name: str = ""
 
 
 def rights_of(request: Request, plurals: Mapping[tuple[str, str], str] | None = None) -> Iterator[Right]:
@@ -73,17 +75,36 @@ def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
 
 def roles(rights: Iterable[Right]) -> dict[str | None, list[dict[str, Any]]]:
     """The rules of roles that grant these rights: namespace -> rules, None for those of a ClusterRole. One rule for
-    each resource, sorted; what the ClusterRole grants is left out of the others."""
+    each resource, and one for its objects that are named, sorted; what the ClusterRole grants is left out of the
+    others, and what is granted on all objects out of the rules of single ones."""
     found = set(rights)
-    everywhere = {right for right in found if right.namespace is None}
-    found = {right for right in found if right.namespace is None or
-             Right(right.group, right.resource, right.verb) not in everywhere}
-    return {namespace: _rules([right for right in found if right.namespace == namespace])
-            for namespace in sorted({right.namespace for right in found}, key=lambda name: name or "")}
+    left = [right for right in found if not any(wider in found for wider in _wider(right))]
+    return {namespace: _rules([right for right in left if right.namespace == namespace])
+            for namespace in sorted({right.namespace for right in left}, key=lambda name: name or "")}
+
+
+def _wider(right: Right) -> Iterator[Right]:
+    """What grants this right besides itself."""
+    for namespace in {right.namespace, None}:
+        for name in {right.name, ""}:
+            if (namespace, name) != (right.namespace, right.name):
+                yield Right(right.group, right.resource, right.verb, namespace, name)
 
 
 def _rules(rights: list[Right]) -> list[dict[str, Any]]:
-    places = sorted({(right.group, right.resource) for right in rights})
-    return [{"apiGroups": [group], "resources": [resource], "verbs": sorted(
-        {right.verb for right in rights if (right.group, right.resource) == (group, resource)}, key=ORDER.index)}
-        for group, resource in places]
+    granted: dict[tuple[str, str, str], set[str]] = {}
+    for right in rights:
+        granted.setdefault((right.group, right.resource, right.name), set()).add(right.verb)
+    named: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    rules = []
+    for (group, resource, name), found in sorted(granted.items()):
+        verbs = tuple(sorted(found, key=ORDER.index))
+        names = named.get((group, resource, verbs))
+        if names is not None and name:
+            names.append(name)
+            continue
+        rule: dict[str, Any] = {"apiGroups": [group], "resources": [resource]}
+        if name:
+            rule["resourceNames"] = named[group, resource, verbs] = [name]
+        rules.append({**rule, "verbs": list(verbs)})
+    return rules

@@ -11,7 +11,6 @@ not, the time that the holder wrote into the record counts.
 """
 from __future__ import annotations
 
-import re
 import socket
 import uuid
 from collections.abc import Callable
@@ -19,15 +18,12 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.requests.names import checked_label, checked_subdomain
 from kubectl_runtime.core.requests.param_rules import check_flags
 from kubectl_runtime.runtime.given import check_callback, check_client, check_type
 
 JITTER = 1.2
 """client-go's JitterFactor."""
-
-LONGEST_NAME, LONGEST_LABEL = 253, 63
-_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_NAMESPACE, _NAME = re.compile(_LABEL), re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 def own_identity() -> str:
@@ -72,9 +68,9 @@ class LeaderElection:
 
     def __post_init__(self) -> None:
         check_flags(self, "release")
-        _check_name("the name of a Lease", self.name, _NAME, LONGEST_NAME)
+        checked_subdomain(self.name, "the name of a Lease")
         if self.namespace is not None:
-            _check_name(f"the namespace of Lease {self.name}", self.namespace, _NAMESPACE, LONGEST_LABEL)
+            checked_label(self.namespace, f"the namespace of Lease {self.name}")
         if self.identity is not None and (not isinstance(self.identity, str) or not self.identity):
             raise RequestError(f"election {self.name}: the identity is {self.identity!r}; None makes one up")
         for what, callback, arguments in (("on_started", self.on_started, ()), ("on_stopped", self.on_stopped, ()),
@@ -100,9 +96,3 @@ def checked_election(client: object, election: LeaderElection) -> LeaderElection
     check_client(client, "elect")
     check_type("election", election, LeaderElection, "LeaderElection('my-operator')")
     return election
-
-
-def _check_name(what: str, name: str, allowed: re.Pattern[str], longest: int) -> None:
-    if not isinstance(name, str) or not name or len(name) > longest or allowed.fullmatch(name) is None:
-        raise RequestError(f"{what} is {name!r}: it needs 1 to {longest} lower-case letters, digits, - "
-                           f"{'and . ' if allowed is _NAME else ''}and begins and ends with a letter or digit")

@@ -6,7 +6,6 @@ go, and only shards move, whole, from one to another.
 """
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
@@ -16,12 +15,12 @@ from struct import Struct
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.runtime.manager.leader_election import LONGEST_LABEL, LeaderElection
+from kubectl_runtime.core.requests.names import checked_label
+from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 
 MOST_SHARDS = 256
 """Each one costs its holder a request every `retry` seconds."""
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _WORD = 4
 
 
@@ -51,9 +50,7 @@ class Sharding:
     retry: Duration = 2
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or len(self.name) > LONGEST_LABEL or _NAME.fullmatch(self.name) is None:
-            raise RequestError(f"the name of a sharding is {self.name!r}: it needs 1 to {LONGEST_LABEL} lower-case "
-                               "letters, digits and -, and begins and ends with a letter or digit")
+        checked_label(self.name, "the name of a sharding")
         if type(self.shards) is not int or not 1 <= self.shards <= MOST_SHARDS:
             raise RequestError(f"sharding {self.name}: shards is a whole number from 1 to {MOST_SHARDS}, not "
                                f"{self.shards!r}")

@@ -7,7 +7,8 @@ whose `service` is ours, or whose `url` has one of our hosts. Each is watched, s
 somebody overwrites, is mended at once. A bundle is a set: other servers keep theirs in it (see `merged`), and each
 write holds only if nobody else has written since. At the end our authority is taken out, unless it is the last one.
 
-Needs list, watch and patch on the three resources.
+Needs list, watch and patch on the three resources. Where the program's own objects are known by name, patch on those is
+enough: an object of others that may not be written is logged once, and keeps nobody waiting.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import base64
 import binascii
 import time
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -100,10 +101,15 @@ class CaBundles:
         """Nothing is sent before `start`."""
         self._client, self._wanted, self._certificates = client, wanted, certificates
         self._running: list[Running[Any]] = []
+        self._own: dict[str, Collection[str]] = {}
+        self._refused: dict[tuple[str, str], None] = {}
+        """Plural and name of objects of others, which name this server and which it may not write."""
 
-    def start(self, kinds: Iterable[Any], port: int) -> None:
-        """Begin to watch, in threads of its own. `kinds`: which of the three; `port`: tells these controllers from
-        those of another server of the client."""
+    def start(self, kinds: Mapping[Any, Collection[str]], port: int) -> None:
+        """Begin to watch, in threads of its own. `kinds`: which of the three, and the names of their objects that are
+        this program's own, where they are known; `port`: tells these controllers from those of another server of the
+        client."""
+        self._own = {kind.api_resource.plural: names for kind, names in kinds.items() if names}
         for kind in kinds:
             api: Any = Api.all(self._client, kind)
             name = f"webhook-ca-{port}-{kind.api_resource.plural}"
@@ -127,6 +133,8 @@ class CaBundles:
                 return str(error)
             wanted = self._certificates.authorities
             for caller in _readable(running):
+                if (running.store.resource.plural, caller.name) in self._refused:
+                    continue
                 lacking = [place for place, config in caller.places() if self._is_ours(config)
                            and not set(wanted) <= set(certificates_in(_decoded(config)))]
                 if lacking:
@@ -151,8 +159,16 @@ class CaBundles:
         try:
             if self._write(api, obj, self._kept):
                 log.info("%s %s holds the authority of this webhook server", api.resource.kind, obj.name)
+            self._refused.pop((api.resource.plural, obj.name), None)
         except ApiError as error:
             if error.is_not_found:
+                return Action.await_change()
+            place = api.resource.plural, obj.name
+            if error.is_forbidden and obj.name not in self._own.get(place[0], (obj.name,)):
+                if place not in self._refused:
+                    log.warning("%s %s names this webhook server and does not get its authority: %s", api.resource.kind,
+                                obj.name, error)
+                    self._refused[place] = None
                 return Action.await_change()
             if error.is_conflict or error.is_invalid:  # as what is invalid a failed `test` is answered
                 log.debug("%s %s has changed meanwhile: %s", api.resource.kind, obj.name, error)

@@ -57,7 +57,6 @@ LONGEST_LOOK = 60.0
 
 
 _USE = "it is for webhooks, and WebhookServer(app, ':9444') says another address"
-_DEFINITIONS = CustomResourceDefinition.api_resource.plural
 
 
 class WebhookServer:
@@ -160,15 +159,28 @@ class WebhookServer:
         return not_applied or ("" if self._bundles is None else self._bundles.why_not_ready())
 
     def rights(self) -> list[Right]:
-        """What its client has to be allowed: to keep the authority where it belongs, to apply the configurations."""
-        verbs: list[str] = []
-        if self._client is not None and isinstance(self._wanted, SelfSigned):
-            verbs = ["list", "watch", "patch"]
-        if self._configuration is not None:
-            verbs = [*dict.fromkeys([*verbs, "get", "create", "patch"])]
-        found = [Right(kind.api_resource.group, kind.api_resource.plural, verb)
-                 for kind in _callers_of(self._app) for verb in verbs]
-        return [one for one in found if one.verb != "create" or one.resource != _DEFINITIONS]
+        """What its client has to be allowed: to keep the authority where it belongs, to apply the configurations. Each
+        is for the names that are known: what it only watches, and what is not there yet, has none."""
+        found: dict[Right, None] = {}
+        for kind in _callers_of(self._app):
+            group, plural = kind.api_resource.group, kind.api_resource.plural
+            names = self._names_of(kind) or ("",)
+            if self._client is not None and isinstance(self._wanted, SelfSigned):
+                found |= dict.fromkeys(Right(group, plural, verb) for verb in ("list", "watch"))
+                found |= dict.fromkeys(Right(group, plural, "patch", name=name) for name in names)
+            if self._configuration is not None:
+                found |= dict.fromkeys(Right(group, plural, verb, name=name) for name in names
+                                       for verb in ("get", "patch"))
+                if kind is not CustomResourceDefinition:
+                    found[Right(group, plural, "create")] = None
+        return list(found)
+
+    def _names_of(self, kind: Any) -> tuple[str, ...]:
+        """What the objects that name this server are called; empty where that is not known."""
+        if kind is not CustomResourceDefinition:
+            return () if self._configuration is None else (self._configuration,)
+        names = self._app.definitions if isinstance(self._app, Application) else None
+        return () if names is None else names
 
     def start(self) -> None:
         """Listen, and return. Raises OSError when the address is taken or not this host's, ConfigError for files that
@@ -209,7 +221,8 @@ class WebhookServer:
         if own is not None and isinstance(self._wanted, SelfSigned):
             if self._client is not None:
                 self._bundles = CaBundles(self._client, self._wanted, own)
-                self._bundles.start(_callers_of(self._app), listener.server_port)
+                self._bundles.start({kind: self._names_of(kind) for kind in _callers_of(self._app)},
+                                    listener.server_port)
             self._add_thread(f"{self.name} renewal", lambda: self._renew_in_time(own))
         if self._configuration is not None and self._client is not None and isinstance(self._app, Application):
             service = self._wanted.service if isinstance(self._wanted, SelfSigned) and self._url is None else None

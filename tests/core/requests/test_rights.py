@@ -49,3 +49,18 @@ def test_roles_have_one_rule_for_each_resource_and_nothing_twice() -> None:
         None: [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
         "n": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
               {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]}
+
+
+def test_what_is_named_has_a_rule_of_its_own_unless_all_is_granted() -> None:
+    about = {"apiGroups": [""], "resources": ["secrets"]}
+    assert roles([Right("", "secrets", "get", "n", "b"), Right("", "secrets", "get", "n", "a"),
+                  Right("", "secrets", "patch", "n", "c"), Right("", "secrets", "create", "n")]) == {
+        "n": [{**about, "verbs": ["create"]}, {**about, "resourceNames": ["a", "b"], "verbs": ["get"]},
+              {**about, "resourceNames": ["c"], "verbs": ["patch"]}]}
+    wider = Right("", "secrets", "get")
+    for narrow in (Right("", "secrets", "get", "n", "a"), Right("", "secrets", "get", None, "a"),
+                   Right("", "secrets", "get", "n")):
+        assert roles([narrow, wider]) == {None: [{**about, "verbs": ["get"]}]}
+    everywhere = Right("", "secrets", "get", None, "a")
+    assert roles([Right("", "secrets", "get", "n", "a"), everywhere]) == {
+        None: [{**about, "resourceNames": ["a"], "verbs": ["get"]}]}

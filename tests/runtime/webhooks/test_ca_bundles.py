@@ -16,6 +16,7 @@ pytest.importorskip("cryptography", reason="certificates are made with the packa
 from kubectl_runtime import Api, ApiError, Client, Conversion, CustomResource, Patch, RequestError
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.bundles import certificates_in
+from kubectl_runtime.core.requests.rights import roles
 from kubectl_runtime.resources import (
     CustomResourceDefinition,
     MutatingWebhookConfiguration,
@@ -133,6 +134,31 @@ def test_while_an_object_lacks_it_the_server_is_not_ready(client: Client, api_se
         until(lambda: "ValidatingWebhookConfiguration closed does not hold" in server.why_not_ready)
         refused.remove()
         until(lambda: not server.why_not_ready)
+
+
+def test_the_rights_that_it_names_are_enough_and_others_objects_stay_theirs(
+        caplog: pytest.LogCaptureFixture) -> None:
+    with ApiServer(authorization_mode="RBAC", tokens={"t": "op"}) as running, running.client() as admin:
+        running.load([crd(), configuration("foreign", service())])
+        with running.client("op") as limited:
+            server = serving(limited, configuration="quota")
+            [rules] = roles(server.rights()).values()
+            running.load([
+                {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "op"},
+                 "rules": rules},
+                {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "op"},
+                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "op"},
+                 "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "op"}]}])
+            with caplog.at_level(logging.WARNING), server:
+                until(lambda: not server.why_not_ready)
+                ours = set(certificates_in(server.ca_bundle))
+                assert all(ours <= set(held) for held in bundles(admin, "quota"))
+                assert [set(held) for held in bundles(admin, "widgets.example.com", CustomResourceDefinition)] == [ours]
+                assert bundles(admin, "foreign") == [[]]
+                with pytest.raises(ApiError, match="forbidden"):
+                    Api.all(limited, ValidatingWebhookConfiguration).patch("foreign", Patch.merge({}))
+    told = [text for text in caplog.messages if "foreign" in text and "does not get its authority" in text]
+    assert len(told) == 1
 
 
 def test_somebody_who_writes_at_the_same_time_loses_nothing(client: Client, api_server: ApiServer) -> None:
