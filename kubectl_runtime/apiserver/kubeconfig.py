@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.apiserver.access import ADMIN, Access, User, as_user
+from kubectl_runtime.certificates.private_file import write_private
 
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.tls import ServerTls
@@ -66,12 +66,8 @@ def kubeconfig(url: str, credentials: Credentials, *, name: str = "embedded") ->
 
 
 def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
-    """Write it to a file that only its owner can read. Raises OSError."""
-    text = kubeconfig(url, credentials)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
-        path.chmod(0o600)  # a file that was there before may be everybody's
-        file.truncate()
-        file.write(text)
+    """Write it to a file that only its owner can read. Raises OSError, also for a link, a device or a pipe."""
+    write_private(path, kubeconfig(url, credentials).encode())
 
 
 def _base64(data: bytes) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.certificates.private_file import write_private
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.core.requests.rights import Right, hearers, rights_of
@@ -90,5 +91,6 @@ class RightsRecorder:
                                                                         right.namespace or ""))
 
     def write(self, file: Path) -> None:
-        """What was needed so far, as `rbac` reads it."""
-        file.write_bytes(msgspec.json.format(msgspec.json.encode(Recorded(self.rights())), indent=1) + b"\n")
+        """What was needed so far, as `rbac` reads it. Raises OSError, also for a link, a device or a pipe."""
+        text = msgspec.json.format(msgspec.json.encode(Recorded(self.rights())), indent=1)
+        write_private(file, text + b"\n")

@@ -12,6 +12,7 @@ A kubeconfig for kubectl lies in `.kubectl-runtime/` of the current folder while
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
 import signal
@@ -26,6 +27,7 @@ import msgspec
 
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.certificates.private_file import write_private
 from kubectl_runtime.cli.dev.operator_process import OperatorProcess
 from kubectl_runtime.cli.dev.order import Order
 from kubectl_runtime.cli.dev.sources import Sources
@@ -135,7 +137,9 @@ def _kubeconfig(server: ApiServer) -> Iterator[Path]:
     folder = Path.cwd() / FOLDER
     try:
         folder.mkdir(exist_ok=True)
-        (folder / ".gitignore").write_text("*\n")
+        if folder.is_symlink():
+            raise OSError(errno.ENOTDIR, "it is a link", str(folder))
+        write_private(folder / ".gitignore", b"*\n")
         path = server.write_kubeconfig(folder / "kubeconfig")
         written = path.read_text()
     except OSError as error:

@@ -33,7 +33,7 @@ from kubectl_runtime.core.requests.names import encoded_query
 from kubectl_runtime.runtime.flight.withheld import is_withheld, without_secrets
 
 FORMAT = 1
-NOTE = ("the data of Secrets, the tokens of service accounts, headers, and the bodies of streams are withheld; "
+NOTE = ("the data of Secrets, tokens of service accounts and reviews, headers, and the bodies of streams are withheld; "
         "everything else that the controller read or wrote is here as it was")
 
 encode = msgspec.json.encode
@@ -67,8 +67,7 @@ def object_line(kind: str, now: float, watch: str, record: Record) -> bytes:
     if record.view is not None:
         view = msgspec.to_builtins(record.view)
         raw, name = encode({**(view if isinstance(view, dict) else {}), "metadata": record.head}), "o"
-    if is_withheld(record.resource.full_name):
-        raw = without_secrets(raw)
+    raw = without_secrets(raw, withheld=is_withheld(record.resource.full_name))
     start = encode({"k": kind, "t": now, "w": watch, "key": key})
     if record.problem is None and (record.enveloped or b"\n" not in raw):  # a line of JSON, as the client found it
         return b'%b,"%b":%b}' % (start[:-1], name.encode(), raw)
@@ -79,9 +78,9 @@ def call_line(now: float, run: int, exchanged: Exchanged) -> bytes:
     """The line of a recording for a call that a run made, without what is to be withheld."""
     request, answer = exchanged.request, exchanged.body
     body = request.body
-    if is_withheld(request.resource_name, request.subresource):
-        body = None if body is None else without_secrets(body)
-        answer = without_secrets(answer) if answer else answer
+    withheld = is_withheld(request.resource_name, request.subresource)
+    body = None if body is None else without_secrets(body, withheld=withheld)
+    answer = without_secrets(answer, withheld=withheld) if answer else answer
     line: dict[str, Any] = {"k": "call", "t": now, "id": run, "m": request.method, "path": request.path,
                             "query": encoded_query(request.query), "b": document(body)}
     if exchanged.error is not None:

@@ -7,16 +7,20 @@
 Neither grows above half of the limit. When FILE is full it becomes FILE.1, and a new one begins with what was stored at
 that moment, which follows from the old file alone (`Folded`). A process may be killed at any time: a file takes its
 place when its beginning is whole, and its last line may be torn. For one thread. The files are readable by their owner
-only, and locked while they are written, where the system can.
+only, and locked while they are written, where the system can. Links are not followed; where there is anything but a
+regular file at one of the names, nothing is opened.
 """
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from kubectl_runtime.certificates.private_file import create_private, refuse_special
 from kubectl_runtime.core.base.building import decoded, decoder_of
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
@@ -84,9 +88,11 @@ class RingFile:
         self._path, self._half, self._head = path, limit // 2, head
         self._part, self._size = 1, 0
         self._descriptor = -1
+        moves = [(Path(f"{path}{suffix}"), Path(f"{path}.before{suffix}")) for suffix in ("", ".1")]
+        for file in (*moves[0], *moves[1]):
+            refuse_special(file)
         _refuse_if_locked(path)
-        for suffix in ("", ".1"):
-            old, kept = Path(f"{path}{suffix}"), Path(f"{path}.before{suffix}")
+        for old, kept in moves:
             kept.unlink(missing_ok=True)
             if old.exists():
                 old.replace(kept)
@@ -124,7 +130,8 @@ class RingFile:
 
     def _turn(self, now: float) -> None:
         folded = Folded()
-        with self._path.open("rb") as file:
+        with os.fdopen(os.dup(self._descriptor), "rb") as file:
+            file.seek(0)
             for line in file:
                 folded.add(line)
         held = folded.lines(now)
@@ -140,20 +147,34 @@ class RingFile:
     def _begin(self, lines: list[bytes], keep: Path | None = None) -> None:
         """A new file with these lines takes the place of the present one, which is kept under that name."""
         made = Path(f"{self._path}.new")
-        self._descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-        if fcntl is not None:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._descriptor = _created(made)
         self._size = 0
         self._append(lines, sum(map(len, lines)) + len(lines))
         if keep is not None:
             self._path.replace(keep)
         made.replace(self._path)
+        if not os.path.samestat(os.fstat(self._descriptor), self._path.lstat()):
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process has put its file there", str(self._path))
+
+
+def _created(path: Path) -> int:
+    """A new file, locked. What a killed process has left there, or somebody has put there, is taken away."""
+    try:
+        descriptor = create_private(path)
+    except FileExistsError:
+        if stat.S_ISREG(path.lstat().st_mode):
+            _refuse_if_locked(path)
+        path.unlink()
+        descriptor = create_private(path)
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
 
 
 def _refuse_if_locked(path: Path) -> None:
     if fcntl is None or not path.exists():
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     finally:

@@ -177,6 +177,18 @@ def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) -> 
             build(client, tmp_path / "file" / "flight").start()
 
 
+@pytest.mark.parametrize("kind", ["device", "pipe", "link"])
+def test_a_place_that_is_no_file_is_refused_at_the_start_without_a_wait(tmp_path: Path, kind: str) -> None:
+    path = Path("/dev/null") if kind == "device" else tmp_path / "flight"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RequestError, match="not a regular file"):
+        build(Client(Config(cluster_url="http://127.0.0.1:1")), path).start()
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_the_child_of_a_fork_records_nothing_and_the_parent_goes_on(tmp_path: Path) -> None:
     recorder = FlightRecorder(tmp_path / "flight", "x", SYSTEM_CLOCK)
     recorder.start()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,73 @@ def test_two_writers_of_one_file_are_refused(tmp_path: Path) -> None:
         RingFile(path, 4000, head)
     ring.close()
     RingFile(path, 4000, head).close()
+
+
+NAMES = ("flight", "flight.1", "flight.before", "flight.before.1")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
+def test_what_is_no_regular_file_is_refused_and_left_as_it_is(tmp_path: Path, name: str, kind: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    place = put(kind, tmp_path / name, victim)
+    before = place.lstat()
+    with pytest.raises(OSError, match="not a regular file"):
+        RingFile(tmp_path / "flight", 4000, head)
+    assert victim.read_text() == "precious"
+    assert (place.lstat().st_mode, place.lstat().st_ino) == (before.st_mode, before.st_ino)
+
+
+def put(kind: str, place: Path, victim: Path) -> Path:
+    match kind:
+        case "link":
+            place.symlink_to(victim)
+        case "dangling link":
+            place.symlink_to(victim.parent / "nothing")
+        case "pipe":
+            os.mkfifo(place)
+        case "folder":
+            place.mkdir()
+    return place
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "stale file"])
+def test_what_lies_where_a_file_begins_is_taken_away_and_not_followed(tmp_path: Path, kind: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    made = tmp_path / "flight.new"
+    made.write_text("torn") if kind == "stale file" else put(kind, made, victim)
+    ring = RingFile(tmp_path / "flight", 4000, head)
+    for number in range(40):
+        if number == 20:  # and in the middle, where the next file begins
+            put("link", made, victim)
+        ring.write([change("apply", "a", f"{number}" + "x" * 100)], 1.0)
+    ring.close()
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "nothing").exists()
+    for name in ("flight", "flight.1"):
+        assert lines(tmp_path / name)[0]["k"] == "begin"
+        assert stat.S_ISREG(mode := (tmp_path / name).lstat().st_mode)
+        assert stat.S_IMODE(mode) == 0o600
+
+
+def test_a_device_is_refused() -> None:
+    with pytest.raises(OSError, match="not a regular file"):
+        RingFile(Path("/dev/null"), 4000, head)
+
+
+def test_the_next_file_begins_with_what_this_process_wrote(tmp_path: Path) -> None:
+    """And not with what has taken the place of its file since: a pipe there would never be read to its end."""
+    path = tmp_path / "flight"
+    ring = RingFile(path, 4000, head)
+    ring.write([change("apply", "a", "x" * 100)], 1.0)
+    path.unlink()
+    os.mkfifo(path)
+    for _ in range(8):
+        ring.write([change("apply", "b", "y" * 300)], 1.0)
+    ring.close()
+    assert set(held(path)) == {"d/a", "d/b"}
 
 
 def test_a_torn_line_is_no_change() -> None:
