@@ -7,6 +7,7 @@ kube-controller-manager.
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import signal
 import sys
 from collections.abc import Sequence
@@ -54,6 +55,23 @@ def _failed(error: Exception | str) -> int:
     return 1
 
 
+def _reach(options: argparse.Namespace) -> str:
+    """What is to be known of a server that more than this host may reach; empty for loopback."""
+    host = options.bind_address
+    try:
+        if host == "localhost" or ipaddress.ip_address(host).is_loopback:
+            return ""
+    except ValueError:
+        pass  # the name of some other address
+    who = ("whoever reaches it is an administrator; --token-auth-file with --authorization-mode RBAC says who may do "
+           "what")
+    if options.token_auth_file is not None:
+        who = "its tokens pass the network in clear; --tls hides them"
+    if options.token_auth_file is not None and options.tls:
+        who = "it is made for tests, not for attackers"
+    return f"the server listens at {host}, which other hosts may reach: {who}"
+
+
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit status. Blocks; for the main thread."""
     signals: SimpleQueue[int] = SimpleQueue()
@@ -78,6 +96,8 @@ def run(options: argparse.Namespace) -> int:
             server.write_kubeconfig(options.kubeconfig)
         if options.kubeconfig and server.access.knows_tokens and not options.tls:
             print("note: kubectl sends no credentials over plain HTTP; serve HTTPS with --tls for it", file=sys.stderr)
+        if problem := _reach(options):
+            print(f"warning: {problem}", file=sys.stderr)
         print(f"ready {server.url}", flush=True)
         while True:  # in pieces, so that a signal which comes just before the wait is seen
             try:

@@ -51,6 +51,29 @@ def test_a_port_in_use_is_told(capsys, monkeypatch):
         "another one, 0 takes a free one\n")
 
 
+@pytest.mark.parametrize(("arguments", "warned"), [
+    ([], None), (["--bind-address", "127.0.0.2"], None), (["--bind-address", "localhost"], None),
+    (["--bind-address", "0.0.0.0"], "0.0.0.0, which other hosts may reach: whoever reaches it is an administrator"),
+    (["--bind-address", "0.0.0.0", "--token-auth-file", "tokens.csv"], "its tokens pass the network in clear"),
+    (["--bind-address", "0.0.0.0", "--token-auth-file", "tokens.csv", "--tls"], "it is made for tests")])
+def test_a_server_that_other_hosts_may_reach_says_so(arguments, warned, tmp_path, capsys, monkeypatch):
+    class Ended:
+        def get(self, timeout):
+            return signal.SIGINT
+
+        def put(self, number): ...
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tokens.csv").write_text("t,alice,1\n")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr("kubectl_runtime.testing.__main__.SimpleQueue", Ended)
+    assert main(arguments) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("ready http")
+    assert said.err == "" if warned is None else f"warning: the server listens at {arguments[1]}" in said.err
+    assert warned is None or warned in said.err
+
+
 def test_a_token_file_that_is_no_text_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     tokens = tmp_path / "tokens.csv"

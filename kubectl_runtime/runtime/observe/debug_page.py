@@ -11,10 +11,10 @@ to loopback and does not say so is taken for one of this host: with `debug=None`
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kubectl_runtime.client.config.proxies import is_loopback_url
 from kubectl_runtime.core.base.errors import RequestError
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 FORWARDED = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_HOST", "HTTP_X_REAL_IP",
              "HTTP_X_FORWARDED_CLIENT_CERT", "HTTP_X_ENVOY_EXTERNAL_ADDRESS", "HTTP_X_ENVOY_PEER_METADATA")
 """Headers by which proxies say that somebody else asks."""
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9.]{1,45}))(?::[0-9]{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,5 +53,21 @@ def is_local(environ: WSGIEnvironment) -> bool:
     except ValueError:
         return False
     address = getattr(address, "ipv4_mapped", None) or address  # as a socket for both families shows IPv4
-    return (address.is_loopback and is_loopback_url(f"http://{environ.get('HTTP_HOST', '')}")
+    return (address.is_loopback and _is_loopback_host(str(environ.get("HTTP_HOST", "")))
             and not any(map(environ.get, FORWARDED)))
+
+
+def _is_loopback_host(text: str) -> bool:
+    """Whether a Host header is `localhost` or a loopback address, with or without a port, and nothing else besides:
+    no user, no dot at the end, no zone, no other way to write a number."""
+    found = _HOST.fullmatch(text)
+    if found is None:
+        return False
+    inside, plain = found.groups()
+    if plain is not None and plain.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.IPv6Address(inside) if inside is not None else ipaddress.IPv4Address(plain)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback

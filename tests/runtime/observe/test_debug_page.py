@@ -31,7 +31,8 @@ def application(*, remote: bool = False) -> HealthApplication:
 
 @pytest.mark.parametrize("environ", [
     {}, {"REMOTE_ADDR": "::1", "HTTP_HOST": "[::1]:8080"}, {"REMOTE_ADDR": "::ffff:127.0.0.1"},
-    {"HTTP_HOST": "localhost:8080"}, {"HTTP_HOST": "LOCALHOST"}, {"HTTP_HOST": "127.0.0.1"}],
+    {"HTTP_HOST": "localhost:8080"}, {"HTTP_HOST": "LOCALHOST"}, {"HTTP_HOST": "127.0.0.1"},
+    {"HTTP_HOST": "127.0.0.2:1"}, {"HTTP_HOST": "[0:0:0:0:0:0:0:1]"}, {"HTTP_HOST": "[::FFFF:127.0.0.1]:80"}],
     ids=lambda environ: "; ".join(environ.values()) or "127.0.0.1")
 def test_somebody_on_this_host_gets_the_page(environ: dict[str, str]) -> None:
     for path in PATHS:
@@ -43,6 +44,12 @@ def test_somebody_on_this_host_gets_the_page(environ: dict[str, str]) -> None:
     {"REMOTE_ADDR": ""}, {"REMOTE_ADDR": "127.0.0.1.evil.example"}, {"REMOTE_ADDR": "0.0.0.0"},
     {"HTTP_HOST": "evil.example:8080"}, {"HTTP_HOST": "10.1.2.3:8080"}, {"HTTP_HOST": ""},
     {"HTTP_HOST": "127.0.0.1@evil.example"}, {"HTTP_HOST": "localhost.evil.example"}, {"HTTP_HOST": "[::1"},
+    *({"HTTP_HOST": host} for host in (
+        "evil.com@127.0.0.1", "evil.com@127.0.0.1:8080", "evil.com:80@localhost", "@127.0.0.1", "127.0.0.1.evil.com",
+        "127.0.0.1.", "localhost.", "localhost.:80", "127.0.0.1/", "127.0.0.1?x", "127.0.0.1#x", "127.0.0.1\\@evil.com",
+        "127.0.0.1:80:80", "127.0.0.1:", "127.0.0.1:x", " 127.0.0.1", "127.0.0.1\n", "127.0.0.1,evil.com", "127.1",
+        "2130706433", "0x7f.0.0.1", "0177.0.0.1", "::1", "[::1", "[127.0.0.1]", "[::1].evil.com", "[::1%lo]", "[::]",
+        "[::ffff:10.0.0.1]", "0.0.0.0", "\u0661\u0662\u0667.0.0.1", "localho\u017ft", "127.0.0.1:\u0661")),
     {"HTTP_X_FORWARDED_FOR": "10.1.2.3"}, {"HTTP_FORWARDED": "for=10.1.2.3"}, {"HTTP_VIA": "1.1 proxy"},
     {"HTTP_X_ENVOY_PEER_METADATA": "x"}], ids=lambda environ: "; ".join(environ.values()) or "nothing")
 def test_nobody_else_does_and_is_told_how_to(environ: dict[str, str]) -> None:
