@@ -12,7 +12,7 @@ MOST = 64
 """Certificates of one name in a bundle. Replicas that were killed leave theirs until it expires; those of a program
 that crashes for days must not fill the object."""
 
-_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----(?:(?!-----BEGIN ).)+?-----END CERTIFICATE-----", re.DOTALL)
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _UNKNOWN = Described("", _NEVER, _NEVER)
 

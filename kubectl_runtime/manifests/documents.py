@@ -27,7 +27,8 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codec
 _HALVES = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SEPARATOR = re.compile(r"^---(.*)$", re.MULTILINE)
-_DIRECTIVES = re.compile(r"(?:\s*(?:#.*)?\n)*%(?:.*\n)*?\Z")
+_BLANK_LINES = r"(?:[^\S\n]*(?:#.*)?\n)*"
+_DIRECTIVES = re.compile(rf"{_BLANK_LINES}(?:%.*\n{_BLANK_LINES})+\Z")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _UUID = "^[0-9a-f]{8}-?[0-9a-f]{4}-?%s[0-9a-f]{3}-?%s[0-9a-f]{3}-?[0-9a-f]{12}$"
 _ATOMS = r"[^\s()<>\[\]:;@\\,.\x00-\x1f\"]+(?:\.[^\s()<>\[\]:;@\\,.\x00-\x1f\"]+)*"
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _ADDRESS = rf"(?:{_ATOMS}|{_QUOTED})@(?:{_ATOMS}|\[[0-9A-Fa-f.:]+\])"
-_EMAIL = re.compile(rf"\s*(?:{_ADDRESS}|(?:[^<>@\",;:\\()\[\]]|{_QUOTED})*<{_ADDRESS}>)\s*")
+_EMAIL = re.compile(rf"(?:{_ADDRESS}|(?:[^<>@\",;:\\()\[\]]|{_QUOTED})*<{_ADDRESS}>)")
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LONG_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -158,7 +158,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "bsonobjectid": _whole("[0-9a-fA-F]{24}"), "byte": _parses(_base64),
     "cidr": _parses(_cidr), "creditcard": _luhn, "date": _parses(_date), "date-time": _parses(_date_time),
     "datetime": _parses(_date_time), "duration": _parses(functools.partial(parse_duration, anywhere=True)),
-    "email": lambda text: _EMAIL.fullmatch(text) is not None,
+    "email": lambda text: _EMAIL.fullmatch(text.strip()) is not None,
     "hexcolor": _whole("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"), "hostname": _hostname,
     "ipv4": _parses(_ipv4), "ipv6": _parses(_ipv6),
     "isbn": lambda text: _isbn10(text) or _isbn13(text), "isbn10": _isbn10, "isbn13": _isbn13,

@@ -20,6 +20,8 @@ _POSIX = {"alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7F", "blank
 _CLASSES = {"d": "0-9", "s": r"\t\n\f\r ", "w": "0-9A-Za-z_"}
 _LITERAL_ESCAPES = "aftnrvx01234567"
 _MOST_REPEATS = 1000
+_LARGEST = 1 << 20
+"""Characters of a translated pattern: each class of a script has thousands."""
 _REPEAT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _GROUP = re.compile(r"\(\?(?:P?<(\w+)>|([imsU-]*)([:)]))")
 
@@ -51,8 +53,13 @@ class _Translation:
         self.multiline = [False]
 
     def run(self) -> str:
+        size = 0
         while self.at < len(self.pattern):
+            done = len(self.out)
             self._step(self.pattern[self.at])
+            size += sum(map(len, self.out[done:]))
+            if size > _LARGEST:
+                raise PatternError("error parsing regexp: expression too large")
         if len(self.open) > 1:
             raise _wrong("missing closing )", self.pattern)
         return "".join(self.out) + ")" * self.open[0]
@@ -87,17 +94,17 @@ class _Translation:
 
     def _repeat(self, char: str, counts: re.Match[str] | None) -> None:
         text = counts[0] if char == "{" and counts else char
-        following = self.pattern[self.at + len(text):]
+        end = self.at + len(text)
         if not self.repeatable:
             raise _wrong("missing argument to repetition operator", text)
         if char == "{" and counts:
             low, high = int(counts[1]), int(counts[3]) if counts[3] else int(counts[1])
             if max(low, high) > _MOST_REPEATS or high < low:
                 raise _wrong("invalid repeat count", text)
-        lazy = "?" if following.startswith("?") else ""
-        after = following[len(lazy):]
-        if after[:1] in ("*", "+", "?") or _REPEAT.match(after):
-            raise _wrong("invalid nested repetition operator", text + lazy + after[:1])
+        lazy = "?" if self.pattern.startswith("?", end) else ""
+        after = end + len(lazy)
+        if self.pattern.startswith(("*", "+", "?"), after) or _REPEAT.match(self.pattern, after):
+            raise _wrong("invalid nested repetition operator", text + lazy + self.pattern[after:after + 1])
         self._put(text + lazy, len(text) + len(lazy))
 
     def _open_group(self) -> None:
@@ -135,23 +142,24 @@ class _Translation:
         self._put(")" * (self.open.pop() + 1), 1)
 
     def _escape(self) -> None:
-        rest = self.pattern[self.at + 1:]
-        if not rest:
+        letter = self.pattern[self.at + 1:self.at + 2]
+        if not letter:
             raise _wrong("trailing backslash at end of expression", "")
-        if rest[0] == "Q":
-            text = rest[1:].partition(r"\E")
-            self._put(re.escape(text[0]), 2 + len(text[0]) + len(text[1]))
-        elif rest[0] == "A":
+        if letter == "Q":
+            end = self.pattern.find(r"\E", self.at + 2)
+            text = self.pattern[self.at + 2:end if end >= 0 else len(self.pattern)]
+            self._put(re.escape(text), 2 + len(text) + (2 if end >= 0 else 0))
+        elif letter == "A":
             self._put(r"\A", 2)
-        elif rest[0] == "z":
+        elif letter == "z":
             self._put(r"\Z", 2)
-        elif rest[0] in "bB":
-            self._put(f"(?a:\\{rest[0]})", 2)
-        elif rest[0] in "dsw":
-            self._put(f"[{_CLASSES[rest[0]]}]", 2)
-        elif rest[0] in "DSW":
-            self._put(f"[^{_CLASSES[rest[0].lower()]}]", 2)
-        elif rest[0] in "pP":
+        elif letter in "bB":
+            self._put(f"(?a:\\{letter})", 2)
+        elif letter in "dsw":
+            self._put(f"[{_CLASSES[letter]}]", 2)
+        elif letter in "DSW":
+            self._put(f"[^{_CLASSES[letter.lower()]}]", 2)
+        elif letter in "pP":
             ranges, count = self._category(self.at)
             self._put(f"[{ranges}]", count)
         else:
@@ -166,7 +174,7 @@ class _Translation:
         if (char.isalnum() and char not in _LITERAL_ESCAPES) or char in "123456789":
             raise _wrong("invalid escape sequence", self.pattern[at:at + 2])
         if char == "x":
-            if not re.match(r"[0-9A-Fa-f]{2}", self.pattern[at + 2:]):
+            if not re.match(r"[0-9A-Fa-f]{2}", self.pattern[at + 2:at + 4]):
                 raise _wrong("invalid escape sequence", self.pattern[at:at + 3])
             return self.pattern[at:at + 4], 4
         return self.pattern[at:at + 2] if char.isalnum() else re.escape(char), 2

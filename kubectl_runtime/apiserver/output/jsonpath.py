@@ -15,7 +15,7 @@ from typing import Any
 Step = Callable[[Any], Iterator[Any]]
 
 _NAME = re.compile(r"(?:[^.\[\]{}\s\\]|\\.)+")
-_FILTER = re.compile(r"^\s*(.+?)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*$")
+_OPERATOR = re.compile("==|!=|<=|>=|<|>")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
     ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
@@ -140,11 +140,13 @@ def _slice(bounds: slice) -> Step:
 
 
 def _filter(condition: str) -> Step:
-    match = _FILTER.match(condition)
-    if match is None:
+    condition = condition.strip()
+    sign = _OPERATOR.search(condition, 1)
+    if sign is None or not condition[sign.end():].strip():
         exists = _operand(condition)
         return lambda value: (item for item in _all(value) if exists(item))
-    left, compare, right = _operand(match[1]), _COMPARE[match[2]], _operand(match[3])
+    left, right = (_operand(part.strip()) for part in (condition[:sign.start()], condition[sign.end():]))
+    compare = _COMPARE[sign[0]]
 
     def holds(item: Any) -> bool:
         lefts, rights = left(item), right(item)

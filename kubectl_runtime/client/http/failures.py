@@ -29,7 +29,6 @@ _WRITTEN_BY_USERS = r"admission webhook|AdmissionPolicy"
 _WRITES = frozenset(("create", "replace", "patch", "apply"))
 _UNSERVED = "the server could not find the requested resource"
 _LONGEST = 1024
-_TITLE = r"(?is)<title[^>]*>(.*?)</title>"
 
 
 class ConnectionFailed(TransportError):
@@ -164,10 +163,18 @@ def _message(code: int, headers: Mapping[str, str], body: bytes) -> str:
                 "redirects are not followed: correct the server URL")
     text = body[:64 * _LONGEST].decode("utf-8", "replace").strip()
     if text[:200].lower().lstrip().startswith(("<!doctype", "<html", "<head", "<?xml")):
-        title = re.search(_TITLE, text)
-        said = f": {' '.join(title.group(1).split())[:200]}" if title else ""
+        title = _title(text)
+        said = f": {title}" if title else ""
         return f"HTTP {code} {phrase} with a web page{said} (is a proxy or another server in the way?)"
     return text[:_LONGEST] if text else f"HTTP {code} {phrase} without a body"
+
+
+def _title(page: str) -> str:
+    """The title of a web page, in one line of 200 characters; empty if it has none. In one pass over the page."""
+    tag = re.search("(?i)<title", page)
+    begin = page.find(">", tag.end()) + 1 if tag else 0
+    end = re.compile("(?i)</title>").search(page, begin) if begin else None
+    return " ".join(page[begin:end.start()].split())[:200] if end else ""
 
 
 def _is_unserved(request: Request, status: Status | None) -> bool:

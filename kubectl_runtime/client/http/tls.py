@@ -18,8 +18,8 @@ from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 
 log = guarded_logger(__name__)
 
-_CERTIFICATES = re.compile(rb"-----BEGIN (?P<kind>(?:TRUSTED |X509 )?CERTIFICATE)-----.+?-----END (?P=kind)-----",
-                           re.DOTALL)
+_CERTIFICATES = re.compile(rb"-----BEGIN (?P<kind>(?:TRUSTED |X509 )?CERTIFICATE)-----"
+                           rb"(?:(?!-----BEGIN ).)+?-----END (?P=kind)-----", re.DOTALL)
 
 
 class TlsSource:

@@ -30,7 +30,7 @@ _BEFORE_METADATA = rb'(?:"(?:kind|apiVersion)"%b:%b%b%b,%b)*"metadata"%b:%b' % (
 _METADATA = rb'%b\{%b%b' % (_S, _S, _BEFORE_METADATA)
 _EVENT_TYPE = rb'%b\{%b"type"%b:%b"([A-Z]+)"' % (_S, _S, _S, _S)
 _EVENT_METADATA = _EVENT_TYPE + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA)
-_TOKEN = _TEXT + rb'|[\[\]{},]'
+_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # a text without an end is a token too, and not tried again from each quote
 _ITEMS = rb'"items"%b:%b\[' % (_S, _S)
 # Patterns are compiled, and kept, by `re` when they are needed, which is when something is broken.
 

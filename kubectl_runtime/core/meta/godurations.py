@@ -21,6 +21,8 @@ UNITS = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6, 
 LONGEST = 2**63
 """Nanoseconds of the shortest duration that is too long; the same below zero is still one."""
 
+_MOST_DIGITS = 19
+"""Of a whole number that fits into 63 bits."""
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 
@@ -105,9 +107,9 @@ def nanoseconds_of(text: str) -> int:
         return 0
     if not rest:
         raise ValueError(f"time: invalid duration {_quoted(text)}")
-    total = 0
-    while rest:
-        part = _PART.match(rest)
+    total, at = 0, 0
+    while at < len(rest):
+        part = _PART.match(rest, at)
         whole, fraction, unit = part.groups() if part else ("", "", "")
         if part is None or not (whole or fraction):
             raise ValueError(f"time: invalid duration {_quoted(text)}")
@@ -115,9 +117,11 @@ def nanoseconds_of(text: str) -> int:
             raise ValueError(f"time: missing unit in duration {_quoted(text)}")
         if unit not in UNITS:
             raise ValueError(f"time: unknown unit {_quoted(unit)} in duration {_quoted(text)}")
-        total += int(whole or "0") * UNITS[unit]
+        if len(whole.lstrip("0")) > _MOST_DIGITS:
+            raise ValueError(f"time: invalid duration {_quoted(text)}")
+        total += int(whole[-_MOST_DIGITS:] or "0") * UNITS[unit]
         total += _fraction(fraction or "", UNITS[unit])
-        rest = rest[part.end():]
+        at = part.end()
     if total >= LONGEST + (sign < 0):
         raise ValueError(f"time: invalid duration {_quoted(text)}")
     return sign * total
