@@ -5,7 +5,7 @@
             controllers and the command say themselves, the manager does not say again
 
 The level of `--log-level`, else of the environment, is that of the library and of the program's own package; everything
-else is heard from INFO on, so that nobody has to read how urllib3 works.
+else is heard from INFO on, so that nobody has to read how urllib3 works. Warnings of Python are lines of the log, too.
 """
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import argparse
 import logging
 import os
 import sys
+import warnings
 from typing import TextIO
 
 from kubectl_runtime.runtime import logs
@@ -52,6 +53,15 @@ class ShortFormatter(logs.TextFormatter):
         return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
 
 
+def _log_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+                 file: TextIO | None = None, line: str | None = None) -> None:
+    """What `warnings.warn` says, as a line of the log. Instead of `logging.captureWarnings`, whose text has two."""
+    if file is not None:
+        file.write(warnings.formatwarning(message, category, filename, lineno, line))
+        return
+    logging.getLogger("py.warnings").warning("%s:%d: %s: %s", filename, lineno, category.__name__, message)
+
+
 def set_up_logs(form: str, levels: str | None, package: str, *, stream: TextIO | None = None) -> None:
     """Write logs to `stream` (standard error). `form`: text, json or short. `levels`: as `--log-level`, None for the
     environment's. `package`: the program's."""
@@ -61,6 +71,7 @@ def set_up_logs(form: str, levels: str | None, package: str, *, stream: TextIO |
                          stream=stream, environ={})
     if form == "short":
         handler.setFormatter(ShortFormatter(colours=stream.isatty() and "NO_COLOR" not in os.environ))
+    warnings.showwarning = _log_warning
     level = logs.parse_levels(wanted)[0].get(logs.ROOT, logging.INFO)
     logging.getLogger().setLevel(max(level, logging.INFO))
     if logging.getLogger(package).level == logging.NOTSET:  # the directives may name it

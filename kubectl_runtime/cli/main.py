@@ -24,7 +24,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from kubectl_runtime.cli.places import CommandError
+from kubectl_runtime.cli.places import CommandError, shown
 from kubectl_runtime.core.base.version import VERSION
 
 PROGRAM = "kubectl-runtime"
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.run(options)
     except CommandError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        print(f"error: {shown(error)}", file=sys.stderr, flush=True)
         return error.status
     return status
 

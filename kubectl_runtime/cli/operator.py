@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from kubectl_runtime.cli.log_setup import set_up_logs
-from kubectl_runtime.cli.places import CommandError, UsageError, imported
+from kubectl_runtime.cli.places import CommandError, UsageError, imported, shown
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import FLAGS, RunOptions
 from kubectl_runtime.client.api.client import Client
@@ -59,7 +59,7 @@ def run_operator(options: RunOptions, *, form: str = "text", serve: str | None =
         if options.log_format == "json":
             log.error("%s", error)
         else:
-            print(f"error: {error}", file=sys.stderr, flush=True)
+            print(f"error: {shown(error)}", file=sys.stderr, flush=True)
         return error.status if isinstance(error, CommandError) else 1
     except KeyboardInterrupt:  # before the manager has taken over the signals
         return 128 + signal.SIGINT

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import kubectl_runtime
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guarded_log import printable
 from kubectl_runtime.core.requests.names import checked_label, checked_subdomain
 
 _OURS = str(Path(kubectl_runtime.__file__).parent) + os.sep
@@ -38,6 +39,12 @@ class UsageError(CommandError):
     """The command line is wrong; the text says what to write instead. The exit status is 2, as for argparse."""
 
     status = 2
+
+
+def shown(error: Exception) -> str:
+    """The text of an error for a terminal, without what would move it. Only a CommandError may have several lines: some
+    end with a traceback."""
+    return printable(str(error), keep="\n\t" if isinstance(error, CommandError) else "")
 
 
 class Place(NamedTuple):

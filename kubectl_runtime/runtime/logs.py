@@ -20,6 +20,7 @@ A record that is made inside a run, by whomever and in whatever function, gets t
 """
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -31,7 +32,7 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guarded_log import guarded_logger, printable
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.interpreter.contexts import RunVariable
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -113,21 +114,47 @@ class RunFilter(logging.Filter):
 
 class TextFormatter(logging.Formatter):
     """`time LEVEL logger: message [ID Kind namespace/name]`, the last only inside a run; what of it stands in the
-    message already is left out."""
+    message already is left out.
+
+    Texts of others cannot forge a line: control characters and line breaks are escaped as in Python's literals. The
+    lines of a traceback, and those that the template of a message with arguments has, are indented.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and below it the traceback and the stack, if the record has them."""
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record, self.datefmt)
+        text = self.formatMessage(record)
+        # Not from `exc_text`, where other formatters leave theirs: that is neither escaped nor indented.
+        trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
+        return "".join((text, *(_below(part) for part in (trace, record.stack_info) if part)))
+
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line, with the run behind it in brackets, as far as the message does not have it."""
         text = super().formatMessage(record)
+        if record.args and isinstance(record.msg, str) and "\n" in record.msg:
+            first, *rest = text.split("\n")
+            text = "".join((printable(first), *map(_below, rest)))
+        else:
+            text = printable(text)
+        return f"{text}{printable(self._run(record, text))}"
+
+    def _run(self, record: logging.LogRecord, text: str) -> str:
         identity = getattr(record, "reconcile_id", None)
         if identity is None or identity in text:
-            return text
+            return ""
         ref = getattr(record, "ref", None)
-        if isinstance(ref, ObjectRef) and said(ref) not in text:
-            return f"{text} [{identity} {said(ref)}]"
-        return f"{text} [{identity}]"
+        if isinstance(ref, ObjectRef) and printable(said(ref)) not in text:
+            return f" [{identity} {said(ref)}]"
+        return f" [{identity}]"
+
+
+def _below(text: str) -> str:
+    """Lines below a line, each indented, so that none can be taken for one of the log's own."""
+    return "".join(f"\n  {printable(line)}" for line in text.split("\n"))
 
 
 class JsonFormatter(logging.Formatter):
@@ -146,7 +173,10 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except UnicodeEncodeError:  # halves of surrogate pairs, as in names of files that are no UTF-8
+            return json.dumps(line, default=str)
 
 
 def said(ref: ObjectRef) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_runtime import ConfigError
-from kubectl_runtime.cli.places import CommandError, Place, imported, place, users_traceback
+from kubectl_runtime import ConfigError, RequestError
+from kubectl_runtime.cli.places import CommandError, Place, imported, place, shown, users_traceback
 
 
 @pytest.fixture
@@ -109,3 +109,10 @@ def test_frames_of_the_library_at_the_end_are_left_out_and_causes_are_shown(fold
     assert "ZeroDivisionError" in text
     assert "mine_cause.py" in text
     assert "kubectl_runtime/client" not in text
+
+
+@pytest.mark.parametrize(("error", "text"), [
+    (CommandError("a\x1b[2J: no\nTraceback\n\tline"), "a\\x1b[2J: no\nTraceback\n\tline"),
+    (RequestError("a\nERROR forged\x07"), "a\\nERROR forged\\x07"), (CommandError("a\u202eb\rc"), "a\\u202eb\\rc")])
+def test_errors_move_no_terminal(error: Exception, text: str) -> None:
+    assert shown(error) == text

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -356,3 +357,22 @@ def test_the_short_form_is_for_eyes(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up_logs("short", "info", "op", stream=stream)
     logging.getLogger("op").warning("beware")
     assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.usefixtures("logs_as_before")
+@pytest.mark.parametrize(("form", "read"), [
+    ("json", lambda line: json.loads(line)["message"]), ("text", lambda line: line.partition("py.warnings: ")[2]),
+    ("short", lambda line: line.partition("py.warnings: ")[2])])
+def test_warnings_of_python_are_lines_of_the_log(form: str, read: Callable[[str], str]) -> None:
+    stream = io.StringIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        set_up_logs(form, None, "op", stream=stream)
+        for text in ("old", "two\nlines \x1b[2J"):
+            warnings.warn(text, DeprecationWarning, stacklevel=1)
+        warnings.warn_explicit("of a file", UserWarning, "there.py", 7)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    assert read(lines[0]).endswith(": DeprecationWarning: old")
+    assert read(lines[2]) == "there.py:7: UserWarning: of a file"
+    assert all(line.isprintable() for line in lines)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kubectl_runtime.cli.log_setup import ShortFormatter
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.runtime import logs
 from kubectl_runtime.runtime.controller.controller import Controller
@@ -132,3 +133,59 @@ def test_json_lines_hold_a_traceback_and_whatever_extra_there_is() -> None:
     assert line["exception"].endswith("ValueError: planned")
     assert line["time"].endswith("Z")
     assert "thing" in line
+
+
+HOSTILE = ["bad\n2026-01-01 00:00:00,000 ERROR forged: line", "a\x1b[2J\x1b[31mb", "a\rb", "a\u2028b\x85c", "a\u202eb",
+           "a\x00\x07\x9b31m", "a\udc80b", "tab\there"]
+
+
+def written(form: Any, *arguments: Any, **more: Any) -> str:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(form)
+    logger = logging.Logger("x")
+    logger.addHandler(handler)
+    logger.error(*arguments, **more)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("form", [logs.TextFormatter(), ShortFormatter(colours=False)])
+def test_a_text_of_others_is_escaped_in_a_line(form: logging.Formatter, text: str) -> None:
+    for line in (written(form, "it said: %s", text), written(form, text), written(form, "%s", ValueError(text))):
+        assert line.count("\n") == 1
+        assert line[:-1].isprintable()
+        assert text.encode("unicode_escape", "backslashreplace").decode() in line
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("form", [logs.TextFormatter(), ShortFormatter(colours=False)])
+def test_a_traceback_can_forge_no_line(form: logging.Formatter, text: str) -> None:
+    error = ValueError(text)
+    error.add_note(f"a note\n{text}")
+    error.__cause__ = RuntimeError(text)
+    logger_first, *below = written(form, "failed", exc_info=error, stack_info=True).split("\n")[:-1]
+    assert logger_first.endswith("failed")
+    assert below[0].startswith("  RuntimeError: ")
+    assert all(line.startswith("  ") and line.isprintable() for line in below)
+
+
+def test_a_traceback_that_another_handler_has_formatted_is_not_taken_as_it_is() -> None:
+    error = ValueError("a\nERROR forged")
+    record = logging.LogRecord("x", logging.ERROR, "f", 1, "failed", (), (ValueError, error, None))
+    logging.Formatter().format(record)
+    assert "\nERROR" not in logs.TextFormatter().format(record)
+    assert "\n  ERROR forged" in logs.TextFormatter().format(record)
+
+
+def test_lines_of_the_template_itself_stay_lines_below_the_first() -> None:
+    first, *below = written(logs.TextFormatter(), "it is here:\n%s", "  File a\n    b\x1b").split("\n")[:-1]
+    assert first.endswith("it is here:")
+    assert below == ["    File a", "      b\\x1b"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_json_is_one_line_whatever_is_in_it(text: str) -> None:
+    line = written(logs.JsonFormatter(), "it said: %s", text, extra={"more": text})
+    assert line.count("\n") == 1
+    assert json.loads(line)["message"] == f"it said: {text}"

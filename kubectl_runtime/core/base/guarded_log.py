@@ -19,6 +19,15 @@ Line: TypeAlias = Callable[[], None]
 """Writes one line of the log, in whichever thread calls it."""
 
 
+def printable(text: str, keep: str = "") -> str:
+    """`text` with every character written as Python escapes it that a terminal or a reader of lines would obey: control
+    characters, line breaks of all kinds, marks that change the direction of writing. Those in `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in keep else
+                   letter.encode("unicode_escape", "backslashreplace").decode("ascii") for letter in text)
+
+
 class _Scribe(threading.local):
     write: Callable[[Line], None] | None = None
 
