@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.cli.places import CommandError, Place, UsageError, imported, place
+from kubectl_runtime.core.base.guarded_log import printable
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.merge import definitions_of
 
@@ -71,7 +72,8 @@ def _check(file: Path, found: list[dict[str, Any]], classes: list[Place]) -> int
     if written == found:
         return 0
     before, after = (_canonical(crds).splitlines() for crds in (written, found))
-    print(*difflib.unified_diff(before, after, str(file), "the classes", lineterm=""), sep="\n")
+    difference = difflib.unified_diff(before, after, str(file), "the classes", lineterm="")
+    print(*(printable(line, keep="\t") for line in difference), sep="\n")
     command = " ".join(("kubectl-runtime crd", *map(str, classes)))
     raise CommandError(f"{file} differs from the classes; to update it: {command} > {file}")
 

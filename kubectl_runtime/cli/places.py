@@ -28,6 +28,10 @@ _MACHINERY = (_OURS, "<frozen ", importlib.__file__.removesuffix("__init__.py"))
 """Whose frames are not the user's: this package's, and those of Python's import."""
 
 
+SEVERAL_LINES = "\n\t"
+"""What a text that may have several lines keeps, as `printable` takes it."""
+
+
 class CommandError(Exception):
     """What was asked for cannot be done; the text says why, to the person at the terminal."""
 
@@ -44,7 +48,7 @@ class UsageError(CommandError):
 def shown(error: Exception) -> str:
     """The text of an error for a terminal, without what would move it. Only a CommandError may have several lines: some
     end with a traceback."""
-    return printable(str(error), keep="\n\t" if isinstance(error, CommandError) else "")
+    return printable(str(error), keep=SEVERAL_LINES if isinstance(error, CommandError) else "")
 
 
 class Place(NamedTuple):

@@ -31,7 +31,7 @@ from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.names import checked_label, checked_subdomain
-from kubectl_runtime.core.requests.rights import Right, roles
+from kubectl_runtime.core.requests.rights import ORDER, Right, roles
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
@@ -153,6 +153,9 @@ def _recorded(file: Path, watched: list[Right]) -> list[Right]:
         found = decoded(file.read_bytes(), Recorded).rights
     except (OSError, *DECODE_FAILURES) as error:
         raise CommandError(f"{file}: {error}") from None
+    for right in found:
+        if right.verb not in ORDER:
+            raise CommandError(f"{file}: {right.verb!r} is no verb of a role; there are {', '.join(ORDER)}")
     namespaces = {right.namespace for right in watched}
     inside = namespaces if None not in namespaces else set()
     return [right if right.namespace in inside else msgspec.structs.replace(right, namespace=None) for right in found]

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 from kubectl_runtime.cli.log_setup import level_option, set_up_logs
-from kubectl_runtime.cli.places import CommandError, imported, place, users_traceback
+from kubectl_runtime.cli.places import SEVERAL_LINES, CommandError, imported, place, users_traceback
 from kubectl_runtime.cli.program import program_in
+from kubectl_runtime.core.base.guarded_log import printable
 from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.testing.recordings.flight_reader import RecordingError
 from kubectl_runtime.testing.recordings.replay import Replayed, replay
@@ -47,10 +48,11 @@ def run(options: argparse.Namespace) -> int:
     except (RecordingError, OSError) as error:
         raise CommandError(str(error)) from error
     except Exception as error:  # noqa: BLE001 - the program is the user's
-        print(f"error: {options.program} raised {described(error)}\n{users_traceback(error)}", file=sys.stderr)
+        text = f"error: {options.program} raised {described(error)}\n{users_traceback(error)}"
+        print(printable(text, keep=SEVERAL_LINES), file=sys.stderr)
         return 1
     for line in _told(replayed):
-        print(line)
+        print(printable(line, keep=SEVERAL_LINES))
     return 0 if replayed.alike else 1
 
 
