@@ -24,8 +24,8 @@ from kubectl_runtime.core.base.guarded_log import printable
 from kubectl_runtime.core.requests.names import checked_label, checked_subdomain
 
 _OURS = str(Path(kubectl_runtime.__file__).parent) + os.sep
-_MACHINERY = (_OURS, "<frozen ", importlib.__file__.removesuffix("__init__.py"))
-"""Whose frames are not the user's: this package's, and those of Python's import."""
+_MACHINERY = (_OURS, "<frozen ", "<string>", importlib.__file__.removesuffix("__init__.py"))
+"""Frames of these files are not the user's: this package, Python's import, and methods that dataclasses generate."""
 
 
 SEVERAL_LINES = "\n\t"
