@@ -34,8 +34,9 @@ API server for tests is in `kubectl_runtime.testing`, applications of webhooks a
                                     apply_webhooks
     Watching the program            logs, Metrics, Observer, together, HealthServer, DebugPage
     Errors                          KubeError, ApiError, KindNotServedError, RequestError, TransportError,
-                                    RequestTimeout, UnexpectedAnswer, ConfigError, NotConfiguredError, AuthError,
-                                    DiscoveryError, MissingRights, DecodeError, PartialObjectError, WriteBackError,
+                                    RequestTimeout, OutcomeUnknownError, UnexpectedAnswer, ConfigError,
+                                    NotConfiguredError, AuthError, DiscoveryError, MissingRights, DecodeError,
+                                    PartialObjectError, WriteBackError,
                                     ConversionError, DowngradeError, TerminalError, ControllerError, SyncTimeoutError,
                                     StoreNotReady, WaitTimeout, WaitStopped, NotLeaderError, LeadershipLost, DrainError,
                                     ManifestError, ManifestsFailed, ExecFailed
@@ -82,6 +83,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.base.errors import ConfigError as ConfigError
     from kubectl_runtime.core.base.errors import DiscoveryError as DiscoveryError
     from kubectl_runtime.core.base.errors import KubeError as KubeError
+    from kubectl_runtime.core.base.errors import OutcomeUnknownError as OutcomeUnknownError
     from kubectl_runtime.core.base.errors import PartialObjectError as PartialObjectError
     from kubectl_runtime.core.base.errors import RequestError as RequestError
     from kubectl_runtime.core.base.errors import RequestTimeout as RequestTimeout
@@ -328,6 +330,7 @@ _HOME = {
     "ObjectRef": "core.meta.refs",
     "Observer": "core.base.observer",
     "OneOf": "crd.marks",
+    "OutcomeUnknownError": "core.base.errors",
     "OwnWrites": "client.api.writes",
     "OwnerReference": "core.meta.metav1",
     "Part": "core.meta.metav1",
@@ -442,9 +445,10 @@ __all__ = [  # noqa: RUF022 - in the order of `sorted`, several names a line
     "LeadershipLost", "ListMeta", "ListParams", "ListSemantic", "ListType", "LocalPort", "LogParams", "LogStream",
     "Manager", "ManifestError", "ManifestOutcome", "ManifestReport", "ManifestsFailed", "MapKeys", "MapType",
     "Metrics", "MissingRights", "Namespaces", "NotConfiguredError", "NotLeaderError", "Object", "ObjectEvent",
-    "ObjectList", "ObjectMeta", "ObjectRef", "Observer", "OneOf", "OwnWrites", "OwnerReference", "Part",
-    "PartialObjectError", "PartialObjectMeta", "PartialView", "Patch", "PatchParams", "Phase", "PodOutcome",
-    "PortForward", "PostParams", "Preconditions", "Predicate", "PreserveUnknownFields", "PrinterColumn", "Quantity",
+    "ObjectList", "ObjectMeta", "ObjectRef", "Observer", "OneOf", "OutcomeUnknownError", "OwnWrites",
+    "OwnerReference", "Part", "PartialObjectError", "PartialObjectMeta", "PartialView", "Patch", "PatchParams",
+    "Phase", "PodOutcome", "PortForward", "PostParams", "Preconditions", "Predicate", "PreserveUnknownFields",
+    "PrinterColumn", "Quantity",
     "RateLimit", "ReconcileRequest", "Reconciler", "Recorder", "RequestError", "RequestTimeout", "Resource",
     "RetryPolicy", "Rule", "RunReport", "RunResult", "Running", "ScaleSubresource", "Scope", "Selector",
     "SelfSigned", "ServedKind", "ServiceAccountToken", "Sharding", "Stack", "Status", "StopToken", "Store",

@@ -22,6 +22,7 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.failures import error_of, unexpected_answer
 from kubectl_runtime.client.http.layers import innermost, stack_of
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer
+from kubectl_runtime.client.http.outcomes import failure_of, unknown_outcome
 from kubectl_runtime.client.http.rate_limit import RateLimit
 from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.retry import RetryPolicy
@@ -32,7 +33,7 @@ from kubectl_runtime.client.server.refusals import Refusals
 from kubectl_runtime.client.server.server_version import ServerVersion
 from kubectl_runtime.client.server.server_warnings import ServerWarnings
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
-from kubectl_runtime.core.base.errors import ApiError, ConfigError
+from kubectl_runtime.core.base.errors import ApiError, ConfigError, KubeError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
@@ -156,7 +157,8 @@ class Client:
 
         `deadline`: a point on the client's clock; by default the Config's `timeout` from now. When `stop` is set,
         retries end, and so does waiting for the answer of a GET. Raises ApiError for an answer that is an error,
-        TransportError (RequestTimeout) when no answer came, AuthError.
+        TransportError (RequestTimeout) when no answer came, OutcomeUnknownError for a write that may have been carried
+        out though no whole answer came, AuthError.
         """
         return self._answer(self._call(request, deadline, stop))
 
@@ -247,13 +249,21 @@ class Client:
         return own if scope is None else FirstOf(own, scope.stop, clock=self.clock)
 
     def _answer(self, call: Call) -> Answer:
-        answer = self._told(call) if self._exchanges else self._send(call)
-        if (warning := answer.headers.get("Warning")) is not None:
-            self._warnings.tell(warning, call.request.operation)
-        if answer.status >= 300:
+        failure = None
+        try:
+            answer = self._told(call) if self._exchanges else self._send(call)
+            if (warning := answer.headers.get("Warning")) is not None:
+                self._warnings.tell(warning, call.request.operation)
+            if answer.status < 300:
+                self._refused = False
+                return answer
+            failure = failure_of(answer.status, answer.headers, answer.body, self.clock.now())
             raise self._error(call.request, answer)
-        self._refused = False
-        return answer
+        except KubeError as error:
+            unknown = unknown_outcome(call.request, error, failure, in_doubt=call.in_doubt)
+            if unknown is None:
+                raise
+        raise unknown
 
     def _told(self, call: Call) -> Answer:
         """The answer, of which those are told who want to know of all."""

@@ -129,12 +129,12 @@ class ListVerbs(ApiBase[K]):
                   field_selector: FieldSelection | None = None, limit: int | None = None,
                   continue_token: str | None = None, resource_version: str | None = None,
                   resource_version_match: VersionMatch | None = None, stop: StopToken | None = None,
-                  retry: Retry = Retry.SAFE, timeout: Duration | None = None) -> Page:
+                  retry: Retry | None = None, timeout: Duration | None = None) -> Page:
         """As `list`, but with the objects as `Record`s: what stores hold. `stop` ends the waiting between attempts."""
         params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
                         continue_token=continue_token, resource_version=resource_version,
                         resource_version_match=resource_version_match)
-        return self._decoded(build.list_(self.place, params, retry=retry), self.form.decode_list, timeout, stop)
+        return self._answered(build.list_(self.place, params, retry=retry), self.form.decode_list, timeout, stop)
 
 
 def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str) -> Iterator[Page]:

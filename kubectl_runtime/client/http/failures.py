@@ -87,7 +87,7 @@ def error_of(request: Request, code: int, headers: Mapping[str, str], body: byte
     if not status.code:
         status = msgspec.structs.replace(status, code=code)
     resource = request.resource
-    if resource is not None and code == HTTPStatus.NOT_FOUND and _is_unserved(request, found):
+    if resource is not None and code == HTTPStatus.NOT_FOUND and is_unserved(request, found):
         return KindNotServedError(msgspec.structs.replace(status, message=_unserved(request, resource)),
                                   request.operation)
     if _is_of_secrets(request) and request.verb in _WRITES and not (found and _tells_names_only(found, code)):
@@ -101,6 +101,9 @@ def _remedy(status: Status, code: int, origin: str) -> str:
     if code == HTTPStatus.UNAUTHORIZED:
         return (f"The server does not accept the credentials of {origin}: log in again, or check that the token or "
                 "client certificate is of this cluster and has not expired")
+    if code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return (f"A proxy asks for user and password: put them into its URL (proxy-url of {origin}, HTTP_PROXY), or go "
+                "around it by NO_PROXY")
     if code == HTTPStatus.FORBIDDEN and " cannot " in (status.message or ""):
         return "A Role or ClusterRole that allows it, bound to this user, is missing"
     return ""
@@ -177,7 +180,7 @@ def _title(page: str) -> str:
     return " ".join(page[begin:end.start()].split())[:200] if end else ""
 
 
-def _is_unserved(request: Request, status: Status | None) -> bool:
+def is_unserved(request: Request, status: Status | None) -> bool:
     """Whether a 404 is about the kind, not about an object: what can be listed exists, even if the list is empty."""
     if status is None or request.verb in ("list", "watch", "deletecollection"):
         return True

@@ -29,8 +29,9 @@ import msgspec
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, FixedCredentials
 from kubectl_runtime.client.config.secrets import secret
-from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
-from kubectl_runtime.client.http.retry import Failure, RetryPolicy, retry_after
+from kubectl_runtime.client.http.failures import ConnectionFailed
+from kubectl_runtime.client.http.outcomes import deleted_before, failure_of
+from kubectl_runtime.client.http.retry import Failure, RetryPolicy
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import ConfigError, KubeError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -60,6 +61,7 @@ class Call(msgspec.Struct):
 
     `streaming`: the answer's body stays open (unless it is an error), and `read_timeout` limits each silence in it.
     `send_by`: a point on the client's clock after which no connection is made for it any more.
+    `in_doubt`: an attempt may have been carried out, though no whole answer came.
     A header with several values is sent as several lines.
     """
 
@@ -72,6 +74,7 @@ class Call(msgspec.Struct):
     headers: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
     attempt: int = 0
     send_by: float = inf
+    in_doubt: bool = False
 
     def __repr__(self) -> str:
         return f"<Call {self.request!r}, attempt {self.attempt}>"  # not its headers, which hold credentials
@@ -172,10 +175,11 @@ def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observ
                     if answer.status < HTTPStatus.TOO_MANY_REQUESTS:
                         if retries.told:
                             retries.answered()
-                        return answer
-                    failure = _failure(answer, clock)
+                        return _concluded(call, answer) if call.in_doubt else answer
+                    failure = failure_of(answer.status, answer.headers, answer.body, clock.now())
                 except ConnectionFailed as lost:
                     error, failure = lost, lost.failure
+                call.in_doubt = call.in_doubt or failure.is_open
                 delay = policy.next(call.attempt, failure, repeatable=call.request.retry is Retry.SAFE)
                 again = delay is not None and clock.monotonic() + delay < call.deadline
                 if delay is not None and again:
@@ -196,11 +200,10 @@ def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observ
     return layer
 
 
-def _failure(answer: Answer, clock: Clock) -> Failure:
-    status = decode_status(answer.body)
-    details = status.details.retry_after_seconds if status is not None and status.details is not None else None
-    wait = retry_after(answer.headers.get("Retry-After"), details, clock.now())
-    return Failure(code=answer.status, answered=True, retry_after=wait)
+def _concluded(call: Call, answer: Answer) -> Answer:
+    """What the answer to a request that was sent again means, when an earlier attempt may have done it."""
+    status = deleted_before(call.request, answer.status, answer.body)
+    return answer if status is None else Answer(HTTPStatus.OK, {"Content-Type": "application/json"}, status)
 
 
 def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCertificate], None],

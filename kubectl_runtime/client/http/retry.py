@@ -1,14 +1,18 @@
 """When a failed attempt is made again, and how long to wait first: a pure function of the attempt and its failure.
 
-    what happened                              SAFE (GET, PUT, DELETE, guarded PATCH)   UNSENT_ONLY (POST, blind PATCH)
-    429, 503 with a wait asked for             again                                    again: the server refused unread
-    429 without one                            again                                    no: as an eviction is refused
-                                                                                            that a budget forbids
-    502, 503 without one, 504                  again                                    no: it may have been done
-    not connected (nothing was sent)           again                                    again
-    sent, not one byte came back               again                                    no: it may have been done
-    the answer broke off, another status,      no                                       no
-    the time is up, not trusted (TLS)
+    what happened                              repeatable    any other write
+    not connected at all                       again         again
+    429, 503 with a wait asked for             again         again: the server refused it unread
+    429 without one                            again         no: as an eviction is refused that a budget forbids
+    sent, and no whole answer (lost)           again         no: the outcome is unknown
+    502, 504, 503 without a wait,              again         no: the outcome is unknown
+    500 "etcdserver: request timed out"
+    another status, not trusted (TLS),         no            no
+    refused by a proxy (4xx), no HTTP
+    the time is up                             no            no: the outcome is unknown, if it was sent
+
+Which requests are repeatable `Request.retry` says: reads, reviews, dry runs, applies and deletes of one uid.
+Where the outcome is unknown the call raises OutcomeUnknownError (see outcomes.py).
 
 The wait is `base * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `core.base.backoff`).
 It is never shorter than what the server asked for (`Retry-After`, `details.retryAfterSeconds`). There are at most
@@ -28,9 +32,11 @@ from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 
-_TRANSIENT = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE,
-                        HTTPStatus.GATEWAY_TIMEOUT))
 _REFUSED_UNREAD = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE))
+_GATEWAY = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT))
+_ETCD_TIMED_OUT = "etcdserver: request timed out"
+_LONGEST = 4e9
+"""Seconds, more than a century. A longer wait is a mistake of the server, and more than a thread can wait."""
 _JITTER = 0.5
 
 
@@ -39,6 +45,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     `sent`: a byte of the request may have reached the server. `answered`: a byte of an answer came.
     `permanent`: no further attempt can end otherwise (the server's certificate is not trusted, the time is up).
+    `message`: the server's, where the status alone does not tell.
     """
 
     code: int | None = None
@@ -46,6 +53,19 @@ class Failure(msgspec.Struct, frozen=True):
     answered: bool = False
     permanent: bool = False
     retry_after: float | None = None
+    message: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the request may have been carried out, as nothing that came says otherwise."""
+        match self.code:
+            case None:
+                return self.sent
+            case HTTPStatus.SERVICE_UNAVAILABLE:
+                return self.retry_after is None
+            case HTTPStatus.INTERNAL_SERVER_ERROR:
+                return _ETCD_TIMED_OUT in self.message
+        return self.code in _GATEWAY
 
 
 @dataclass(frozen=True)
@@ -94,34 +114,36 @@ class RetryPolicy:
 def _may_retry(failure: Failure, repeatable: bool) -> bool:
     if failure.permanent:
         return False
+    if failure.is_open:
+        return repeatable
     if failure.code is None:
-        return not failure.sent or (repeatable and not failure.answered)
-    if failure.code not in _TRANSIENT:
-        return False
-    return repeatable or (failure.code in _REFUSED_UNREAD and failure.retry_after is not None)
+        return True
+    return failure.code in _REFUSED_UNREAD and (repeatable or failure.retry_after is not None)
 
 
 def retry_after(header: str | None, details: int | None, now: datetime) -> float | None:
     """Seconds that the server asked to wait, by its `Retry-After` header (seconds or date), else by the Status; None if
     it did not.
 
-    A header that is neither, or negative, says nothing. A date in the past is 0.
+    A header that is neither, is negative, or is beyond any time that one could wait, says nothing. A date in the past
+    is 0.
     """
     parsed = _parse_header(header.strip(), now) if header else None
-    if parsed is not None:
-        return parsed
-    return float(details) if details is not None and details > 0 else None
+    if parsed is None and details is not None and details > 0:
+        parsed = details
+    return float(parsed) if parsed is not None and parsed <= _LONGEST else None
 
 
 def _parse_header(text: str, now: datetime) -> float | None:
     if text.isascii() and text.isdigit():
-        return float(text)
+        return float(text) if float(text) <= _LONGEST else None
     from email.utils import parsedate_to_datetime  # slow to import, and servers hardly ever send a date
 
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        wait = max(0.0, (moment - now).total_seconds())
+    except (ValueError, TypeError, IndexError, OverflowError):  # a part is no number, or too large for a date
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now).total_seconds())
+    return wait if wait <= _LONGEST else None

@@ -40,19 +40,20 @@ def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, re
         now = clock.monotonic()
         left = min(call.deadline - now, UNLIMITED)
         if left <= 0:
-            raise RequestTimeout(f"{call.request.operation}: the deadline passed before it could be sent to {server}")
+            raise RequestTimeout(f"{call.request.operation}: the deadline passed before it could be sent to {server}",
+                                 sent=False)
         current = carrier(call.request.operation)
         interrupt = _interrupt(call)
         try:
             with interrupt:
                 if interrupt.has_ended:
-                    raise _given_up(call, interrupt)
+                    raise _given_up(call, interrupt, sent=False)
                 answer = current.carry(
                     call, max(_LEAST, min(reachability.connect_limit(connect_timeout), left, call.send_by - now)),
                     call.read_timeout if call.streaming else left)
-        except TransportError:
+        except TransportError as error:
             if interrupt.stopped:
-                raise _given_up(call, interrupt) from None
+                raise _given_up(call, interrupt, sent=error.sent) from None
             raise
         if interrupt.stopped:  # what looks like an answer may be the beginning of one
             if answer.response is not None:
@@ -70,8 +71,6 @@ def _interrupt(call: Call) -> Interrupt:
     return Interrupt(None if scope is None else scope.cut)
 
 
-def _given_up(call: Call, interrupt: Interrupt) -> ConnectionFailed:
-    text = f"{call.request.operation}: given up, as {interrupt.reason or 'its stop token was set'}"
-    if call.request.method != "GET":
-        text += "; whether the server has carried it out is not known"
-    return ConnectionFailed(text, Failure(permanent=True))
+def _given_up(call: Call, interrupt: Interrupt, *, sent: bool = True) -> ConnectionFailed:
+    return ConnectionFailed(f"{call.request.operation}: given up, as {interrupt.reason or 'its stop token was set'}",
+                            Failure(sent=sent, permanent=True))

@@ -7,6 +7,8 @@
         WriteBackError      a changed view cannot be merged into the received object
       TransportError        no answer: could not connect, connection lost, time is up
         RequestTimeout      the call's deadline passed
+        OutcomeUnknownError a write was sent, and no whole answer says whether it was carried out
+          WriteTimeout      because the call's deadline passed (also a RequestTimeout)
       ApiError              the server answered with an error Status
       AuthError             credentials could not be obtained
       DecodeError           an object's content is not what its type says; see `core.meta.problems`
@@ -126,6 +128,38 @@ class RequestTimeout(TransportError):
     """
 
 
+class OutcomeUnknownError(TransportError):
+    """A write was sent and no whole answer came, so it may have been carried out or not: the connection was lost, the
+    time was up, or the answer was a 502, a 504, a 503 without Retry-After, or etcd's "request timed out".
+
+    The client does not send such a write again, since a second one might do it twice: read the object before you write
+    again. In a controller let it pass: the run is repeated with backoff, and sees what is there. `cause` is the error
+    of the last attempt, `operation` the request in words; `verb`, `kind`, `namespace` and `name` are the request's,
+    empty or None where it has none.
+
+    >>> issubclass(OutcomeUnknownError, TransportError)
+    True
+    """
+
+    def __init__(self, message: str, *, cause: KubeError | None = None, operation: str = "", verb: str = "",
+                 kind: str = "", namespace: str | None = None, name: str | None = None) -> None:
+        super().__init__(message, sent=True)
+        self.cause = cause
+        self.operation = operation
+        self.verb = verb
+        self.kind = kind
+        self.namespace = namespace
+        self.name = name
+
+
+class WriteTimeout(OutcomeUnknownError, RequestTimeout):
+    """The answer to a write did not come within the call's deadline, so its outcome is unknown.
+
+    >>> issubclass(WriteTimeout, RequestTimeout)
+    True
+    """
+
+
 class MissingExtra(KubeError, ImportError):
     """Something was used that needs an extra of this library; the text says how to install it, `extra` which it is.
     Where the extra's package is installed and cannot be imported, the text says why.
@@ -238,6 +272,11 @@ class ApiError(KubeError):
         if self.reason in _KNOWN_REASONS:
             return self.reason == reason
         return self.code == code
+
+
+def reason_of(error: BaseException | None) -> BaseException | None:
+    """The error of the last attempt, where it was that which left the outcome unknown; else `error` itself."""
+    return error.cause or error if isinstance(error, OutcomeUnknownError) else error
 
 
 def text_of(error: BaseException) -> str:

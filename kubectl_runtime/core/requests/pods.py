@@ -112,7 +112,7 @@ def log(place: Place, name: Named, params: LogParams, *, follow: bool = False) -
     """The request that reads a container's log; with `follow` the answer goes on until the container ends."""
     check_flag("follow", follow)
     query = params.query()
-    return _of_pod(place, name, "log", "logs", (*query, ("follow", "true")) if follow else query, Retry.SAFE)
+    return _of_pod(place, name, "log", "logs", (*query, ("follow", "true")) if follow else query, None)
 
 
 def exec_(place: Place, name: Named, command: Sequence[str], params: AttachParams) -> Request:
@@ -153,7 +153,7 @@ def eviction(place: Place, name: Named, params: DeleteParams) -> Request:
 
 
 def _of_pod(place: Place, name: Named, subresource: str, verb: str, query: Iterable[tuple[str, str]],
-            retry: Retry = Retry.UNSENT_ONLY) -> Request:
+            retry: Retry | None = Retry.UNSENT_ONLY) -> Request:
     try:
         named = object_name(place, name)
         path = place.path(named, subresource)

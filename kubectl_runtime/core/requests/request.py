@@ -6,16 +6,18 @@ name. `name` may be the object itself, or its ObjectRef.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
 import msgspec
 from msgspec.structs import force_setattr
 
+from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests import body as bodies
 from kubectl_runtime.core.requests.choice import params_or_default
 from kubectl_runtime.core.requests.names import Named, encoded_query, kind_root, object_name, segment
@@ -33,15 +35,18 @@ from kubectl_runtime.core.requests.patch import APPLY, JSON, Patch
 JSON_TYPE = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+NAMELESS_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
+"""Groups whose kinds are questions: TokenReview, SelfSubjectAccessReview, …"""
+_READING = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 class Retry(Enum):
-    """Whether a request may be sent again after a lost connection, which leaves open whether it was carried out."""
+    """Whether a request may be sent again once a byte of it may have left and no whole answer came."""
 
     SAFE = "safe"
-    """Doing it twice is as good as once, or the second is refused: retry when no answer came."""
+    """Again: a second one has the same effect, whatever became of the first."""
     UNSENT_ONLY = "unsent only"
-    """Doing it twice does it twice: retry only when no byte was sent."""
+    """Not again: only a request that was not sent at all, or was refused unread, is repeated."""
     NEVER = "never"
     """The caller has a backoff of its own, and wants to know of every failure."""
 
@@ -50,6 +55,8 @@ class Request(msgspec.Struct, frozen=True):
     """One HTTP request below the server's base URL.
 
     `resource` is None for what is about no kind (discovery, the server's version); then `said` says it in words.
+    `retry` is filled in by what it asks for, unless it is given: SAFE for a read, a review, a dry run (see `is_read`),
+    an apply without a resourceVersion and a delete of one uid without a resourceVersion, UNSENT_ONLY for anything else.
     """
 
     method: str
@@ -62,8 +69,12 @@ class Request(msgspec.Struct, frozen=True):
     query: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
-    retry: Retry = Retry.SAFE
+    retry: Retry | None = None
     subresource: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.retry is None:
+            force_setattr(self, "retry", Retry.SAFE if self._is_repeatable else Retry.UNSENT_ONLY)
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.target}: {self.operation}>"  # not its body, which may be a Secret
@@ -75,6 +86,10 @@ class Request(msgspec.Struct, frozen=True):
             return self.said or f"{self.method} {self.path}"
         return _words(self.resource, self.namespace, self.verb, self.name, self.subresource)
 
+    def words(self, verb: str, name: str | None = None) -> str:
+        """Another request about the same kind and namespace in words; empty for what is about no kind."""
+        return "" if self.resource is None else _words(self.resource, self.namespace, verb, name, None)
+
     @property
     def resource_name(self) -> str:
         """`deployments.apps`; empty for what is about no kind."""
@@ -84,6 +99,81 @@ class Request(msgspec.Struct, frozen=True):
     def target(self) -> str:
         """Path and query, encoded."""
         return f"{self.path}?{encoded_query(self.query)}" if self.query else self.path
+
+    # What a retry may do
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it changes nothing: a read, a review, a dry run."""
+        if self.method in _READING:
+            return self.retry is not Retry.UNSENT_ONLY  # as exec, which is a GET
+        return self._is_review or self._is_dry_run
+
+    @property
+    def deleted_uid(self) -> str:
+        """The uid to which this delete of one object is bound; empty for any other request, and where the delete also
+        depends on a resourceVersion."""
+        if self.method != "DELETE" or self.verb == "deletecollection":
+            return ""
+        wanted = self._content.preconditions or _Preconditions()
+        return "" if wanted.resource_version else wanted.uid or ""
+
+    @property
+    def _is_repeatable(self) -> bool:
+        """Whether a second one has the same effect, whatever became of the first: a read, an apply without a
+        resourceVersion, a delete that is bound to a uid and to nothing else."""
+        return self.is_read or self._is_free_apply or bool(self.deleted_uid)
+
+    @property
+    def _is_review(self) -> bool:
+        """A question of authentication.k8s.io or authorization.k8s.io, which is answered and not stored."""
+        _, apis, group, *_ = (*self.path.split("/", 3), "", "")
+        return self.method == "POST" and apis == "apis" and group in NAMELESS_GROUPS
+
+    @property
+    def _is_dry_run(self) -> bool:
+        if any(key == "dryRun" and value for key, value in self.query):
+            return True
+        if self.method == "DELETE":
+            return bool(self._content.dry_run)
+        return self.subresource == "eviction" and bool((self._content.delete_options or _Content()).dry_run)
+
+    @property
+    def _is_free_apply(self) -> bool:
+        if self.method != "PATCH" or not (self.verb == "apply" or any(
+                value == APPLY for name, value in self.headers if name.lower() == "content-type")):
+            return False
+        content = self._content
+        return content is not _UNREADABLE and not (content.metadata or _Metadata()).resource_version
+
+    @property
+    def _content(self) -> _Content:
+        try:
+            return _content_of(self.body) if self.body else _Content()
+        except DECODE_FAILURES:
+            return _UNREADABLE
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str | None = None
+
+
+class _Preconditions(msgspec.Struct, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _Content(msgspec.Struct, rename="camel"):
+    """What of a body decides whether it may be sent again: of an object, of DeleteOptions, or of an Eviction."""
+
+    metadata: _Metadata | None = None
+    preconditions: _Preconditions | None = None
+    dry_run: list[str] | None = None
+    delete_options: _Content | None = None
+
+
+_UNREADABLE = _Content()
+_content_of = decoder_of(_Content)
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -135,13 +225,13 @@ def get(place: Place, name: Named, params: GetParams | None = None, *, subresour
     return _on_object(place, "GET", "get", name, subresource, query=params_or_default(params, GetParams).query())
 
 
-def list_(place: Place, params: ListParams | None = None, *, retry: Retry = Retry.SAFE) -> Request:
+def list_(place: Place, params: ListParams | None = None, *, retry: Retry | None = None) -> Request:
     """The request that lists a page."""
     return _on_kind(place, "GET", "list", query=params_or_default(params, ListParams).query(), many=True, retry=retry)
 
 
 def watch(place: Place, params: WatchParams | None = None, resource_version: str | None = None, *,
-          retry: Retry = Retry.SAFE) -> Request:
+          retry: Retry | None = None) -> Request:
     """The request that watches from a version on; None or "0" begins with events for the present objects."""
     chosen = params_or_default(params, WatchParams)
     version = (("resourceVersion", resource_version),) if resource_version else ()
@@ -159,13 +249,12 @@ def create(place: Place, body: Any, params: PostParams | None = None, *, name: N
     query = params_or_default(params, PostParams).query()
     if subresource is not None:
         return _on_object(place, "POST", "create", name or "", subresource, query=query,
-                          body=encode_plain(bodies.plain_body(body)), retry=Retry.UNSENT_ONLY)
+                          body=encode_plain(bodies.plain_body(body)))
     content = _placed(place, bodies.object_body(body, place.resource), "create")
     metadata = content["metadata"]
     if not (metadata.get("name") or metadata.get("generateName")) and place.resource.group not in NAMELESS_GROUPS:
         raise RequestError(f"{place.words('create')}: the object has neither a name nor a generateName")
-    return _on_kind(place, "POST", "create", query=query, body=encode_plain(content), name=metadata.get("name"),
-                    retry=Retry.UNSENT_ONLY)
+    return _on_kind(place, "POST", "create", query=query, body=encode_plain(content), name=metadata.get("name"))
 
 
 def replace(place: Place, body: Any, params: PostParams | None = None, *, subresource: str | None = None,
@@ -196,7 +285,7 @@ def patch(place: Place, name: Named, patch: Patch, params: PatchParams | None = 
     content = bodies.patch_body(patch, place.resource) if subresource in (None, "status") or \
         patch.content_type == JSON else bodies.plain_body(patch.body)
     return _on_object(place, "PATCH", "patch", name, subresource, query=chosen.query(), body=encode_plain(content),
-                      content_type=patch.content_type, retry=_patch_retry(patch, content))
+                      content_type=patch.content_type)
 
 
 def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | None = None, name: Named | None = None,
@@ -234,15 +323,6 @@ def _delete_options(params: DeleteParams | None) -> bytes | None:
     return encode_plain({"kind": "DeleteOptions", "apiVersion": "v1", **options}) if options else None
 
 
-def _patch_retry(patch: Patch, content: Any) -> Retry:
-    """Patches are safe to send twice when they check what they found. (An apply always is.)"""
-    if patch.content_type == JSON:
-        guarded = any(isinstance(step, Mapping) and step.get("op") == "test" for step in content)
-    else:
-        guarded = bool((content.get("metadata") or {}).get("resourceVersion"))
-    return Retry.SAFE if guarded else Retry.UNSENT_ONLY
-
-
 def _placed(place: Place, content: dict[str, Any], verb: str) -> dict[str, Any]:
     """`content` in the place's namespace. Raises RequestError when it says another one, or needs one and has none."""
     metadata = dict(content.get("metadata") or {})
@@ -265,13 +345,9 @@ def _placed(place: Place, content: dict[str, Any], verb: str) -> dict[str, Any]:
                        f"{place.namespace!r}")
 
 
-NAMELESS_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
-"""Groups whose kinds are questions: TokenReview, SelfSubjectAccessReview, …"""
-
-
 def _on_object(place: Place, method: str, verb: str, name: Named, subresource: str | None, *,
-               query: Iterable[tuple[str, str]] = (), body: bytes | None = None, content_type: str = JSON_TYPE,
-               retry: Retry = Retry.SAFE) -> Request:
+               query: Iterable[tuple[str, str]] = (), body: bytes | None = None,
+               content_type: str = JSON_TYPE) -> Request:
     try:
         named = object_name(place, name)
         path = place.path(named, subresource)
@@ -281,11 +357,11 @@ def _on_object(place: Place, method: str, verb: str, name: Named, subresource: s
         raise RequestError(f"{place.words(verb, named, subresource)}: which namespace? "
                            "Use Api.namespaced(client, kind, namespace)")
     return Request(method, path, verb, place.resource, "", place.namespace, named, tuple(query),
-                   _headers(place, body, content_type, many=False), body, retry, subresource)
+                   _headers(place, body, content_type, many=False), body, None, subresource)
 
 
 def _on_kind(place: Place, method: str, verb: str, *, query: Iterable[tuple[str, str]], body: bytes | None = None,
-             name: str | None = None, many: bool = False, retry: Retry = Retry.SAFE) -> Request:
+             name: str | None = None, many: bool = False, retry: Retry | None = None) -> Request:
     return Request(method, place.path(), verb, place.resource, "", place.namespace, name, tuple(query),
                    _headers(place, body, JSON_TYPE, many=many and verb == "list"), body, retry)
 

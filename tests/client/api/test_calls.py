@@ -53,6 +53,12 @@ def lost(peer: Peer, _: Received) -> None:
     peer.close()
 
 
+def half(peer: Peer, _: Received) -> None:
+    """An answer whose body breaks off."""
+    peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+    peer.close()
+
+
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: application/js"])
 @pytest.mark.parametrize(("request_", "times"), [(GET, 9), (POST, 1)], ids=["get", "create"])
 def test_an_answer_that_breaks_off_in_its_head_is_no_answer(request_: Request, times: int, head: bytes) -> None:
@@ -94,7 +100,7 @@ def test_an_answer_in_chunks_that_breaks_off_is_none(end: bytes) -> None:
     with WireServer(answering(cut)) as server, server.client(client=FAST) as client:
         with pytest.raises(TransportError, match="was lost"):
             client.request(GET)
-        assert len(server.requests) == 9, "a read is made again"
+        assert len(server.requests) == 9, "no whole answer"
 
 
 @pytest.mark.parametrize("head",
@@ -150,6 +156,21 @@ class TestRetries:
         with WireServer(answering(lost, says(200, b"{}"))) as server, server.client(client=FAST) as client:
             assert client.request(request_) == b"{}"
         assert len(server.requests) == 2
+
+    @pytest.mark.parametrize("request_", [GET, APPLY])
+    def test_an_answer_that_breaks_off_is_asked_for_again(self, request_: Request) -> None:
+        with WireServer(answering(half, says(200, b"{}"))) as server, server.client(client=FAST) as client:
+            assert client.request(request_) == b"{}"
+        assert len(server.requests) == 2
+
+    def test_what_is_not_http_is_asked_for_once(self) -> None:
+        with (
+            WireServer(answering(lambda peer, _: peer.send(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"))) as server,
+            server.client(client=FAST) as client,
+            pytest.raises(TransportError, match="lost"),
+        ):
+            client.request(GET)
+        assert len(server.requests) == 1
 
     def test_a_post_waits_for_a_server_that_is_not_there_yet(self) -> None:
         with WireServer(answering(says(201, b"{}"))) as server:

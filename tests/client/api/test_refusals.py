@@ -16,6 +16,8 @@ from kubectl_runtime import (
     ApiError,
     Client,
     Config,
+    KubeError,
+    OutcomeUnknownError,
     Patch,
     RequestError,
     RetryPolicy,
@@ -26,6 +28,7 @@ from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.wire.adapters import ApiAdapter
 from kubectl_runtime.client.wire.connections import request_head
+from kubectl_runtime.core.base.errors import reason_of
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap, Secret
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
@@ -69,9 +72,11 @@ def test_a_bad_gateway_is_tried_again_for_a_get_and_not_for_a_post() -> None:
     with WireServer(answering(says(502), OBJECT)) as server, server.client(client=FAST) as client:
         assert maps(client).get("a").name == "a"
     with WireServer(answering(says(502), OBJECT)) as server, server.client(client=FAST) as client:
-        with pytest.raises(ApiError):
+        with pytest.raises(OutcomeUnknownError) as caught:
             maps(client).create({"metadata": {"name": "a"}})
     assert len(server.requests) == 1
+    assert isinstance(caught.value.cause, ApiError)
+    assert caught.value.cause.code == 502
 
 
 @pytest.mark.parametrize(("headers", "attempts"), [((), 1), (("Retry-After: 0",), 2)])
@@ -156,9 +161,11 @@ class TestSecrets:
     @pytest.mark.parametrize("code", [403, 409, 503])
     def test_what_says_it_and_is_no_api_server_is_not_quoted_at_all(self, code: int) -> None:
         with WireServer(answering(says(code, b"blocked: geheim", kind="text/plain"))) as server:
-            with server.client(client={"retry": RetryPolicy.never()}) as client, pytest.raises(ApiError) as error:
+            with server.client(client={"retry": RetryPolicy.never()}) as client, pytest.raises(KubeError) as error:
                 Api.namespaced(client, Secret, "default").create({"metadata": {"name": "a"}})
-        assert "geheim" not in str(error.value) + repr(error.value.status)
+        found = reason_of(error.value)
+        assert isinstance(found, ApiError)
+        assert "geheim" not in str(error.value) + str(found) + repr(found.status)
 
 
 def headers_of(**config: Any) -> Received:

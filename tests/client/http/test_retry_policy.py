@@ -43,6 +43,7 @@ def test_no_call_is_retried_after_other_answers(code: int) -> None:
         (Failure(sent=False), True),
         (Failure(sent=True), False),
         (Failure(sent=True, answered=True), False),
+        (Failure(code=500, message="etcdserver: request timed out"), False),
     ],
 )
 def test_a_post_is_retried_only_where_the_server_cannot_have_done_it(failure: Failure, again: bool) -> None:
@@ -54,11 +55,14 @@ def test_a_post_is_retried_only_where_the_server_cannot_have_done_it(failure: Fa
     [
         (Failure(sent=False), True),
         (Failure(sent=True), True),
-        (Failure(sent=True, answered=True), False),
+        (Failure(sent=True, answered=True), True),
+        (Failure(code=500, message="etcdserver: request timed out, possibly due to previous leader failure"), True),
+        (Failure(code=500, message="Internal error occurred: etcdserver: too many requests"), False),
         (Failure(sent=False, permanent=True), False),
+        (Failure(sent=True, permanent=True), False),
     ],
 )
-def test_a_repeatable_call_is_retried_while_no_byte_came_back(failure: Failure, again: bool) -> None:
+def test_a_repeatable_call_is_retried_while_no_whole_answer_came(failure: Failure, again: bool) -> None:
     assert (RetryPolicy().next(0, failure) is not None) == again
 
 
@@ -111,7 +115,23 @@ def test_impossible_policies_are_refused(arguments: dict[str, float]) -> None:
         ("", 0, None),
         (format_datetime(NOW + timedelta(seconds=3), usegmt=True), None, 3.0),
         (format_datetime(NOW - timedelta(seconds=3), usegmt=True), None, 0.0),
-        ("9" * 500, None, float("inf")),
+        ("9" * 500, None, None),
+        ("9" * 500, 3, 3.0),
+        ("99999999999", None, None),
+        ("nan", None, None),
+        ("inf", 3, 3.0),
+        ("1e400", None, None),
+        ("1.5", None, None),
+        ("٣", None, None),
+        ("²", None, None),
+        ("Sun, 06 Nov 1994 08:49:37 +9999999999999999999999", None, None),
+        ("Sun, 06 Nov 1994 08:49:37 -9999999999999999999999", 3, 3.0),
+        ("Sun, 06 Nov 1994 08:49:37 +99999999", None, None),
+        ("Sun, 06 Nov 99999999999999999999 08:49:37 GMT", None, None),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", None, None),
+        ("Mon, 01 Jan 0001 00:00:00 +1400", None, 0.0),
+        (None, -3, None),
+        (None, 10**400, None),
     ],
 )
 def test_retry_after_comes_as_seconds_a_date_or_in_the_status(
@@ -120,7 +140,9 @@ def test_retry_after_comes_as_seconds_a_date_or_in_the_status(
     assert retry_after(header, details, NOW) == expected
 
 
-@given(st.text(max_size=40))
+@given(st.text(max_size=40) | st.builds(
+    "{} Nov {} {}:49:37 {}{}".format, st.sampled_from(["Sun, 06", "0", "٣"]), st.integers(), st.integers(),
+    st.sampled_from("+- "), st.integers(0)))
 def test_no_header_breaks_the_parser(text: str) -> None:
     found = retry_after(text, None, NOW)
     assert found is None or found >= 0

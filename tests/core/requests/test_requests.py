@@ -10,6 +10,7 @@ import pytest
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.meta.selectors import Selector
+from kubectl_runtime.core.requests import pods
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import (
     DeleteParams,
@@ -21,6 +22,7 @@ from kubectl_runtime.core.requests.params import (
     WatchParams,
 )
 from kubectl_runtime.core.requests.patch import Patch, pointer
+from kubectl_runtime.core.requests.pods import AttachParams, LogParams
 from kubectl_runtime.core.requests.request import METADATA, METADATA_LIST, Place, Request, Retry
 from tests.core.examples import DEPLOYMENTS, NODES, PODS, Widget, metadata, widget
 
@@ -203,7 +205,7 @@ def test_create() -> None:
     request = build.create(PLACE, {"metadata": {"name": "a"}},
                               PostParams(dry_run=True, field_manager="m", field_validation="Strict"))
     assert (request.method, request.path, request.name, request.retry) == (
-        "POST", "/api/v1/namespaces/ns/pods", "a", Retry.UNSENT_ONLY)
+        "POST", "/api/v1/namespaces/ns/pods", "a", Retry.SAFE), "a dry run"
     assert query(request) == {"dryRun": "All", "fieldManager": "m", "fieldValidation": "Strict"}
     assert body(request) == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "ns"}}
 
@@ -233,7 +235,7 @@ def test_replace_sends_the_version_that_guards_it() -> None:
     obj.spec.replicas = 3
     request = build.replace(WIDGETS, obj, PostParams(field_manager="m"))
     assert (request.method, request.path, request.retry) == (
-        "PUT", "/apis/demo.example.com/v1/namespaces/ns/widgets/a", Retry.SAFE)
+        "PUT", "/apis/demo.example.com/v1/namespaces/ns/widgets/a", Retry.UNSENT_ONLY)
     assert body(request)["metadata"]["resourceVersion"] == "5"
     assert body(request)["spec"] == {"replicas": 3, "hidden": 2}
 
@@ -291,19 +293,57 @@ def test_apply_to_another_name_is_refused() -> None:
         build.patch(PLACE, "a", Patch.apply({"metadata": {"name": "b"}}), PatchParams.apply("m"))
 
 
-@pytest.mark.parametrize(("patch", "content_type", "retry"), [
-    (Patch.merge({"spec": {}}), "application/merge-patch+json", Retry.UNSENT_ONLY),
-    (Patch.merge({"metadata": {"resourceVersion": "5"}}), "application/merge-patch+json", Retry.SAFE),
-    (Patch.strategic({"spec": {}}), "application/strategic-merge-patch+json", Retry.UNSENT_ONLY),
-    (Patch.json([{"op": "remove", "path": "/a"}]), "application/json-patch+json", Retry.UNSENT_ONLY),
-    (Patch.json([{"op": "test", "path": "/a", "value": 1}]), "application/json-patch+json", Retry.SAFE),
+@pytest.mark.parametrize(("patch", "content_type"), [
+    (Patch.merge({"spec": {}}), "application/merge-patch+json"),
+    (Patch.merge({"metadata": {"resourceVersion": "5"}}), "application/merge-patch+json"),
+    (Patch.strategic({"spec": {}}), "application/strategic-merge-patch+json"),
+    (Patch.json([{"op": "remove", "path": "/a"}]), "application/json-patch+json"),
+    (Patch.json([{"op": "test", "path": "/a", "value": 1}]), "application/json-patch+json"),
 ])
-def test_patches_have_their_content_types_and_are_safe_when_guarded(patch: Patch, content_type: str,
-                                                                    retry: Retry) -> None:
-    request = build.patch(PLACE, "a", patch, PatchParams(field_manager="m", dry_run=True))
+def test_patches_have_their_content_types_and_are_sent_once_unless_dry(patch: Patch, content_type: str) -> None:
+    request = build.patch(PLACE, "a", patch, PatchParams(field_manager="m"))
     assert (header(request, "Content-Type"), request.retry, query(request)) == (
-        content_type, retry, {"dryRun": "All", "fieldManager": "m"})
+        content_type, Retry.UNSENT_ONLY, {"fieldManager": "m"})
     assert body(request) == patch.body
+    assert build.patch(PLACE, "a", patch, PatchParams(dry_run=True)).retry is Retry.SAFE
+
+
+UID = Preconditions(uid="u")
+REVIEWS = Place(ApiResource("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", Scope.CLUSTER))
+RAW = "/apis/demo.example.com/v1/namespaces/ns/widgets/a"
+APPLIES = (("Content-type", "application/apply-patch+yaml"),)
+
+
+@pytest.mark.parametrize(("request_", "again"), [
+    (build.delete(PLACE, "a"), False),
+    (build.delete(PLACE, "a", DeleteParams(preconditions=UID)), True),
+    (build.delete(PLACE, "a", DeleteParams(preconditions=Preconditions(uid="u", resource_version="5"))), False),
+    (build.delete(PLACE, "a", DeleteParams(preconditions=Preconditions(resource_version="5"))), False),
+    (build.delete(PLACE, "a", DeleteParams(dry_run=True)), True),
+    (build.delete_collection(PLACE), False),
+    (build.delete_collection(PLACE, DeleteParams(preconditions=UID)), False),
+    (build.delete_collection(PLACE, DeleteParams(dry_run=True)), True),
+    (pods.eviction(PLACE, "a", DeleteParams(preconditions=UID)), False),
+    (pods.eviction(PLACE, "a", DeleteParams(dry_run=True)), True),
+    (pods.exec_(PLACE, "a", ["ls"], AttachParams()), False),
+    (pods.log(PLACE, "a", LogParams()), True),
+    (build.create(REVIEWS, {"spec": {}}), True),
+    (build.apply(PLACE, {"metadata": {"name": "a"}}, PatchParams.apply("m")), True),
+    (build.apply(PLACE, {"metadata": {"resourceVersion": "5"}}, PatchParams.apply("m"), name="a", subresource="odd"),
+     False),
+    (Request("POST", RAW, "create", None), False),
+    (Request("POST", RAW, "create", None, retry=Retry.SAFE), True),
+    (Request("PUT", RAW, "update", None, query=(("dryRun", "All"),)), True),
+    (Request("DELETE", RAW, "delete", None, body=b'{"preconditions": {"uid": "u"}}'), True),
+    (Request("DELETE", RAW, "delete", None, body=b"preconditions: {uid: u}"), False),
+    (Request("PATCH", RAW, "patch", None, headers=APPLIES, body=b'{"kind": "Widget"}'), True),
+    (Request("PATCH", RAW, "patch", None, headers=APPLIES, body=b"kind: Widget"), False),
+    (Request("PATCH", RAW, "patch", None, body=b'{"kind": "Widget"}'), False),
+    (Request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", "create", None), True),
+    (Request("GET", RAW, "get", None), True),
+], ids=lambda value: f"{value.method} {value.verb}" if isinstance(value, Request) else str(value))
+def test_only_what_has_the_same_effect_twice_may_be_sent_again(request_: Request, again: bool) -> None:
+    assert request_.retry is (Retry.SAFE if again else Retry.UNSENT_ONLY)
 
 
 def test_a_json_patch_is_a_list() -> None:
