@@ -26,7 +26,6 @@ from kubectl_runtime.core.base.clock import Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError, TransportError, class_named
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
 from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
@@ -68,7 +67,9 @@ class Api(ListVerbs[K], KindVerbs[K]):
     Made by `Api.all` and its like; it holds no state: use it from any thread. Each verb blocks for one call, `timeout`
     at most (seconds or a timedelta, retries included; by default the client's, 60 s), and raises RequestError for
     arguments that cannot work, ApiError for an error of the server, TransportError for no answer (UnexpectedAnswer for
-    a web page), AuthError for no credentials. Nothing here waits for a state: that is `await_condition`.
+    a web page), OutcomeUnknownError for a write that was sent and not answered, AuthError for no credentials. Reads,
+    reviews, dry runs, applies and deletes of one uid are sent again when their answer is lost, other writes are not.
+    Nothing here waits for a state: that is `await_condition`.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> maps.get("settings").data
@@ -140,7 +141,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
     def get(self, name: Named, params: GetParams | None = None, *, timeout: Duration | None = None) -> K:
         """Read one object. Raises ApiError (`is_not_found`) when it does not exist."""
-        return self._object(self._read(build.get(self.place, name, params), timeout))
+        return self._ask(build.get(self.place, name, params), timeout)
 
     def get_opt(self, name: Named, params: GetParams | None = None, *, timeout: Duration | None = None) -> K | None:
         """Read one object; None when it does not exist. A kind that the server does not serve is an error."""
@@ -203,7 +204,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
         """Create an object; it comes back with what the server added. Raises ApiError (`is_already_exists`)."""
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
-        return self._written("create", build.create(self.place, body, params), params.dry_run, timeout)
+        return self._ask(build.create(self.place, body, params), timeout)
 
     def replace(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                 field_validation: FieldValidation | None = None, dry_run: bool = False,
@@ -211,7 +212,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
         """Replace an object. With a resourceVersion it must not have changed since then; else `is_conflict`."""
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
-        return self._written("replace", build.replace(self.place, body, params), params.dry_run, timeout)
+        return self._ask(build.replace(self.place, body, params), timeout)
 
     def patch(self, name: Named, patch: Patch, params: PatchParams | None = None, *, field_manager: str | None = None,
               field_validation: FieldValidation | None = None, dry_run: bool = False, force: bool = False,
@@ -219,7 +220,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
         """Patch an object: `Patch.merge({...})`, `Patch.json([...])`, `Patch.strategic({...})`, `Patch.apply(...)`."""
         params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run, force=force)
-        return self._written("patch", build.patch(self.place, name, patch, params), params.dry_run, timeout)
+        return self._ask(build.patch(self.place, name, patch, params), timeout)
 
     def apply(self, body: Body[K], *, field_manager: str, force: bool = False,
               field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
@@ -233,24 +234,21 @@ class Api(ListVerbs[K], KindVerbs[K]):
         """
         params = PatchParams(field_manager=field_manager, force=force, field_validation=field_validation,
                              dry_run=dry_run)
-        return self._written("apply", build.apply(self.place, body, params, defaults=defaults), dry_run, timeout)
+        return self._ask(build.apply(self.place, body, params, defaults=defaults), timeout)
 
     def delete(self, name: Named, params: DeleteParams | None = None, *,
                propagation_policy: Propagation | None = None, grace_period_seconds: int | None = None,
                preconditions: Preconditions | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K | Status:
         """Delete an object. The object comes back while it waits for finalizers or its grace period, a Status when it
-        is gone (some kinds answer with the object even then)."""
+        is gone (some kinds answer with the object even then).
+
+        With `preconditions=Preconditions(uid=obj.uid)` only that object is deleted, and a lost answer is made up for:
+        the call is sent again, and done if the object is gone by then.
+        """
         params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
                         grace_period_seconds=grace_period_seconds, dry_run=dry_run)
-        request = build.delete(self.place, name, params)
-        if not params.dry_run:
-            self._begin(request)
-        answer = self._decoded(request, self._deleted, timeout)
-        record = answer if isinstance(answer, Record) else None
-        if not params.dry_run:
-            uid = (answer.details.uid if isinstance(answer, Status) and answer.details is not None else None) or ""
-            self._tell("delete", request.name or "", record, uid, None)
+        answer = self._answered(build.delete(self.place, name, params), self._deleted, timeout)
         return answer if isinstance(answer, Status) else self._object(answer)
 
     def delete_collection(self, params: DeleteParams | None = None, selection: ListParams | None = None, *,
@@ -265,7 +263,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
         params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
                         grace_period_seconds=grace_period_seconds, dry_run=dry_run)
         request = build.delete_collection(self.place, params, selection)
-        answer = self._decoded(request, lambda body: gone(body) or self.form.decode_list(body), timeout)
+        answer = self._answered(request, lambda body: gone(body) or self.form.decode_list(body), timeout)
         return answer if isinstance(answer, Status) else ObjectList([*map(self._object, answer[1])], answer[0])
 
     def __repr__(self) -> str:

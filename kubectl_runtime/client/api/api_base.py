@@ -1,15 +1,16 @@
 """`ApiBase`: what an `Api` is made of, and what all of its verbs share.
 
-    a request -> `_read`      -> the record of the answered object
-               -> `_written`   -> the same for a write, of which the client's observer and those of its writes are told
-                                  before it returns
-               -> `_decoded`   -> whatever a function makes of the answer's body
+    a request -> `_answered`   -> whatever a function makes of the answer's body
+              -> `_ask`        -> the object of the answer
+
+Every verb sends its request through `_answered`, the one place that reports a write: before it is sent, and when it was
+answered. What a write is the request itself says (`is_read`), so no verb can forget it.
 
 It holds no state beyond what it was made with: use it from any thread.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar, overload
 
 from kubectl_runtime.client.api.client import Client
@@ -25,9 +26,11 @@ from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.request import NAMELESS_GROUPS, Place, Request
 
 K = TypeVar("K")
@@ -68,12 +71,34 @@ class ApiBase(Generic[K]):
         """The namespace of this Api; None for all of them, and for a cluster-scoped kind."""
         return self.place.namespace
 
-    def _read(self, request: Request, timeout: Duration | None = None) -> Record:
-        return self._decoded(request, self.form.decode_object, timeout)
+    def _ask(self, request: Request, timeout: Duration | None = None) -> K:
+        """The object in the answer to `request`."""
+        if request.name is None and self.resource.group in NAMELESS_GROUPS:  # a review, which has no name
+            decode: Callable[[bytes], K] = self.kind.from_bytes  # type: ignore[attr-defined] # as in __init__
+            return self._answered(request, decode, timeout)
+        return self._object(self._answered(request, self.form.decode_object, timeout))
 
-    def _decoded(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None = None,
-                 stop: StopToken | None = None) -> T:
-        """What `decode` makes of the answer to `request`."""
+    def _answered(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None = None,
+                  stop: StopToken | None = None) -> T:
+        """What `decode` makes of the answer to `request`. A write is reported to the client's observers of writes
+        before it is sent and after it was answered, and to its observer."""
+        if request.is_read:
+            return self._decoded(request, decode, timeout, stop)
+        if self.client.writes.begun:
+            self.client.writes.begun.tell(self._ref(request.name) if request.name else None)
+        answer = self._decoded(request, decode, timeout, stop)
+        if self.client.writes or self.client.observer is not NO_OBSERVER:
+            for write in _writes(request, answer, self._ref(request.name or "")):
+                self.client.writes.tell(write)
+                self.client.observer.object_written(write.ref.resource.full_name, write.ref.key, write.verb,
+                                                    write.resource_version)
+        return answer
+
+    def _ref(self, name: str) -> ObjectRef:
+        return ObjectRef(self.resource, name, self.namespace)
+
+    def _decoded(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None,
+                 stop: StopToken | None) -> T:
         client = self.client
         deadline = None if timeout is None else client.clock.monotonic() + period_of("timeout", timeout)
         try:
@@ -102,37 +127,35 @@ class ApiBase(Generic[K]):
             return InvalidObject(record)  # type: ignore[return-value] # its content raises what is wrong with it
         return self._from_record(record)
 
-    def _written(self, verb: str, request: Request, dry_run: bool, timeout: Duration | None) -> K:
-        if request.name is None and self.resource.group in NAMELESS_GROUPS:  # a review, which nobody stores
-            decode: Callable[[bytes], K] = self.kind.from_bytes  # type: ignore[attr-defined] # as in __init__
-            return self._decoded(request, decode, timeout)
-        if not dry_run:
-            self._begin(request)
-        record = self._decoded(request, self.form.decode_object, timeout)
-        if not dry_run:
-            self._tell(verb, record.name, record, record.uid, request.subresource, request.body)
-        return self._object(record)
-
     def _deleted(self, body: bytes) -> Status | Record:
         return gone(body) or self.form.decode_object(body)
 
-    def _begin(self, request: Request) -> None:
-        """`request`, a write that is not a dry run, is going to be sent."""
-        if self.client.writes.begun:
-            named = request.name is not None
-            self.client.writes.begun.tell(ObjectRef(self.resource, request.name or "", request.namespace) if named
-                                          else None)
 
-    def _tell(self, verb: str, name: str, record: Record | None, uid: str, subresource: str | None,
-              sent: bytes | None = None) -> None:
-        client = self.client
-        if not client.writes and client.observer is NO_OBSERVER:
-            return
-        ref = record.ref if record is not None else ObjectRef(self.resource, name, self.namespace)
-        version = record.resource_version if record is not None else ""
-        client.writes.tell(Write(ref, verb, version, record.uid if record is not None else uid, record, subresource,
-                                 sent))
-        client.observer.object_written(ref.resource.full_name, ref.key, verb, version)
+def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]:
+    """What `request` has written, by the decoded answer: the object (`ref`), or each object of a collection."""
+    deletes = request.method == "DELETE"
+    sent = None if deletes else request.body
+    match answer:
+        case Record():
+            yield Write(answer.ref, request.verb, answer.resource_version, answer.uid, answer, request.subresource,
+                        sent)
+        case (ListMeta(), list() as records):  # they are as they were before; whether they are gone is not told
+            for record in records:
+                yield Write(record.ref, request.verb, uid=record.uid)
+        case Status():
+            deleted = answer.details.uid if deletes and answer.details is not None else None
+            yield Write(ref, request.verb, uid=deleted or request.deleted_uid)
+        case _:
+            uid, version = _identity(answer)
+            yield Write(ref, request.verb, version, uid, None, request.subresource, sent)
+
+
+def _identity(answer: object) -> tuple[str, str]:
+    """The uid and resourceVersion in an answer that is not the object itself: those of a Scale are its object's."""
+    plain = answer.to_dict() if isinstance(answer, Resource) else answer
+    metadata = plain.get("metadata") if isinstance(plain, dict) else None
+    found = metadata if isinstance(metadata, dict) else {}
+    return str(found.get("uid") or ""), str(found.get("resourceVersion") or "")
 
 
 def accepted(body: bytes) -> None:

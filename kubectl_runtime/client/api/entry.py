@@ -93,9 +93,8 @@ class Entry(Generic[K]):
         foresee(api.place, "create", "update")
         if not self.is_dirty:
             return held
-        verb, request = ("create", build.create(api.place, held, params)) if self._new else \
-            ("replace", build.replace(api.place, held, params))
-        answered = api._written(verb, request, params.dry_run, timeout)
+        request = (build.create if self._new else build.replace)(api.place, held, params)
+        answered = api._ask(request, timeout)
         if not params.dry_run:
             self._object, self._new, self._before = answered, False, _plain(answered)
         return answered

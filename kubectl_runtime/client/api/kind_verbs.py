@@ -105,7 +105,7 @@ class KindVerbs(PodVerbs[K]):
 
     def get_approval(self, name: Named, *, timeout: Duration | None = None) -> K:
         """A CertificateSigningRequest, read through its approval subresource."""
-        return self._object(self._read(build.get(self.place, name, subresource="approval"), timeout))
+        return self._ask(build.get(self.place, name, subresource="approval"), timeout)
 
     def replace_approval(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
                          field_validation: FieldValidation | None = None, dry_run: bool = False,
@@ -114,7 +114,7 @@ class KindVerbs(PodVerbs[K]):
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource="approval")
-        return self._written("replace", request, params.dry_run, timeout)
+        return self._ask(request, timeout)
 
     def patch_approval(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
                        field_manager: str | None = None, field_validation: FieldValidation | None = None,
@@ -123,7 +123,7 @@ class KindVerbs(PodVerbs[K]):
         params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource="approval")
-        return self._written("patch", request, params.dry_run, timeout)
+        return self._ask(request, timeout)
 
     def approve(self, name: Named, reason: str, message: str = "", *, field_manager: str | None = None,
                 dry_run: bool = False, timeout: Duration | None = None) -> K:
@@ -156,7 +156,7 @@ class KindVerbs(PodVerbs[K]):
     def _patched(self, name: Named, change: dict[str, Any], field_manager: str | None, dry_run: bool,
                  timeout: Duration | None) -> K:
         params = PatchParams(field_manager=field_manager, dry_run=dry_run)
-        return self._written("patch", build.patch(self.place, name, Patch.merge(change), params), dry_run, timeout)
+        return self._ask(build.patch(self.place, name, Patch.merge(change), params), timeout)
 
     def _only(self, verb: str, kinds: frozenset[tuple[str, str]]) -> None:
         if (self.resource.group, self.resource.kind) not in kinds:

@@ -56,7 +56,7 @@ class PodVerbs(Subresources[K]):
         """A container's log up to now, as bytes: nobody promises that it is text. See `LogParams`."""
         params = chosen(params, LogParams, container=container, tail_lines=tail_lines, since_seconds=since_seconds,
                         since_time=since_time, previous=previous, timestamps=timestamps, limit_bytes=limit_bytes)
-        return self._decoded(build.log(self.place, name, params), bytes, timeout)
+        return self._answered(build.log(self.place, name, params), bytes, timeout)
 
     def log_stream(self, name: Named, params: LogParams | None = None, *, container: str | None = None,
                    tail_lines: int | None = None, since_seconds: Duration | None = None,
@@ -135,14 +135,11 @@ class PodVerbs(Subresources[K]):
         """
         params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
                         grace_period_seconds=grace_period_seconds, dry_run=dry_run)
-        request = build.eviction(self.place, name, params)
-        self._decoded(request, accepted, timeout)
-        if not params.dry_run:
-            self._tell("create", request.name or "", None, "", "eviction")
+        self._answered(build.eviction(self.place, name, params), accepted, timeout)
 
     def get_ephemeral_containers(self, name: Named, *, timeout: Duration | None = None) -> K:
         """The Pod, read through its ephemeralcontainers subresource."""
-        return self._object(self._read(requests.get(self.place, name, subresource=_EPHEMERAL), timeout))
+        return self._ask(requests.get(self.place, name, subresource=_EPHEMERAL), timeout)
 
     def replace_ephemeral_containers(self, body: Any, params: PostParams | None = None, *,
                                      field_manager: str | None = None, field_validation: FieldValidation | None = None,
@@ -151,8 +148,7 @@ class PodVerbs(Subresources[K]):
         else is looked at."""
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
-        return self._written("replace", requests.replace(self.place, body, params, subresource=_EPHEMERAL),
-                             params.dry_run, timeout)
+        return self._ask(requests.replace(self.place, body, params, subresource=_EPHEMERAL), timeout)
 
     def patch_ephemeral_containers(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
                                    field_manager: str | None = None, field_validation: FieldValidation | None = None,
@@ -160,12 +156,11 @@ class PodVerbs(Subresources[K]):
         """Patch the list of ephemeral containers: `Patch.strategic({"spec": {"ephemeralContainers": [...]}})`."""
         params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run, force=force)
-        return self._written("patch", requests.patch(self.place, name, patch, params, subresource=_EPHEMERAL),
-                             params.dry_run, timeout)
+        return self._ask(requests.patch(self.place, name, patch, params, subresource=_EPHEMERAL), timeout)
 
     def get_resize(self, name: Named, *, timeout: Duration | None = None) -> K:
         """The Pod, read through its resize subresource (Kubernetes 1.33)."""
-        return self._object(self._read(requests.get(self.place, name, subresource="resize"), timeout))
+        return self._ask(requests.get(self.place, name, subresource="resize"), timeout)
 
     def replace_resize(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
                        field_validation: FieldValidation | None = None, dry_run: bool = False,
@@ -173,8 +168,7 @@ class PodVerbs(Subresources[K]):
         """Change the resources of running containers; of `body`, a Pod, nothing else is looked at."""
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
-        return self._written("replace", requests.replace(self.place, body, params, subresource="resize"),
-                             params.dry_run, timeout)
+        return self._ask(requests.replace(self.place, body, params, subresource="resize"), timeout)
 
     def patch_resize(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
                      field_manager: str | None = None, field_validation: FieldValidation | None = None,
@@ -182,8 +176,7 @@ class PodVerbs(Subresources[K]):
         """Patch the resources of running containers."""
         params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run, force=force)
-        return self._written("patch", requests.patch(self.place, name, patch, params, subresource="resize"),
-                             params.dry_run, timeout)
+        return self._ask(requests.patch(self.place, name, patch, params, subresource="resize"), timeout)
 
     def _attached(self, request: Request, held: AttachParams, stop: StopToken | None,
                   timeout: Duration | None) -> AttachedProcess:

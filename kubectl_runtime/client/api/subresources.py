@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from kubectl_runtime.client.api.api_base import ApiBase
-from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.body import Body
@@ -35,7 +33,7 @@ class Subresources(ApiBase[K]):
 
     def get_status(self, name: Named, *, timeout: Duration | None = None) -> K:
         """The object, read through its status subresource."""
-        return self._object(self._read(build.get(self.place, name, subresource="status"), timeout))
+        return self._ask(build.get(self.place, name, subresource="status"), timeout)
 
     def replace_status(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                        field_validation: FieldValidation | None = None, dry_run: bool = False,
@@ -44,7 +42,7 @@ class Subresources(ApiBase[K]):
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource="status")
-        return self._written("replace", request, params.dry_run, timeout)
+        return self._ask(request, timeout)
 
     def patch_status(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
                      field_manager: str | None = None, field_validation: FieldValidation | None = None,
@@ -53,7 +51,7 @@ class Subresources(ApiBase[K]):
         params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource="status")
-        return self._written("patch", request, params.dry_run, timeout)
+        return self._ask(request, timeout)
 
     def apply_status(self, body: Body[K], *, field_manager: str, force: bool = False,
                      field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
@@ -62,7 +60,7 @@ class Subresources(ApiBase[K]):
         params = PatchParams(field_manager=field_manager, force=force, field_validation=field_validation,
                              dry_run=dry_run)
         request = build.apply(self.place, body, params, subresource="status", defaults=defaults)
-        return self._written("apply", request, dry_run, timeout)
+        return self._ask(request, timeout)
 
     def scale(self, name: Named, replicas: int, *, field_manager: str | None = None, dry_run: bool = False,
               timeout: Duration | None = None) -> DynamicObject:
@@ -79,7 +77,7 @@ class Subresources(ApiBase[K]):
 
     def get_scale(self, name: Named, *, timeout: Duration | None = None) -> DynamicObject:
         """Read the `Scale` of an object: `.spec["replicas"]` is the wanted number."""
-        return self._scale(build.get(self.place, name, subresource="scale"), None, True, timeout)
+        return self._scale(build.get(self.place, name, subresource="scale"), timeout)
 
     def replace_scale(self, name: Named, body: Any, params: PostParams | None = None, *,
                       field_manager: str | None = None, field_validation: FieldValidation | None = None,
@@ -88,7 +86,7 @@ class Subresources(ApiBase[K]):
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource="scale", name=name)
-        return self._scale(request, "replace", params.dry_run, timeout)
+        return self._scale(request, timeout)
 
     def patch_scale(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
                     field_manager: str | None = None, field_validation: FieldValidation | None = None,
@@ -97,7 +95,7 @@ class Subresources(ApiBase[K]):
         params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource="scale")
-        return self._scale(request, "patch", params.dry_run, timeout)
+        return self._scale(request, timeout)
 
     def apply_scale(self, body: Any, *, field_manager: str, force: bool = False,
                     field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
@@ -107,7 +105,7 @@ class Subresources(ApiBase[K]):
         params = PatchParams(field_manager=field_manager, force=force, field_validation=field_validation,
                              dry_run=dry_run)
         request = build.apply(self.place, body, params, subresource="scale", defaults=defaults, kind=_SCALE)
-        return self._scale(request, "apply", dry_run, timeout)
+        return self._scale(request, timeout)
 
     def create_subresource(self, name: Named, subresource: str, body: Any, params: PostParams | None = None, *,
                            field_manager: str | None = None, field_validation: FieldValidation | None = None,
@@ -119,11 +117,11 @@ class Subresources(ApiBase[K]):
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
         request = build.create(self.place, body, params, name=name, subresource=subresource)
-        return self._plain(request, "create", params.dry_run, timeout)
+        return self._plain(request, timeout)
 
     def get_subresource(self, name: Named, subresource: str, *, timeout: Duration | None = None) -> dict[str, Any]:
         """Read any subresource that is JSON; as plain JSON values. Raises DecodeError when it is not a JSON object."""
-        return self._plain(build.get(self.place, name, subresource=subresource), None, True, timeout)
+        return self._plain(build.get(self.place, name, subresource=subresource), timeout)
 
     def replace_subresource(self, name: Named, subresource: str, body: Any, params: PostParams | None = None, *,
                             field_manager: str | None = None, field_validation: FieldValidation | None = None,
@@ -132,7 +130,7 @@ class Subresources(ApiBase[K]):
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource=subresource, name=name)
-        return self._plain(request, "replace", params.dry_run, timeout)
+        return self._plain(request, timeout)
 
     def patch_subresource(self, name: Named, subresource: str, patch: Patch, params: PatchParams | None = None, *,
                           field_manager: str | None = None, field_validation: FieldValidation | None = None,
@@ -142,20 +140,11 @@ class Subresources(ApiBase[K]):
         params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource=subresource)
-        return self._plain(request, "patch", params.dry_run, timeout)
+        return self._plain(request, timeout)
 
-    def _plain(self, request: Request, verb: str | None, dry_run: bool, timeout: Duration | None) -> dict[str, Any]:
-        ref = ObjectRef(self.resource, request.name or "", self.namespace)
-        answer = self._decoded(request, lambda raw: plain_object(raw, False, ref) if raw else {}, timeout)
-        if verb is not None and not dry_run:
-            self._tell(verb, ref.name, None, "", request.subresource)
-        return answer
+    def _plain(self, request: Request, timeout: Duration | None) -> dict[str, Any]:
+        ref = self._ref(request.name or "")
+        return self._answered(request, lambda raw: plain_object(raw, False, ref) if raw else {}, timeout)
 
-    def _scale(self, request: Request, verb: str | None, dry_run: bool, timeout: Duration | None) -> DynamicObject:
-        if verb is not None and not dry_run:
-            self._begin(request)
-        scale = self._decoded(request, dynamic(_SCALE).from_bytes, timeout)
-        if verb is not None and not dry_run:
-            ref = ObjectRef(self.resource, scale.name, self.namespace)
-            self.client.writes.tell(Write(ref, verb, scale.resource_version, scale.uid, None, "scale"))
-        return scale
+    def _scale(self, request: Request, timeout: Duration | None) -> DynamicObject:
+        return self._answered(request, dynamic(_SCALE).from_bytes, timeout)

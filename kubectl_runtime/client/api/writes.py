@@ -41,11 +41,12 @@ class OwnWrites(Enum):
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One write that the server answered. `verb`: create, replace, patch, apply or delete; `subresource`: `status`, …
+    """One write that the server answered. `verb`: create, replace, patch, apply, delete or deletecollection (one Write
+    for each object); `subresource`: `status`, …
 
-    `record` is the object as answered; None for subresources of another kind (scale) and for a delete that answered
-    with a Status: the object is gone. `resource_version` and `uid` are those of the answer, empty when it was not an
-    object. `sent` is the body of the request: the object or the patch.
+    `record` is the object as answered; None for subresources of another kind (scale), for a delete that answered with a
+    Status (the object is gone), and for objects of a collection, which may go on. `resource_version` and `uid` are
+    those of the answer, empty where it has none. `sent` is the body of the request: the object or the patch.
     """
 
     ref: ObjectRef
