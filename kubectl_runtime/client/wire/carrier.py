@@ -63,7 +63,8 @@ class RequestsCarrier:
             body = b"" if opened else whole_body(response, call, self._clock)
             return Answer(response.status_code, response.headers, body, response if opened else None)
         except (requests.RequestException, urllib3.exceptions.HTTPError, FramingError, OSError) as error:
-            problem: KubeError = transport_error(error, call.request.operation, self._server, rules.config.origin, read)
+            problem: KubeError = transport_error(error, call.request.operation, self._server, rules.config.origin, read,
+                                                 rules.proxy)
         except (ValueError, TypeError) as error:
             if rules.session is not None:  # the user's adapter or hook
                 raise

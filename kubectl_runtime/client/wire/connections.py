@@ -13,6 +13,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -23,7 +24,8 @@ from kubectl_runtime.client.config.secrets import SecretBytes
 from kubectl_runtime.client.http.interrupt import connects, waits_on
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.wire.heads import QuickResponse
-from kubectl_runtime.client.wire.transport_errors import ENDED
+from kubectl_runtime.client.wire.transport_errors import ENDED, is_about_our_certificate
+from kubectl_runtime.core.base.errors import text_of
 
 Options = Sequence[tuple[int, int, int | bytes]]
 
@@ -175,9 +177,13 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         self.ssl_context = self._tls.current()
         try:
             super().connect()
+        except TimeoutError as error:  # of the handshake, or of the proxy's answer: nothing was asked of the server yet
+            raise ConnectTimeoutError(self, f"the TLS handshake with {self.host} was not made in time") from error
         except _CUT_OFF as error:  # nobody is there behind a load balancer, say; of a certificate it tells nothing
             why = "" if isinstance(error, ssl.SSLError) else f": {error.strerror or type(error).__name__}"
             raise NewConnectionError(self, f"the TLS handshake was cut off{why}") from error
+        except HTTPException as error:
+            raise NewConnectionError(self, f"the proxy's answer to CONNECT is no HTTP: {text_of(error)}") from error
         except ssl.SSLError as error:
             self._tls.explain(error)
             raise
@@ -195,6 +201,8 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         """The response to the request that was sent. Blocks until its head is there. Raises as http.client does."""
         try:
             return super().getresponse()
-        except ssl.SSLError as error:  # the server's view of our certificate comes only now
-            self._tls.explain(error)
+        except ssl.SSLError as error:
+            if not is_about_our_certificate(error):  # it comes after a request that may have been carried out
+                raise ConnectionAbortedError(errno.ECONNABORTED, f"TLS broke off: {error.reason or error}") from error
+            self._tls.explain(error)  # the server's view of our certificate comes only now
             raise

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import http.client
+import re
 import ssl
+from http import HTTPStatus
 from typing import Any
 
 import requests
 import urllib3
 
+from kubectl_runtime.client.config.proxies import without_password
 from kubectl_runtime.client.http.failures import ConnectionFailed
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.wire.chunked import FramingError
@@ -24,8 +27,14 @@ _OUT_OF_TIME = frozenset((9, 10))
 """OpenSSL's numbers for a certificate that is not valid yet, or has expired."""
 
 
-def transport_error(error: Exception, operation: str, server: str, origin: str, limit: float | None) -> TransportError:
-    """What an exception of requests or urllib3 means. `server` is host:port, `limit` the seconds that were allowed."""
+_tunnel_refused = re.compile(r"Tunnel connection failed: (\d{3})").match
+"""http.client's words for a proxy that answered CONNECT with anything but a 200."""
+
+
+def transport_error(error: Exception, operation: str, server: str, origin: str, limit: float | None,
+                    proxy: str | None = None) -> TransportError:
+    """What an exception of requests or urllib3 means. `server` is host:port, `limit` the seconds that were allowed,
+    `proxy` the URL of the proxy, if one is used: of its user and password nothing is shown."""
     inner = _innermost(error)
     said = _text(inner)
     ended = isinstance(inner, ENDED)  # of a user's adapter: ours say what has ended
@@ -33,8 +42,12 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
         return ConnectionFailed(f"{operation}: no trusted connection to {server}: {said}. {_remedy(inner, origin)}",
                                 Failure(sent=False, permanent=True))
     if isinstance(error, requests.exceptions.ProxyError):
-        return ConnectionFailed(f"{operation}: the proxy gives no connection to {server}: {said}. Check the proxy "
-                                f"settings (proxy-url of {origin}, HTTPS_PROXY, NO_PROXY)", Failure(sent=False))
+        refused = _tunnel_refused(said)
+        code = int(refused.group(1)) if refused is not None else 0
+        named = f"the proxy {without_password(proxy)}" if proxy else "the proxy"
+        return ConnectionFailed(f"{operation}: {named} gives no connection to {server}: {said}. "
+                                f"{_proxy_remedy(code, server, origin)}",
+                                Failure(sent=False, permanent=0 < code < HTTPStatus.INTERNAL_SERVER_ERROR))
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return ConnectionFailed(f"{operation}: cannot connect to {server} in time. Is the address right, and does no "
                                 f"firewall drop the packets? It comes from {origin}", Failure(sent=False))
@@ -47,18 +60,34 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
         return ConnectionFailed(f"{operation}: cannot connect to {server} ({said}). Is the API server running there? "
                                 f"The address comes from {origin}", Failure(sent=False))
     unread = isinstance(inner, _NO_WHOLE_ANSWER)
+    no_http = isinstance(inner, http.client.HTTPException) and not unread
     return ConnectionFailed(f"{operation}: the connection to {server} was lost ({said})",
-                            Failure(answered=not unread))
+                            Failure(answered=not unread, permanent=no_http))
+
+
+def _proxy_remedy(code: int, server: str, origin: str) -> str:
+    """What mends a proxy that gives no connection; `code`: its answer to CONNECT, 0 if there was none."""
+    settings = f"proxy-url of {origin}, HTTPS_PROXY"
+    if code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return f"It asks for user and password: put them into its URL ({settings}), or go around it by NO_PROXY"
+    if 0 < code < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return f"It has to allow connections to {server}; or use another one ({settings}), or go around it by NO_PROXY"
+    return f"Check the proxy settings ({settings}, NO_PROXY)"
+
+
+def is_about_our_certificate(error: BaseException) -> bool:
+    """Whether it is the server's refusal of our client certificate, which it makes before it reads a request."""
+    reason = getattr(error, "reason", None) or ""
+    return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
 
 
 def _remedy(error: BaseException, origin: str) -> str:
     """What mends a connection that TLS refused."""
     if getattr(error, "verify_code", 0) in _OUT_OF_TIME:
         return "The server's certificate has to be renewed, or the clock of this machine is wrong"
-    reason = getattr(error, "reason", None) or ""
-    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+    if is_about_our_certificate(error):
         return f"The server does not take the client certificate of {origin}: it has to be of this cluster, and valid"
-    if reason == "WRONG_VERSION_NUMBER":
+    if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
         return f"Perhaps it speaks HTTP without TLS: then http:// is right in {origin}"
     return f"Check the certificate authority and tls-server-name of {origin}"
 

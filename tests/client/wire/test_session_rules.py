@@ -13,7 +13,17 @@ import responses
 from requests.adapters import HTTPAdapter
 
 import kubectl_runtime
-from kubectl_runtime import Api, ApiError, Client, Config, ConfigError, ListParams, RetryPolicy, TransportError
+from kubectl_runtime import (
+    Api,
+    ApiError,
+    Client,
+    Config,
+    ConfigError,
+    ListParams,
+    OutcomeUnknownError,
+    RetryPolicy,
+    TransportError,
+)
 from kubectl_runtime.client.wire.adapters import ApiAdapter
 from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
@@ -125,6 +135,47 @@ def test_an_https_server_behind_a_proxy_is_reached_by_connect() -> None:
             Api.namespaced(client, ConfigMap, "default").get("a")
         client.close()
     assert (proxy.requests[0].method, proxy.requests[0].target) == ("CONNECT", "cluster.example.com:6443")
+
+
+QUICK = RetryPolicy(base=0.001, maximum=0.002)
+
+
+@pytest.mark.parametrize(("code", "remedy"), [
+    (407, "It asks for user and password: put them into its URL"), (403, "It has to allow connections to"),
+    (400, "It has to allow connections to"), (404, "go around it by NO_PROXY"), (302, "go around it by NO_PROXY")])
+@pytest.mark.parametrize("method", ["get", "create"])
+def test_a_proxy_that_refuses_the_tunnel_is_asked_once(code: int, remedy: str, method: str) -> None:
+    with WireServer(answering(says(code, b"<html>no</html>", kind="text/html"))) as proxy:
+        named = proxy.url.replace("://", "://me:geheim@")
+        with Client(Config(cluster_url=URL, proxy_url=named), retry=QUICK) as client:
+            maps = Api.namespaced(client, ConfigMap, "default")
+            with pytest.raises(TransportError, match=f"the proxy {proxy.url} gives no connection") as caught:
+                maps.get("a") if method == "get" else maps.create(ConfigMap(name="a"))
+    assert [request.method for request in proxy.requests] == ["CONNECT"]
+    assert not caught.value.sent
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    for part in (remedy, str(code), "cluster.example.com:6443", "proxy-url"):
+        assert part in str(caught.value)
+    assert "geheim" not in str(caught.value)
+    assert "me:" not in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [500, 502, 503, 504])
+def test_a_proxy_that_does_not_reach_the_server_is_asked_again(code: int) -> None:
+    with WireServer(answering(says(code))) as proxy:
+        with Client(Config(cluster_url=URL, proxy_url=proxy.url), retry=QUICK) as client:
+            with pytest.raises(TransportError, match="Check the proxy settings") as caught:
+                Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
+    assert len(proxy.requests) == 9
+    assert not isinstance(caught.value, OutcomeUnknownError), "it was never sent"
+
+
+def test_a_proxy_that_asks_for_a_password_without_a_tunnel_says_so_too() -> None:
+    with WireServer(answering(says(407, b"<html>no</html>", kind="text/html"))) as proxy:
+        with Client(Config(cluster_url="http://cluster.invalid", proxy_url=proxy.url), retry=QUICK) as client:
+            with pytest.raises(ApiError, match="A proxy asks for user and password"):
+                Api.namespaced(client, ConfigMap, "default").get("a")
+    assert len(proxy.requests) == 1
 
 
 def test_netrc_cookies_and_params_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
