@@ -37,7 +37,8 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
     object has only its name. If another client wrote or created the object meanwhile, it reads and changes it again, at
     most 5 times. So `change` may be called more than once and must depend on its argument only. It
     blocks for those calls. Raises RequestError when `change` is no function of an object, touches name or namespace, or
-    returns another object, and what `Api` and `change` raise. A status that has a subresource is not written.
+    returns another object, and what `Api` and `change` raise: OutcomeUnknownError for a write that may have been done,
+    which is not repeated. A status that has a subresource is not written.
 
     >>> def change(obj: ConfigMap) -> None:
     ...     obj.data["color"] = "red"

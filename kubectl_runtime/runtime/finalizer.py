@@ -16,6 +16,8 @@ only the entries that go, so that changes elsewhere in the object never hinder i
     not found                         the object is gone: nothing more to do
     a `test` failed (422), conflict   quietly: read the object live, and go by the table above. Gone, or a namesake that
                                       was created since: nothing. Ours is there, or is not, as wanted: go on
+    no answer, though it may be       the same: only the live object tells
+    carried out
     refused, but the live object is   the server has another reason, which is raised
     as the tests say
     any other error                   raised
@@ -43,7 +45,7 @@ from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
-from kubectl_runtime.core.base.errors import ApiError, RequestError, message_of
+from kubectl_runtime.core.base.errors import ApiError, OutcomeUnknownError, RequestError, message_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -235,6 +237,7 @@ class _Target(Generic[F]):
     def _change(self, seen: F, done: Callable[[F], bool],
                 operations: Callable[[F], Sequence[dict[str, Any]]]) -> F | None:
         """Patch until `done`, the second table of the module; the newest object, None when it is gone."""
+        refused: ApiError | OutcomeUnknownError
         for _ in range(ATTEMPTS):
             if done(seen):
                 return seen
@@ -243,20 +246,24 @@ class _Target(Generic[F]):
                 return self.api.patch(self.name, Patch.json([guard, *operations(seen)]))
             except KindNotServedError:
                 raise
+            except OutcomeUnknownError as error:
+                refused = error
             except ApiError as error:
                 if error.is_not_found:
                     return None
                 if not (error.is_invalid or error.is_conflict):
                     raise
                 refused = error
-            log.debug("%s has changed: %s", self.ref, refused)
+            log.debug("%s has to be read: %s", self.ref, refused)
             live = self.read()
             if live is None:
                 return None
             unchanged = live.finalizers == seen.finalizers and _is_going(live) == _is_going(seen)
-            if refused.is_invalid and unchanged:
+            if isinstance(refused, ApiError) and refused.is_invalid and unchanged:
                 raise refused  # the tests hold, so it is something else that the server does not like
             seen = live
+        if isinstance(refused, OutcomeUnknownError):
+            raise refused
         said = f"others were faster {ATTEMPTS} times: {message_of(refused.status)}"
         raise ApiError(Status(status="Failure", reason="Conflict", code=409, message=said), refused.operation)
 

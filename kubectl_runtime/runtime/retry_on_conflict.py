@@ -67,8 +67,9 @@ def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DE
     """What `attempt` returns; it is called again, after a wait, when it raises a conflict.
 
     Blocks for the attempts and the waits between them. Raises the last conflict when all attempts have failed or
-    `stop` is set, and at once whatever else `attempt` raises, conflicts between field managers included. `retry`
-    decides which errors are tried again. Waits on `clock`, or that of `stop`; in a controller's run, no longer than it.
+    `stop` is set, and at once whatever else `attempt` raises: conflicts between field managers, and OutcomeUnknownError
+    for a write that may have been done, since a second attempt would change the object twice. `retry` decides which
+    ApiErrors are tried again. Waits on `clock`, or that of `stop`; in a controller's run, no longer than it.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> def paint():

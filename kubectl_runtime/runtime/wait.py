@@ -19,8 +19,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any, Self, TypeVar, overload
 
+from msgspec.structs import replace
+
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.client.http.outcomes import is_about_the_uid
 from kubectl_runtime.core.base.clock import Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
@@ -31,7 +34,7 @@ from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.core.meta.selectors import fields
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.names import Named, object_name
-from kubectl_runtime.core.requests.params import DeleteParams
+from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
 from kubectl_runtime.core.requests.rights import foresee
 from kubectl_runtime.runtime.conditions import Condition, OfExisting, is_deleted, name_of, why_never
 from kubectl_runtime.runtime.given import check_api, check_callback
@@ -132,9 +135,10 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
                         stop: StopToken | None = None) -> None:
     """Delete the object `name` and block until it is gone: its finalizers are done and its grace period is over.
 
-    If somebody creates a new object of this name meanwhile, the old one counts as gone. An object that does not exist
-    is not an error: after a lost answer nobody could tell the two apart. `timeout` counts from the call; the deletion
-    itself is an ordinary call, which ends within the client's own deadline. Raises ApiError when the deletion is
+    The object is looked up first, and the deletion is bound to its uid, unless `params` have preconditions: so it is
+    sent again after a lost answer, and a new object of this name that appears meanwhile stays. The old one then counts
+    as gone. An object that does not exist is not an error. `timeout` counts from the call; the deletion itself is an
+    ordinary call, which ends within the client's own deadline. Raises ApiError when the deletion is
     refused or the kind is not served, RequestError for a dry run, and as `await_condition`, whose text names the
     finalizers that are left. Needs the verbs delete, list and watch.
 
@@ -155,13 +159,25 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
 
 
 def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str:
-    """Delete the object `name`; the uid of what was deleted, empty when there was nothing or it is gone."""
+    """Delete the object `name` as it is now; the uid of what was deleted, empty when there was nothing or it is gone.
+
+    Needs the verbs list and delete. Raises as `Api.delete`.
+    """
+    foresee(api.place, "list")
+    params = params or DeleteParams()
+    bound = params.preconditions is None
+    if bound:
+        _, found = api.list_page(ListParams(field_selector=fields({"metadata.name": name})))  # not get: a watch follows
+        record = next((record for record in found if record.name == name), None)
+        if record is None:
+            return ""
+        params = replace(params, preconditions=Preconditions(uid=record.uid))
     try:
         answer = api.delete(name, params)
     except KindNotServedError:
         raise
     except ApiError as error:
-        if error.is_not_found:
+        if error.is_not_found or (bound and error.is_conflict and is_about_the_uid(error.status)):
             return ""
         raise
     if not isinstance(answer, Status):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.errors import ApiError, OutcomeUnknownError
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources.core_v1 import Namespace, ServiceAccount
 from kubectl_runtime.testing.asking import eventually
@@ -82,7 +82,7 @@ def real_cluster(kubeconfig: Path) -> Iterator[Cluster]:
         try:
             yield cluster
         finally:
-            with contextlib.suppress(ApiError):
+            with contextlib.suppress(ApiError, OutcomeUnknownError):
                 Api.all(client, Namespace).delete(cluster.namespace)
 
 

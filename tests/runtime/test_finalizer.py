@@ -22,12 +22,14 @@ from kubectl_runtime import (
     CustomResource,
     FinalizingReconciler,
     KindNotServedError,
+    OutcomeUnknownError,
     PartialView,
     Patch,
     RequestError,
     finalizer,
 )
 from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
+from kubectl_runtime.apiserver.rim.faults.rule import Rule
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret
 from kubectl_runtime.runtime.finalizer import ATTEMPTS, check_finalizer_name
 from kubectl_runtime.testing import ApiServer, Simulation
@@ -299,14 +301,32 @@ def test_changes_elsewhere_in_the_object_do_not_hinder_the_removal(cluster: Clus
     assert len(ours) == 1
 
 
+LOSSES: dict[str, Callable[[Rule], Rule]] = {
+    "done and lost": lambda rule: rule.lose_answer(),
+    "done and 504": lambda rule: rule.status(504, handled=True),
+    "done and cut": lambda rule: rule.truncate(200),
+    "not done and 504": lambda rule: rule.status(504),
+    "not done and etcd's 500": lambda rule: rule.status(500, message="etcdserver: request timed out")}
+
+
 @pytest.mark.parametrize("deleted", [False, True])
-def test_a_lost_answer_is_made_up_for(cluster: Cluster, deleted: bool) -> None:
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_lost_answer_is_made_up_for(cluster: Cluster, deleted: bool, how: str) -> None:
     obj = cluster.make(*[OURS] * deleted, deleted=deleted)
-    rule = cluster.server.faults.on("patch").first(1).lose_answer()
+    rule = LOSSES[how](cluster.server.faults.on("patch").first(1))
     cluster.run(obj)
     assert rule.taken == 1
     assert cluster.called == ["cleanup" if deleted else "apply"]
     assert cluster.finalizers == (None if deleted else (OURS,))
+    assert cluster.sent.count("PATCH") == (2 if how.startswith("not") else 1)
+
+
+def test_answers_that_never_come_are_an_open_question_in_the_end(cluster: Cluster) -> None:
+    obj = cluster.make()
+    cluster.server.faults.on("patch").status(504)
+    with pytest.raises(OutcomeUnknownError):
+        cluster.run(obj)
+    assert cluster.calls == []
 
 
 def test_what_the_server_refuses_for_another_reason_is_raised(cluster: Cluster) -> None:

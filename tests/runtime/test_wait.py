@@ -482,7 +482,7 @@ def test_a_namesake_that_only_a_list_shows_counts_as_gone(simulated: Simulated) 
 
 def test_what_does_not_exist_is_gone_already(server: ApiServer, maps: Api[ConfigMap]) -> None:
     delete_and_finalize(maps, "a", timeout=PATIENCE)
-    assert [entry.verb for entry in server.requests] == ["delete"]
+    assert [entry.verb for entry in server.requests] == ["list"]
 
 
 def test_a_deletion_whose_answer_is_lost_succeeds(server: ApiServer, maps: Api[ConfigMap]) -> None:
@@ -492,12 +492,21 @@ def test_a_deletion_whose_answer_is_lost_succeeds(server: ApiServer, maps: Api[C
     assert lost.taken == 1
 
 
+def test_a_new_object_of_the_name_stays_when_the_answer_is_lost(server: ApiServer, maps: Api[ConfigMap]) -> None:
+    maps.create(ConfigMap(name="a"))
+    server.faults.on("delete").first(1).lose_answer()
+    server.faults.on("delete").nth(2).run(lambda: maps.create(ConfigMap(name="a", data={"theirs": "yes"})))
+    delete_and_finalize(maps, "a", timeout=PATIENCE)
+    assert maps.get("a").data == {"theirs": "yes"}
+
+
 def test_a_kind_that_is_not_served_and_a_refused_deletion_are_errors(server: ApiServer, maps: Api[ConfigMap]) -> None:
     maps.create(ConfigMap(name="a"))
     server.faults.on("delete", name="a").status(403)
     with pytest.raises(ApiError) as caught:
         delete_and_finalize(maps, "a", timeout=PATIENCE)
     assert caught.value.is_forbidden
+    maps.create(ConfigMap(name="b"))
     server.faults.on("delete", name="b").answer(404, "404 page not found")
     with pytest.raises(ApiError, match="does not serve"):
         delete_and_finalize(maps, "b", timeout=PATIENCE)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
-from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.errors import ApiError, reason_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
 from kubectl_runtime.runtime.events.ledger import Ledger, Lost, Result, Series, Subject
 from kubectl_runtime.runtime.events.writing import (
@@ -212,7 +212,8 @@ class Sender:
             self._failures = 0
             return
         self._failures += 1
-        asked = error.retry_after if isinstance(error, ApiError) else None
+        reason = reason_of(error)
+        asked = reason.retry_after if isinstance(reason, ApiError) else None
         wait = max(BACKOFF.delay(self._failures, self._rng.random), asked or 0.0)
         self._paused_until = self._clock.monotonic() + wait
 
@@ -225,7 +226,8 @@ class Sender:
                     "events of %s are delayed; next attempt in %.1f s: %s", self._reporter.controller,
                     self._paused_until - self._clock.monotonic(), described(error))
         else:
-            code = f"{error.code} {error.reason}" if isinstance(error, ApiError) else type(error).__name__
+            reason = reason_of(error)
+            code = f"{reason.code} {reason.reason}" if isinstance(reason, ApiError) else type(reason).__name__
             right = " (the controller needs the rights to create and patch events in the group events.k8s.io)" \
                 if isinstance(error, ApiError) and error.is_forbidden else ""
             self.warn(f"{series.exists} {code}", f"an event of {series.subject.regarding} cannot be written: "

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from kubectl_runtime.client.http.failures import KindNotServedError
-from kubectl_runtime.core.base.errors import ApiError, AuthError, RequestError, TransportError
+from kubectl_runtime.core.base.errors import (
+    ApiError,
+    AuthError,
+    OutcomeUnknownError,
+    RequestError,
+    TransportError,
+    reason_of,
+)
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import format_micro_time
 from kubectl_runtime.core.requests import request as build
@@ -22,6 +29,8 @@ TERMINATING = "NamespaceTerminating"
 """The reason of a cause where something was to be made in a namespace that goes."""
 _SERIES = pointer("series")
 _COUNT = pointer("series", "count")
+_LATER = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.SERVICE_UNAVAILABLE))
+"""Answers of a server that has not looked at the request. A 503 that says no time comes as OutcomeUnknownError."""
 
 
 class Reporter(NamedTuple):
@@ -77,6 +86,8 @@ def result_of(error: BaseException | None, *, patched: bool) -> Result:
     """What became of a request that ended with `error`; `patched`: it was a patch."""
     if error is None:
         return Result.DONE
+    if isinstance(error, OutcomeUnknownError):
+        return Result.UNKNOWN
     if isinstance(error, ApiError):
         return _answered(error, patched)
     if isinstance(error, RequestError):
@@ -88,9 +99,9 @@ def result_of(error: BaseException | None, *, patched: bool) -> Result:
 def _answered(error: ApiError, patched: bool) -> Result:
     if isinstance(error, KindNotServedError):
         return Result.REFUSED
-    if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR and error.code != HTTPStatus.SERVICE_UNAVAILABLE:
         return Result.UNKNOWN
-    if error.code in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED):
+    if error.code in _LATER:
         return Result.LATER
     if error.is_not_found:
         return Result.MISSING
@@ -103,7 +114,7 @@ def _answered(error: ApiError, patched: bool) -> Result:
 
 def is_about_the_recorder(error: BaseException | None) -> bool:
     """Whether the error says that no Event can be written at this time, rather than something about this one."""
-    return isinstance(error, TransportError | AuthError)
+    return isinstance(reason_of(error), TransportError | AuthError)
 
 
 def is_expected(error: BaseException | None) -> bool:

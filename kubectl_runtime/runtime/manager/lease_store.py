@@ -4,7 +4,8 @@
     create                  written              409: conflict        failed
     write at the version    written              409, 404: conflict   failed
 
-Each request is one attempt, since the machine has a rhythm of its own. What the Lease says besides its record (labels,
+Each request is one attempt, since the machine has a rhythm of its own. A write whose answer was lost has failed here:
+the machine then reads the Lease, and goes by what it says. What the Lease says besides its record (labels,
 a preferred holder) stays. A failure is logged when it is of another kind than the last, not each time.
 """
 from __future__ import annotations
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.failures import KindNotServedError
-from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.errors import ApiError, KubeError, reason_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.meta.gvk import api_resource_of
 from kubectl_runtime.core.requests import request as build
@@ -101,11 +102,12 @@ class Trouble:
     def __init__(self, whose: str) -> None:
         self._whose = whose
         self._lock = threading.Lock()
-        self._kinds: dict[tuple[str, bool], tuple[type[BaseException], int]] = {}
+        self._kinds: dict[tuple[str, bool], tuple[type, int]] = {}
 
     def failed(self, name: str, request: object, error: BaseException) -> None:
         """`request` for the Lease `name` failed."""
-        kind = type(error), error.code if isinstance(error, ApiError) else 0
+        reason = reason_of(error)
+        kind = type(reason), reason.code if isinstance(reason, ApiError) else 0
         with self._lock:
             known = kind in self._kinds.values()
             self._kinds[name, isinstance(request, Get)] = kind

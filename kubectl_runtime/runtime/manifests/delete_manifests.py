@@ -33,8 +33,8 @@ def delete_manifests(client: Client, source: Manifests, *, namespace: str | None
     together (seconds or `timedelta`); None only asks for the deletions. `params`: of each deletion. An object that is
     not there, or whose kind came with a CRD of the set that is not there, is not an error. `source`, `namespace`,
     `recursive`, `progress` and `stop` are those of `apply_manifests`, and so is what is raised: ManifestsFailed at the
-    end names what was refused or did not go, and the finalizers that hold it. Needs the verb delete; to wait, list and
-    watch.
+    end names what was refused or did not go, and the finalizers that hold it. Each object is looked up first, and the
+    deletion is bound to its uid. Needs the verbs list and delete; to wait, watch.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}"
     >>> report = delete_manifests(client, text, namespace="default", progress=False)

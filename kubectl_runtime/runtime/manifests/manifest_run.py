@@ -18,7 +18,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.discovery import Discovery
 from kubectl_runtime.client.server.served_kinds import ServedKind
 from kubectl_runtime.core.base.clock import Duration, period_of
-from kubectl_runtime.core.base.errors import AuthError, DiscoveryError, KubeError, TransportError
+from kubectl_runtime.core.base.errors import AuthError, DiscoveryError, KubeError, TransportError, reason_of
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -100,7 +100,7 @@ class ManifestRun:
                 went_well.append(placed)
             except KubeError as error:
                 self._note(item, self._unplaced(item, "failed", error))
-                if isinstance(error, TransportError | AuthError):
+                if isinstance(reason_of(error), TransportError | AuthError):
                     self._over = "there is no answer from the server"
         return went_well
 

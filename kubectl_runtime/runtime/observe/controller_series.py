@@ -19,7 +19,7 @@ from operator import itemgetter
 
 import msgspec
 
-from kubectl_runtime.core.base.errors import RequestTimeout
+from kubectl_runtime.core.base.errors import RequestTimeout, reason_of
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.runtime.logs import this_trace
@@ -160,7 +160,7 @@ class ControllerSeries:
             run.traced = trace.trace_id
         if error is not None:
             run.panic = not isinstance(error, Exception) or isinstance(error, MemoryError)
-            run.timeout = isinstance(error, TimeoutError | RequestTimeout)
+            run.timeout = isinstance(reason_of(error), TimeoutError | RequestTimeout)
         ended.append(run)
         running.pop(key, None)
         if len(ended) >= MANY and self.lock.acquire(blocking=False):

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kubectl_runtime import Api, ObjectRef, Patch, Recorder, RequestError
+from kubectl_runtime.apiserver.rim.faults.rule import Rule
 from kubectl_runtime.resources import ConfigMap, Namespace, Node
 from kubectl_runtime.runtime.events import Reference
 from tests.runtime.events.events_cluster import EVENT, Cluster
@@ -341,3 +343,33 @@ def test_a_recorder_closed_before_its_first_event_takes_none(cluster: Cluster) -
         pass
     cluster.publish()
     assert (cluster.recorder.lost, cluster.sent) == ({"closed": 1}, [])
+
+
+LOSSES: dict[str, Callable[[Rule], Rule]] = {
+    "lost": lambda rule: rule.lose_answer(),
+    "504": lambda rule: rule.status(504, handled=True),
+    "etcd's 500": lambda rule: rule.status(500, message="etcdserver: request timed out", handled=True),
+    "503": lambda rule: rule.status(503),
+    "503 with Retry-After": lambda rule: rule.status(503, headers={"Retry-After": "7"}),
+    "refused": lambda rule: rule.drop()}
+
+
+@pytest.mark.parametrize("how", LOSSES)
+@pytest.mark.parametrize("verb", ["create", "patch"])
+def test_what_becomes_of_a_request_is_counted_once_however_its_answer_is_lost(cluster: Cluster, verb: str, how: str
+                                                                              ) -> None:
+    lost = LOSSES[how](cluster.server.faults.on(verb).first(2))
+    cluster.publish(3)
+    cluster.drive(60)
+    cluster.publish(4)
+    assert cluster.recorder.flush(60)
+    assert lost.taken == 2
+    assert cluster.counts == [7]
+
+
+@pytest.mark.parametrize("code", [502, 503, 504])
+def test_an_outcome_that_stays_unknown_is_given_up_after_twelve_tries(cluster: Cluster, code: int) -> None:
+    broken = cluster.server.faults.on("create").status(code)
+    cluster.publish()
+    cluster.drive(3600)
+    assert (broken.taken, cluster.recorder.lost) == (12, {"refused": 1})

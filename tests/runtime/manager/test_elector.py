@@ -341,3 +341,36 @@ def test_a_suspension_beyond_the_deadline_is_seen_at_once() -> None:
         with pytest.raises(NotLeaderError):
             maps.create({"metadata": {"name": "asleep"}})
         assert clock.monotonic() < 5  # nothing else has told it of the time that has passed
+
+
+@pytest.mark.parametrize("how", ["lost", "504", "etcd's 500"])
+@pytest.mark.parametrize("which", ["create", "update"])
+def test_a_lost_answer_is_looked_up_and_ends_no_leadership(which: str, how: str) -> None:
+    with ApiServer() as server, server.client() as client:
+        rule = server.faults.on(which).first(1)
+        if how == "lost":
+            rule.lose_answer()
+        else:
+            code, said = (504, "") if how == "504" else (500, "etcdserver: request timed out")
+            rule.status(code, message=said, handled=True)
+        with elect(client, LeaderElection("a", identity="me", **STEADY)) as lock:
+            assert lock.wait(LIMIT)
+            until(lambda: [entry.verb for entry in server.requests].count("update") > 2, "no renewal")
+            assert (lock.is_leader, lock.lost.is_set()) == (True, False)
+            spec = leases(client).get("a").spec
+            assert (spec.holder_identity, spec.lease_transitions) == ("me", 0)
+        verbs = [entry.verb for entry in server.requests]
+        assert rule.taken == 1
+        assert verbs[verbs.index(which) + 1] == "get", "it reads what has become of it"
+        assert verbs.count("create") == 1
+        assert not leases(client).get("a").spec.holder_identity
+
+
+def test_a_release_whose_answer_is_lost_is_not_made_twice() -> None:
+    with ApiServer() as server, server.client() as client:
+        with elect(client, LeaderElection("a", identity="me", **STEADY)) as lock:
+            assert lock.wait(LIMIT)
+            server.requests.clear()
+            server.faults.on("update").first(1).lose_answer()
+        assert [entry.verb for entry in server.requests][-3:] == ["get", "update", "get"]
+        assert not leases(client).get("a").spec.holder_identity
