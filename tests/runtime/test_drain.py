@@ -90,6 +90,17 @@ def test_the_node_is_cordoned_and_pods_are_waited_for_until_they_are_gone(cluste
     assert 30 <= cluster.clock.monotonic() < 40  # the Pods' own grace period
 
 
+@pytest.mark.parametrize("how", [lambda rule: rule.lose_answer(), lambda rule: rule.status(504, handled=True),
+                                 lambda rule: rule.status(500, message="etcdserver: request timed out")],
+                         ids=["lost", "504", "not done"])
+def test_an_eviction_whose_answer_is_lost_is_asked_for_again(cluster, how):
+    cluster.pod("a", owner=SET)
+    cluster.clock.actors.append(cluster.kubelet)
+    lost = how(cluster.server.faults.on("create", path="**/eviction").first(1))
+    report = drain(cluster.client, "n1", timeout=120)
+    assert (lost.taken, report.is_drained, cluster.names()) == (1, True, [])
+
+
 @pytest.mark.parametrize(("pod", "flag", "said"), [
     ({"owner": ("apps/v1", "DaemonSet", "agent")}, "ignore_daemonsets", "it is of DaemonSet agent"),
     ({"owner": ("apps/v1", "DaemonSet", "gone")}, "force", "its DaemonSet gone is gone"),
