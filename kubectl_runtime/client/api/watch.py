@@ -82,8 +82,8 @@ class WatchStream:
 
     @property
     def flow_schema(self) -> str:
-        """The uid of the server's FlowSchema for this request, empty when it does not say: another one than before for
-        the same request means, nearly always, that another cluster answers."""
+        """The uid of the server's FlowSchema for this request, empty when the server does not say. Another uid than
+        before for the same request: another cluster may answer, or its FlowSchemas have changed."""
         found: str = self._stream.headers.get("X-Kubernetes-Pf-Flowschema-Uid", "")
         return found
 

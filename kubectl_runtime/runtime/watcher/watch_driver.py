@@ -6,7 +6,8 @@
     Listed, too early      none; says how long to wait                        none
     Listed, to be verified the verifier's lists                               none, or a suspect Listing
     Listed                 `api.open_watch`                                   Opened, or Broke
-    Watching in doubt      `api.list_page` of one object                      VersionRead, or Broke
+    Watching in doubt      `api.list_page` of one object; if another          VersionRead, or Broke
+                           FlowSchema answered, of objects that were seen
     Streaming, Watching    the next batch of the open stream                  BatchRead, Ended (also by the idle
                                                                               guard), or Broke
 
@@ -18,7 +19,7 @@ blocked read at once.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,8 +29,10 @@ from kubectl_runtime.client.server.refusals import Refusals
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestTimeout
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.requests.params import IDLE_MARGIN, ListParams, WatchParams
 from kubectl_runtime.core.requests.request import Retry
 from kubectl_runtime.runtime.usercode import as_exception
@@ -38,7 +41,7 @@ from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
 from kubectl_runtime.runtime.watcher.server_gate import ServerGate
 from kubectl_runtime.runtime.watcher.verifier import Verifier
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi, WatchBatch
-from kubectl_runtime.runtime.watcher.watch_machine import step
+from kubectl_runtime.runtime.watcher.watch_machine import is_lower, step
 from kubectl_runtime.runtime.watcher.watch_states import (
     BEGIN,
     INITIAL_EVENTS_SECONDS,
@@ -58,6 +61,10 @@ from kubectl_runtime.runtime.watcher.watch_states import (
 from kubectl_runtime.runtime.watcher.watcher_config import InitialListStrategy, ListSemantic, WatcherConfig
 
 log = guarded_logger(__name__)
+
+
+WITNESSES = 3
+"""Objects that were seen last, by which the driver recognizes the cluster: so many, as some may have been deleted."""
 
 
 class Advance(NamedTuple):
@@ -92,6 +99,8 @@ class WatchDriver:
         self._state: State = BEGIN
         self._stream: Iterator[WatchBatch] | None = None
         self._patience = self._heard = 0.0
+        self._witnesses: dict[Key, str] = {}
+        """The uids of the objects that were seen last, by key."""
 
     @property
     def state(self) -> State:
@@ -138,6 +147,9 @@ class WatchDriver:
         except BaseException as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
             return self._broke(error)
         self._gate.passed(self._clock.monotonic())
+        if state.token is None:
+            self._witnesses.clear()
+        self._note(records[-WITNESSES:])
         return self._give(PageRead(meta.resource_version, meta.continue_token, records))
 
     def _stream_list(self, state: Listing) -> Advance:
@@ -175,19 +187,53 @@ class WatchDriver:
         return self._give(Opened(getattr(self._stream, "flow_schema", ""), timeout))
 
     def _ask_version(self) -> Advance:
-        config = self._config
-        params = ListParams(label_selector=config.label_text, field_selector=config.field_text, limit=1)
+        before = self._state
         try:
-            meta, _ = self._api.list_page(params, stop=self._stop, retry=Retry.NEVER)
+            meta, found = self._one_object()
+            known = not (isinstance(before, Watching) and before.stranger) or self._recognizes(before.version, found)
         except BaseException as error:  # noqa: BLE001 - as above
             return self._broke(error)
-        before = self._state
-        answer = self._give(VersionRead(meta.resource_version))
+        answer = self._give(VersionRead(meta.resource_version, known))
         if isinstance(before, Watching) and isinstance(self._state, Listing):
             log.warning("%s: the server went back in time, from version %s to %s (was its database restored?); "
                         "everything is listed again and counts as changed", self._target, before.version,
                         meta.resource_version)
         return answer
+
+    def _one_object(self, *further: str) -> tuple[ListMeta, Sequence[Record]]:
+        """A list of at most one object, of those that match the `further` field selectors, too."""
+        config = self._config
+        selector = ",".join(text for text in (config.field_text, *further) if text) or None
+        params = ListParams(label_selector=config.label_text, field_selector=selector, limit=1)
+        return self._api.list_page(params, stop=self._stop, retry=Retry.NEVER)
+
+    def _recognizes(self, version: str, found: Sequence[Record]) -> bool:
+        """Whether the server still has one of the objects that were seen last. Where none is known, `found` has to be
+        later than `version`: then the watch itself brings it."""
+        if not self._witnesses:
+            return not found or is_lower(version, found[0].resource_version)
+        for (namespace, name), uid in self._witnesses.items():
+            place = [f"metadata.namespace={namespace}"] if namespace and self._api.namespace is None else []
+            _, found = self._one_object(f"metadata.name={name}", *place)
+            if any(record.uid == uid for record in found):
+                return True
+        return False
+
+    def _note(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if record.uid:
+                self._witnesses.pop(record.key, None)
+                self._witnesses[record.key] = record.uid
+        while len(self._witnesses) > WITNESSES:
+            del self._witnesses[next(iter(self._witnesses))]
+
+    def _note_batch(self, batch: WatchBatch) -> None:
+        for event in batch:
+            if event.type == "DELETED" and event.record is not None:
+                self._witnesses.pop(event.record.key, None)
+        last = batch[-1]
+        if last.record is not None and last.type in ("ADDED", "MODIFIED"):
+            self._note([last.record])
 
     def _read(self) -> Advance:
         stream = self._stream
@@ -201,6 +247,7 @@ class WatchDriver:
             return self._give(Ended(broke=getattr(stream, "broke", None) is not None))
         if batch:
             self._heard = self._clock.monotonic()
+            self._note_batch(batch)
             return self._give(BatchRead(batch), len(batch))
         # Sockets have a read timeout; where nothing blocks, this is the idle guard.
         silent = self._clock.monotonic() - self._heard >= self._patience

@@ -9,7 +9,7 @@ States
     state     input                                    out                           next state
     Listing, Streaming    see list_machine
     Listed    watch opened                             -                             Watching(version)
-    Listed    watch opened by another cluster (3)      Failed                        Listing from the start
+    Listed    watch opened, another FlowSchema (3)     -                             Watching(version), in doubt
     Listed    failure that a new list can mend (1)     Failed                        Listing from the start, most recent
     Listed    any other failure                        Failed                        Listed(version) (2), in doubt (4)
     Watching  ADDED, MODIFIED / DELETED                Apply / Delete                Watching(the object's version)
@@ -23,6 +23,7 @@ States
     Watching  end, younger than 1 s                    -                             Listed(last version) at its 1 s
     Watching  end, or cut or silent (4)                -                             Listed(last version), in doubt
     in doubt  the server's version is lower            -                             Listing from the start, suspect
+    in doubt  it has no object that was seen (3)       Failed                        Listing from the start
     in doubt  the server's version is another, or none -                             Watching(version)
     in doubt  failure (5)                              Failed                        Listed(version), in doubt
 
@@ -30,9 +31,10 @@ States
     be watchable (again). Not 403, 405, 429: a list would not help.
 (2) Counted: after five in a row that are the server's fault (5xx, broken streams, watches that end at once) without
     anything new, a list is made: some servers report an expired version as an internal error for ever.
-(3) Told by the uid of the FlowSchema in its answer, which was another one in the watch before. A new cluster under
-    the old address may have any version, so nothing else would show it. If it was only a new rule for flows, a list
-    does no harm. It says nothing between a list and its first watch, which may match different rules.
+(3) The uid of the FlowSchema in an answer changes with the cluster, but also when a rule for flows is added or removed.
+    So it only raises the doubt. The objects decide: the same cluster still has one of those that were seen last, with
+    its uid. A new cluster under the old address may have any version, so nothing else would show it. The uids of a list
+    and of its first watch are not compared: the two requests may match different rules.
 (4) A server whose database was restored from an older copy accepts a watch from a version of the future without a word,
     and sends nothing until it gets there. Such a restore ends its connections, so after a failed one its version is
     asked for. Versions are compared only when both are decimal numbers; else nothing is concluded.
@@ -128,21 +130,29 @@ def _watching(state: Watching, given: Input, now: float) -> Step:
     if isinstance(given, VersionRead):
         if is_lower(given.version, state.version):
             return Step(Listing(suspect=True), [])
-        return Step(replace(state, doubt=False), [])
+        if not given.known:
+            error = WatchError("another cluster answers at this address now: it has none of the objects that were "
+                               "seen last")
+            return Step(Listing(), [failed(error, "watch")])
+        return Step(_certain(state), [])
     assert isinstance(given, Broke), given
     error = given.error
     if state.doubt and isinstance(error, ApiError) and error.code != 429 and 0 < error.code < 500:
-        return Step(replace(state, doubt=False), [])
+        return Step(_certain(state), [])
     lost = state.doubt or isinstance(error, TransportError)
     return _watch_failed(Listed(state.version, 0.0, _stalls(state), state.server, lost), error)
 
 
 def _opened(state: Listed, opened: Opened, now: float) -> Step:
-    server = opened.server
-    if server and state.server and server != state.server:
-        return Step(Listing(), [failed(WatchError("another cluster answers at this address now"), "watch")])
-    return Step(Watching(state.version, state.version, now, state.stalls, server or state.server, state.doubt,
-                         min(MIN_WATCH_SECONDS, opened.timeout / 2)), [])
+    server = state.server or opened.server
+    stranger = opened.server if opened.server != server else ""
+    return Step(Watching(state.version, state.version, now, state.stalls, server, state.doubt or bool(stranger),
+                         min(MIN_WATCH_SECONDS, opened.timeout / 2), stranger), [])
+
+
+def _certain(state: Watching) -> Watching:
+    """Nothing speaks against the server any more."""
+    return replace(state, doubt=False, server=state.stranger or state.server, stranger="")
 
 
 def _watch_failed(state: Listed, error: Exception) -> Step:

@@ -72,7 +72,8 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class Watching:
     """A watch is open since `opened`; `began` is the version it was opened with. With `doubt` it first wants to know
-    the server's own version. `shortest`: seconds before which its end is premature."""
+    the server's own version. `shortest`: seconds before which its end is premature. `stranger`: what the server says of
+    itself while it is not certain that this is the cluster of the watch before; `server` is that one's until then."""
 
     version: str
     began: str
@@ -81,6 +82,7 @@ class Watching:
     server: str = ""
     doubt: bool = False
     shortest: float = MIN_WATCH_SECONDS
+    stranger: str = ""
 
 
 State: TypeAlias = Listing | Streaming | Listed | Watching
@@ -106,9 +108,11 @@ class Opened(NamedTuple):
 
 
 class VersionRead(NamedTuple):
-    """The version at which the server is now; None when it does not say."""
+    """The version at which the server is now; None when it does not say. `known`: False when the server has none of the
+    objects that were seen last, so that it has to be another cluster."""
 
     version: str | None
+    known: bool = True
 
 
 class BatchRead(NamedTuple):

@@ -255,6 +255,73 @@ def test_a_connection_that_failed_costs_one_question_for_the_version_and_a_clean
     assert world.watches[0].state.relists == 0
 
 
+class Flows(Counted):
+    """A transport whose answers name the FlowSchema that matched the request."""
+
+    uid = "flow-1"
+
+    def send(self, request: requests.PreparedRequest, **more: Any) -> requests.Response:
+        found = super().send(request, **more)
+        found.raw.headers["X-Kubernetes-Pf-Flowschema-Uid"] = found.headers["X-Kubernetes-Pf-Flowschema-Uid"] = self.uid
+        return found
+
+
+def flowing(watches: int, number: int) -> tuple[World, Flows]:
+    """Watches of `number` objects each, whose first watch is open and named its FlowSchema."""
+    world = World(watches, WatcherConfig(timeout=60))
+    for count in range(watches):
+        for name in range(number):
+            world.put(f"n{count}", f"m{name}")
+    world.adapter.inner = flows = Flows(world.adapter.inner, world.clock)
+    return world, flows
+
+
+@pytest.mark.parametrize("objects", [0, 1, 20])
+def test_a_flow_schema_that_comes_and_goes_costs_a_question_and_no_list(objects: int,
+                                                                        caplog: pytest.LogCaptureFixture) -> None:
+    world, flows = flowing(3, objects)
+    world.run(100)
+    with caplog.at_level(logging.INFO):
+        for uid in ("flow-2", "flow-1", "flow-3"):
+            flows.uid = uid
+            world.put("n0", f"new-{uid}")
+            world.run(100)
+    assert [watch.state.relists for watch in world.watches] == [0, 0, 0]
+    assert caplog.messages == []
+    begun = world.clock.monotonic()
+    world.run(600)
+    assert len(flows.since(begun)) <= 3 * 14, "the new one is known, and not asked about again"
+
+
+@pytest.mark.parametrize("gone", ["the newest object", "all objects"])
+def test_objects_that_are_deleted_beside_a_flow_schema_are_no_other_cluster(gone: str,
+                                                                            caplog: pytest.LogCaptureFixture) -> None:
+    world, flows = flowing(1, 5)
+    world.run(100)
+    maps = Api.namespaced(world.client, ConfigMap, "n0")
+    for name in range(5 if gone == "all objects" else 1):
+        maps.delete(f"m{4 - name}")
+    world.run(10)
+    flows.uid = "flow-2"
+    world.run(100)
+    assert (world.watches[0].state.relists, caplog.messages) == (0, [])
+
+
+@pytest.mark.parametrize("objects", [1, 20])
+def test_another_cluster_behind_the_address_is_seen_and_listed(objects: int, caplog: pytest.LogCaptureFixture) -> None:
+    world, flows = flowing(2, objects)
+    world.run(100)
+    other = ApiServer(clock=world.clock)
+    other.load([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"n{number}"}} for number in range(2)])
+    for number in range(100):  # its versions go on where ours were
+        other.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"m{number}", "namespace": "n0"}}])
+    flows.inner, flows.uid = other.transport(), "flow-of-another"
+    world.run(100)
+    assert {obj.name for obj in world.watches[0].store} == {f"m{number}" for number in range(100)}
+    assert [*world.watches[1].store] == []
+    assert any("another cluster answers" in line for line in caplog.messages)
+
+
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
     with ApiServer() as server:

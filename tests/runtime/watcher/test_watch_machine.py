@@ -1,6 +1,8 @@
 """The watch machine: each row of its transition table."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kubectl_runtime.core.base.errors import TransportError
@@ -227,7 +229,7 @@ def test_progress_forgives_earlier_stalls() -> None:
     assert state == Listed("120", 0.0, 1)
 
 
-def test_a_watch_that_another_cluster_opened_leads_to_a_list() -> None:
+def test_another_flow_schema_raises_a_doubt_which_the_objects_decide() -> None:
     state, out = step(Listed("100"), Opened("first"), 0)
     assert (state, out) == (Watching("100", "100", 0, server="first"), [])
     for ending in (Ended(), Broke(TransportError("reset")), BatchRead([error_event(500)])):
@@ -235,9 +237,17 @@ def test_a_watch_that_another_cluster_opened_leads_to_a_list() -> None:
         assert isinstance(listed, Listed)
         assert isinstance(step(listed, Opened("first"), 6).state, Watching)
         assert isinstance(step(listed, Opened(""), 6).state, Watching)
-        other, out = step(listed, Opened("second"), 6)
+        doubtful, out = step(listed, Opened("second"), 6)
+        assert isinstance(doubtful, Watching)
+        assert (doubtful.doubt, doubtful.server, doubtful.stranger, out) == (True, "first", "second", [])
+        same, out = step(doubtful, VersionRead("200"), 7)
+        assert (same, out) == (replace(doubtful, doubt=False, server="second", stranger=""), [])
+        other, out = step(doubtful, VersionRead("200", known=False), 7)
         assert other == Listing()
         assert verdict(out) == ["Failed"]
+        unanswered = step(doubtful, Broke(TransportError("reset")), 7).state
+        assert isinstance(unanswered, Listed)
+        assert unanswered.server == "first", "the doubt comes back with the next watch"
 
 
 @pytest.mark.parametrize("given", [Ended(broke=True), Broke(TransportError("reset"))], ids=str)
