@@ -70,9 +70,10 @@ class WebhookOptions:
             mine = self.operations if rule.operations is None else rule.operations
             kept = [one for one in mine if one in allowed] if "*" not in mine else list(allowed)
             if kept:
-                scope = {} if rule.scope == "*" else {"scope": rule.scope}
+                # With the server's default written out: rules are one value to server-side apply, and a second manager
+                # that left a part of it to the server would conflict with the first.
                 found.append({"apiGroups": list(rule.groups), "apiVersions": list(rule.versions), "operations": kept,
-                              "resources": list(rule.resources), **scope})
+                              "resources": list(rule.resources), "scope": rule.scope})
         return found
 
     def to_dict(self, *, mutating: bool) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def test_a_class_that_says_nothing_has_what_is_usual() -> None:
         "name": "quota.pods.core",
         "clientConfig": {"service": {"namespace": "shop", "name": "hooks", "path": "/here/validate"}},
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE", "DELETE"],
-                   "resources": ["pods"]}],
+                   "resources": ["pods"], "scope": "*"}],
         "admissionReviewVersions": ["v1"], "sideEffects": "None"}]
 
 
@@ -98,7 +98,8 @@ def test_rules_are_for_several_kinds() -> None:
     assert hooks(Many())[0]["rules"] == [
         {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
          "resources": ["deployments", "statefulsets"], "scope": "Namespaced"},
-        {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["*/scale"]}]
+        {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["*/scale"],
+         "scope": "*"}]
     with pytest.raises(RequestError, match="would never be called"):
         hooks(Labels())
 

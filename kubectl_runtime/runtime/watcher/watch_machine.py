@@ -131,9 +131,8 @@ def _watching(state: Watching, given: Input, now: float) -> Step:
         if is_lower(given.version, state.version):
             return Step(Listing(suspect=True), [])
         if not given.known:
-            error = WatchError("another cluster answers at this address now: it has none of the objects that were "
-                               "seen last")
-            return Step(Listing(), [failed(error, "watch")])
+            return Step(Listing(), [failed(WatchError("another cluster answers at this address now: it has none of the "
+                                                      "objects that were seen last"), "watch")])
         return Step(_certain(state), [])
     assert isinstance(given, Broke), given
     error = given.error

@@ -20,6 +20,12 @@ from kubectl_runtime.webhooks.application import Application
 from kubectl_runtime.webhooks.configurations import Target, configurations
 from kubectl_runtime.webhooks.handler import Admission
 
+CONVERSION = "-conversion"
+"""What a field manager's name ends with where it applies a conversion alone. One manager cannot apply both a definition
+and a part of it: each apply takes back what the other one said."""
+BUNDLES = "kubectl-runtime-webhooks"
+"""Whose field a caBundle is that `CaBundles` wrote."""
+
 _CLASSES: dict[str, type[Resource]] = {kind.api_resource.kind: kind for kind in (
     CustomResourceDefinition, MutatingWebhookConfiguration, ValidatingWebhookConfiguration)}
 
@@ -33,7 +39,8 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
     `service`: `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT`; or `url`: `https://HOST:PORT`. `ca_bundle`: PEM, whom the API
     server is to trust (`WebhookServer.ca_bundle`); what is in a bundle already stays in it. A CRD must be there before.
     `annotations`: for the configurations. `force` takes over fields of other managers, a conversion that somebody else
-    set up included.
+    set up included. The conversion of a CRD is applied by a field manager of its own, `FIELD_MANAGER-conversion`, so
+    that `apply_crd` may own the rest of the definition under the same name.
 
     Blocks for the calls. Raises RequestError for what makes no sense, ApiError when the server refuses. Needs get,
     create and patch on the three resources, where they are used.
@@ -50,24 +57,31 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
         raise RequestError("apply_webhooks takes service='NAMESPACE/NAME' or url='https://HOST:PORT', one of them")
     target = Target.url(url) if url is not None else Target.service(service or "")
     applied: list[Resource] = []
+    converting = f"{field_manager}{CONVERSION}"
     for manifest in configurations(app, name, target, ca_bundle=ca_bundle, annotations=annotations):
         api: Api[Any] = Api.all(client, _CLASSES[manifest["kind"]])
-        taking = force
+        manager, taking = field_manager, force
         if manifest["kind"] == "CustomResourceDefinition":
             there = api.get(manifest["metadata"]["name"])  # a part of a definition makes none
-            taking = force or _does_not_convert(there.to_dict())
+            manager = converting
+            taking = force or _may_be_taken(there.to_dict(), {field_manager, converting})
         else:
             there = api.get_opt(manifest["metadata"]["name"])
         if ca_bundle and there is not None:
             _keep_bundles(manifest, there.to_dict(), ca_bundle)
-        applied.append(api.apply(manifest, field_manager=field_manager, force=taking))
+        applied.append(api.apply(manifest, field_manager=manager, force=taking))
     return applied
 
 
-def _does_not_convert(definition: dict[str, Any]) -> bool:
-    """Whether nobody has said yet how objects are converted: the default counts as a field of whoever made it."""
+def _may_be_taken(definition: dict[str, Any], ours: set[str]) -> bool:
+    """Whether the conversion belongs to nobody else: it does not convert yet (the default counts as a field of the
+    definition's creator), or only managers that are `ours` have applied it."""
     conversion = (definition.get("spec") or {}).get("conversion") or {}
-    return bool(conversion.get("strategy", "None") == "None")
+    if conversion.get("strategy", "None") == "None":
+        return True
+    owners = {entry.get("manager") for entry in definition["metadata"].get("managedFields") or ()
+              if ((entry.get("fieldsV1") or {}).get("f:spec") or {}).get("f:conversion")}
+    return owners <= {*ours, BUNDLES}
 
 
 def _keep_bundles(manifest: dict[str, Any], there: dict[str, Any], ca_bundle: bytes) -> None:

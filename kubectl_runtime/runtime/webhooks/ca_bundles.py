@@ -41,12 +41,11 @@ from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.webhooks.apply_webhooks import BUNDLES
 from kubectl_runtime.runtime.webhooks.serving_certificates import AUTHORITY_NAME, OwnCertificates, SelfSigned
 
 log = guarded_logger(__name__)
 
-MANAGER = "kubectl-runtime-webhooks"
-"""Whose field a caBundle is."""
 AT_THE_END = 2.0
 """Seconds for the requests that take our authority out again, where nothing is left of the time."""
 AGAIN = 1.0
@@ -205,7 +204,7 @@ class CaBundles:
         if not operations:
             return False
         guard = {"op": "test", "path": "/metadata/resourceVersion", "value": caller.resource_version}
-        api.patch(caller.name, Patch.json([guard, *operations]), field_manager=MANAGER, timeout=timeout)
+        api.patch(caller.name, Patch.json([guard, *operations]), field_manager=BUNDLES, timeout=timeout)
         return True
 
     def _is_ours(self, config: _ClientConfig) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 
-from kubectl_runtime import Api, ApiError, Client, Conversion, CustomResource, Patch, RequestError
+from kubectl_runtime import Api, ApiError, Client, Conversion, CustomResource, Patch, RequestError, apply_crd
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.bundles import certificates_in
 from kubectl_runtime.core.requests.rights import roles
@@ -22,14 +22,15 @@ from kubectl_runtime.resources import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
 )
-from kubectl_runtime.runtime.webhooks import ca_bundles, webhook_setup
-from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks
+from kubectl_runtime.runtime.webhooks import webhook_setup
+from kubectl_runtime.runtime.webhooks.apply_webhooks import BUNDLES, apply_webhooks
 from kubectl_runtime.runtime.webhooks.serving_certificates import SelfSigned
 from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer
 from kubectl_runtime.testing import ApiServer
-from kubectl_runtime.webhooks import application
+from kubectl_runtime.webhooks import Admission, AdmissionRequest, Rule, application
+from kubectl_runtime.webhooks.configurations import Target, configurations
 from tests.runtime.webhooks.callers import LIMIT
-from tests.webhooks.hooks import Quota
+from tests.webhooks.hooks import Pod, Quota
 
 
 class WidgetV1(CustomResource, group="example.com", version="v1", kind="Widget", storage=False):
@@ -276,6 +277,60 @@ def test_apply_webhooks_says_where_and_whom_to_trust(client: Client) -> None:
             apply_webhooks(client, {"/quota": Quota()}, "shop", **wrong)
 
 
+def converts(client: Client) -> tuple[str, str]:
+    """How widgets are converted, and in which namespace the webhook is."""
+    conversion = Api.all(client, CustomResourceDefinition).get("widgets.example.com").to_dict()["spec"]["conversion"]
+    called = conversion.get("webhook", {}).get("clientConfig", {})
+    return conversion["strategy"], called.get("service", {}).get("namespace", "")
+
+
+def test_a_definition_and_its_conversion_are_applied_one_after_the_other_and_again(client: Client) -> None:
+    Api.all(client, CustomResourceDefinition).delete("widgets.example.com")
+    for manager in ("kubectl_runtime", "kubectl_runtime", "ops"):
+        apply_crd(client, crd(), field_manager=manager)
+        apply_webhooks(client, APP, "shop", service="shop/hooks", field_manager=manager)
+        assert converts(client) == ("Webhook", "shop")
+    apply_crd(client, crd())
+    assert converts(client) == ("Webhook", "shop"), "a definition that says nothing of it takes nothing away"
+    apply_webhooks(client, APP, "shop", service="shop/hooks")
+
+
+def test_a_conversion_that_the_same_manager_applied_before_may_be_moved(client: Client) -> None:
+    manifests = configurations(APP, "shop", Target.service("shop/hooks"))
+    [conversion] = [one for one in manifests if one["kind"] == "CustomResourceDefinition"]
+    Api.all(client, CustomResourceDefinition).apply(conversion, field_manager="kubectl_runtime", force=True)
+    apply_webhooks(client, APP, "shop", service="bank/hooks")
+    assert converts(client) == ("Webhook", "bank")
+    apply_webhooks(client, APP, "shop", service="shop/hooks")
+    assert converts(client) == ("Webhook", "shop")
+
+
+class EveryScope(Admission[Pod], rules=(
+        Rule(resources=("pods",)), Rule(resources=("pods",), scope="Namespaced", operations=("DELETE",)),
+        Rule(resources=("nodes",), scope="Cluster")), name="every.shop.example.com"):
+    def validate(self, request: AdmissionRequest[Pod]) -> None:
+        pass
+
+
+class Everything(Admission[Pod], name="full.shop.example.com", timeout=5, failure_policy="Ignore",
+                 match_policy="Exact", match_conditions={"a": "true"}, namespace_selector="team=shop",
+                 object_selector={"matchLabels": {"a": "b"}}, operations=("CREATE", "DELETE"),
+                 subresources=("status",), reinvocation="IfNeeded"):
+    def validate(self, request: AdmissionRequest[Pod]) -> None:
+        pass
+
+    def mutate(self, request: AdmissionRequest[Pod]) -> None:
+        return None
+
+
+@pytest.mark.parametrize("handler", [Quota(), EveryScope(), Everything()])
+@pytest.mark.parametrize("where", [{"service": "shop/hooks"}, {"service": "shop/hooks:8443"},
+                                   {"url": "https://hooks.example.com"}])
+def test_the_same_configuration_may_be_applied_by_several_managers(client: Client, handler: Any, where: Any) -> None:
+    for manager in ("kubectl_runtime", "argocd", "kubectl_runtime"):
+        apply_webhooks(client, {"/quota": handler}, "shop", field_manager=manager, **where)
+
+
 def test_a_conversion_that_somebody_else_set_up_is_taken_only_by_force(client: Client) -> None:
     definitions = Api.all(client, CustomResourceDefinition)
     apply_webhooks(client, APP, "shop", service="shop/hooks", field_manager="a")
@@ -296,7 +351,7 @@ def test_the_manager_of_a_bundle_has_a_name_of_its_own(client: Client) -> None:
     with serving(client) as server:
         until(lambda: not server.why_not_ready)
         managers = {entry["manager"] for entry in callers.get("owned").to_dict()["metadata"]["managedFields"]}
-        assert managers == {"helm", ca_bundles.MANAGER}
+        assert managers == {"helm", BUNDLES}
 
 
 def test_the_housekeeping_is_told_as_the_librarys_own_and_only_to_who_looks_closely(
