@@ -2,7 +2,7 @@
 
 MODULE:NAME is the application, as WSGI servers name it: `app = webhooks.application({...})`. Printed are the
 configurations that its classes say, and of each conversion between classes that part of the CustomResourceDefinition
-which names it: `kubectl apply --server-side -f -` adds it to the definition that is there.
+which names it: `kubectl apply --server-side --field-manager=NAME -f -` adds it to the definition that is there.
 """
 from __future__ import annotations
 

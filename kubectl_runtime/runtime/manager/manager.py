@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from kubectl_runtime.client.api.client import Client
@@ -30,10 +31,9 @@ from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager_running import RunningManager
 from kubectl_runtime.runtime.manager.manager_view import ManagerView
 from kubectl_runtime.runtime.manager.members import ControllerMember, Member, RunnableMember
-from kubectl_runtime.runtime.manager.servers import Server, servers_for
+from kubectl_runtime.runtime.manager.servers import Server, expect_ready, servers_for
 from kubectl_runtime.runtime.manager_defaults import DEBUG, SERVE, current_defaults
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
-from kubectl_runtime.runtime.observe.health_checks import expect_none
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
 from kubectl_runtime.runtime.sharding.sharding import Sharding
@@ -188,23 +188,24 @@ class Manager:
                                  failed=self._running.fail))
         return self
 
-    def add_check(self, name: str, fn: Callable[[], object]) -> Manager:
-        """Call `fn` for each question whether the process is ready. It says no by raising, or by returning False. It
-        must be quick and safe for several threads. `/readyz?verbose` lists it by its `name`. Raises RequestError for a
-        name that is taken, has a slash, or is one of the manager's own: `ping`, `manager`, `controller ...`,
-        `store ...`."""
-        self._checks.add(name, fn)
+    def add_check(self, name: str, fn: Callable[[], object], *, timeout: Duration = 2) -> Manager:
+        """Call `fn` for each question whether the process is ready. It fails by raising, by returning False, and by
+        taking more than `timeout` seconds. It is called in a thread of its own, and not again before it has returned.
+        `/readyz?verbose` lists it by its `name`. Raises RequestError for a name that is taken, has a slash, or is one
+        of the manager's own: `ping`, `manager`, `servers`, `controller ...`, `store ...`, and for a timeout of 0
+        seconds or less."""
+        self._checks.add(name, fn, timeout)
         return self
 
     def add_server(self, server: Server) -> Manager:
         """Run `server`, for instance a WebhookServer. Servers start before everything else, in the order they were
-        added, and stop last. A server with `why_not_ready`, as a WebhookServer has, becomes part of readiness. Raises
-        RequestError after the start, and for a second server of the same name."""
+        added, and stop last. A server with `why_not_ready`, as a WebhookServer has, becomes part of readiness;
+        `/readyz/servers` asks all such servers, and nothing else. Raises RequestError after the start, and for a second
+        server of the same name."""
         if self._started:
             raise RequestError(f"{server.name} cannot be added: this manager was started, and servers start first")
         if hasattr(server, "why_not_ready"):
-            asked: Any = server
-            self._checks.add(server.name, lambda: expect_none(asked.why_not_ready))
+            self._checks.add(server.name, partial(expect_ready, [server]))
         self._servers.append(server)
         return self
 
@@ -247,7 +248,7 @@ class Manager:
             self._started = True
             members = list(self._members.values())
         view = ManagerView(self._running, self._lock, self._current_members, sharded=self._sharding is not None,
-                           given=self._checks)
+                           given=self._checks, servers=self._servers)
         own = () if self._address is None else servers_for(
             self._address, view.ready_checks, self._why_not_alive, self._client.observer, self._debug, view)
         self._running.launch([*own, *self._servers], members, foreground=foreground)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import Observer, parts_of
@@ -16,7 +16,7 @@ from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.debug_snapshot import Debugged
-from kubectl_runtime.runtime.observe.health_checks import Check, expect_none
+from kubectl_runtime.runtime.observe.health_checks import Check, OwnCheck, Unhealthy
 from kubectl_runtime.runtime.observe.health_server import HealthServer
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.shutdown import stack_of
@@ -42,6 +42,13 @@ class Server(Protocol):
     def stop(self, timeout: float) -> None:
         """Listen no more; blocks until its threads have ended, at most `timeout` seconds. What it raises is logged; a
         second later nobody waits for it any more."""
+
+
+def expect_ready(servers: Iterable[Any]) -> None:
+    """Raise Unhealthy when a server has `why_not_ready`, and it says why. Blocks as they do."""
+    reasons = [reason for server in servers if (reason := getattr(server, "why_not_ready", ""))]
+    if reasons:
+        raise Unhealthy("; ".join(reasons))
 
 
 class ServerGroup:
@@ -100,4 +107,4 @@ def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, 
     metrics = None if module is None else next(
         (part for part in parts_of(observer) if isinstance(part, module.Metrics)), None)
     return [HealthServer((address.host, address.port), metrics=metrics, debug=debug, debugged=debugged,
-                         checks=ready_checks, live_checks={"manager": lambda: expect_none(why_not_alive())})]
+                         checks=ready_checks, live_checks={"manager": OwnCheck(why_not_alive)})]

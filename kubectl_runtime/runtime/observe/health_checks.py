@@ -1,29 +1,33 @@
 """`HealthChecks`: named questions, and how they are answered at this moment.
 
-    the function returns False      failing          it raises     failing, with the exception's text as the reason
-    it returns anything else        passing          it is asked already, and has not answered within a second: failing
+    the function returns False      failing          it raises                        failing, for the exception's text
+    it returns anything else        passing          it does not answer in time       failing, until it has answered
 
-Reasons are for the log, where each change of a check's answer is one line: who asks over the network learns only which
-check fails.
+A program's own check runs in a thread of its own, since it may hang: `TimedCheck`. The library's own checks do not
+block and run in the thread of the request: `OwnCheck`. Reasons are for the log, where each change of a check's answer
+is one line. The network learns only which check fails.
 """
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 
 Check = Callable[[], object]
-"""See the module. Called in the thread of a request, by one at a time."""
+"""See the module. Not called again before it has returned."""
 
-PATIENCE = 1.0
-"""Seconds that a request waits for another one that asks the same check: one that never returns holds one thread."""
+TIMEOUT = 2.0
+"""Seconds in which a check has to answer, unless it was added with another timeout."""
 
 
 class Watched(Protocol):
@@ -59,25 +63,83 @@ class CheckResult(NamedTuple):
 
 
 class Unhealthy(KubeError):
-    """Raised by a check of the library itself: its text is the reason, without the name of a class."""
+    """Raised by a check of the library itself that may block: its text is the reason, without the name of a class."""
+
+
+class OwnCheck:
+    """A check of the library itself: it says why it fails, and must not block."""
+
+    def __init__(self, why: Callable[[], str]) -> None:
+        self._why = why
+
+    def __call__(self) -> str:
+        """Why it fails; empty when it passes."""
+        return self._why()
+
+
+class TimedCheck:
+    """A check of a program, which may hang: it is called in a thread of its own, one call at a time. While one call
+    hangs no other one begins. Safe to use from any thread."""
+
+    def __init__(self, name: str, check: Check, timeout: Duration = TIMEOUT) -> None:
+        """Raises RequestError for a timeout of 0 seconds or less."""
+        self.check = check
+        self._name, self._timeout = name, period_of(f"check {name}: timeout", timeout)
+        self._change = threading.Condition()
+        self._calls = 0
+        self._began: float | None = None
+        """When the call in progress began; None when there is none."""
+        self._reason = ""
+
+    def begin(self) -> int:
+        """Call the check, unless a call is in progress; the number of the call, for `reason`. Does not block."""
+        with self._change:
+            if self._began is None:
+                self._began, self._calls = time.monotonic(), self._calls + 1
+                try:
+                    Thread(target=self._call, name=f"check {self._name}", daemon=True).start()
+                except RuntimeError as error:  # there are no more threads
+                    self._began, self._reason = None, described(error)
+            return self._calls
+
+    def reason(self, call: int) -> str:
+        """Why it fails; empty when it passes. Blocks until that call has ended, at most until its time is over."""
+        with self._change:
+            began = self._began
+            if began is not None and self._calls == call:
+                left = began + self._timeout - time.monotonic()
+                if not self._change.wait_for(lambda: self._began is None or self._calls != call, max(0.0, left)):
+                    return f"it has not answered within {self._timeout:g} s, and is not asked again before it has"
+            return self._reason
+
+    def __call__(self) -> str:
+        """Why it fails now; empty when it passes. Blocks as `reason`."""
+        return self.reason(self.begin())
+
+    def _call(self) -> None:
+        try:
+            reason = "it returned False" if self.check() is False else ""
+        except Unhealthy as error:
+            reason = str(error)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the check fails
+            pass_interrupt(error)
+            reason = described(error)
+        with self._change:
+            self._reason, self._began = reason, None
+            self._change.notify_all()
 
 
 class _Asked:
-    def __init__(self, check: Check) -> None:
-        self.check = check
+    def __init__(self, name: str, check: Check) -> None:
+        self.check = check if isinstance(check, OwnCheck | TimedCheck) else TimedCheck(name, check)
         self.reason = ""
-        self.turn = threading.Semaphore()
-        """One asks at a time."""
 
-
-def ping() -> None:
-    """Pass: there is somebody who answers."""
-
-
-def expect_none(reason: str) -> None:
-    """Fail for `reason`, by raising Unhealthy; an empty one passes."""
-    if reason:
-        raise Unhealthy(reason)
+    def changed(self, check: Check) -> None:
+        """From now on it is this function."""
+        if isinstance(check, OwnCheck | TimedCheck):
+            self.check = check
+        elif isinstance(self.check, TimedCheck):
+            self.check.check = check
 
 
 def store_checks(controllers: Iterable[ReadsStores]) -> dict[str, Check]:
@@ -89,7 +151,7 @@ def store_checks(controllers: Iterable[ReadsStores]) -> dict[str, Check]:
             found = reasons.setdefault(f"store {name}".replace("/", "-"), [])
             if reason and reason not in found:
                 found.append(reason)
-    return {name: partial(expect_none, "; ".join(found)) for name, found in reasons.items()}
+    return {name: OwnCheck(partial("; ".join, found)) for name, found in reasons.items()}
 
 
 class HealthChecks:
@@ -104,18 +166,19 @@ class HealthChecks:
         self._give_more = more
         self._more: dict[str, _Asked] = {}
         self._checks: dict[str, _Asked] = {}
-        for name, check in {"ping": ping, **(checks or {})}.items():
+        self.add("ping", OwnCheck(lambda: ""))
+        for name, check in (checks or {}).items():
             self.add(name, check)
 
     def add(self, name: str, check: Check) -> None:
-        """Add a check. Raises RequestError when the name is taken or cannot be the last part of a path, or the check
-        cannot be called."""
+        """Add a check: an OwnCheck, a TimedCheck or a function, which becomes a TimedCheck. Raises RequestError when
+        the name is taken or cannot be the last part of a path, or the check cannot be called."""
         if not name or "/" in name or not callable(check):
             raise RequestError(f"a check is a function, under a name without a slash, not {name!r}: {check!r}")
         with self._change:
             if name in self._checks:
                 raise RequestError(f"{self.endpoint} has a check called {name} already")
-            self._checks = {**self._checks, name: _Asked(check)}
+            self._checks = {**self._checks, name: _Asked(name, check)}
 
     @property
     def names(self) -> list[str]:
@@ -123,30 +186,26 @@ class HealthChecks:
         return list(self._current())
 
     def results(self, names: list[str] | None = None) -> list[CheckResult]:
-        """How these checks, or all, answer now, in the order in which they were added. Blocks as they do. Names that
-        are gone meanwhile are left out."""
+        """How these checks, or all, answer now, in the order in which they were added. They are asked at the same time.
+        Blocks until each has answered or its time is over. Names that do not exist any more are left out."""
         asked = self._current()
-        return [CheckResult(name, self._ask(name, asked[name]))
-                for name in (asked if names is None else names) if name in asked]
+        wanted = {name: asked[name] for name in (asked if names is None else names) if name in asked}
+        reasons = answers({name: one.check for name, one in wanted.items()})
+        return [CheckResult(name, self._noted(name, one, reasons[name])) for name, one in wanted.items()]
 
     def _current(self) -> dict[str, _Asked]:
         if self._give_more is None:
             return self._checks
         given = self._give_more()
         with self._change:
-            self._more = {name: self._more.get(name) or _Asked(check) for name, check in given.items()}
+            self._more = {name: self._more.get(name) or _Asked(name, check) for name, check in given.items()}
             for name, check in given.items():
-                self._more[name].check = check
+                self._more[name].changed(check)
             return {**self._checks, **{name: one for name, one in self._more.items() if name not in self._checks}}
 
-    def _ask(self, name: str, asked: _Asked) -> str:
-        if not asked.turn.acquire(timeout=PATIENCE):
-            return "it was asked before, and has not answered yet"
-        try:
-            before, asked.reason = asked.reason, _reason(asked.check)
-            reason = asked.reason
-        finally:
-            asked.turn.release()
+    def _noted(self, name: str, asked: _Asked, reason: str) -> str:
+        with self._change:
+            before, asked.reason = asked.reason, reason
         if reason and not before:
             log.warning("%s: check %s fails: %s", self.endpoint, name, reason)
         elif before and not reason:
@@ -154,11 +213,8 @@ class HealthChecks:
         return reason
 
 
-def _reason(check: Check) -> str:
-    try:
-        return "it returned False" if check() is False else ""
-    except Unhealthy as error:
-        return str(error)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the check fails
-        pass_interrupt(error)
-        return described(error)
+def answers(checks: Mapping[str, OwnCheck | TimedCheck]) -> dict[str, str]:
+    """Why each of these fails, empty where it passes. They are asked at the same time. Blocks as they do."""
+    calls = {name: check.begin() for name, check in checks.items() if isinstance(check, TimedCheck)}
+    return {name: check.reason(calls[name]) if isinstance(check, TimedCheck) else check()
+            for name, check in checks.items()}

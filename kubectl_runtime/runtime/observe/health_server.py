@@ -10,17 +10,13 @@
     /metrics   see `Metrics`
     /debug     with `debug=DebugPage()`: what the controllers do at this moment. `watch` adds to it
 
-What is answered is in `HealthApplication`, how in `WsgiListener`: who is slow is cut after `limit` seconds. There is no
-encryption and no authentication, as with the kubelet's probes; nothing secret is shown, but with `":8080"` everybody
-who reaches the Pod can read the metrics: a NetworkPolicy says who may.
+`HealthApplication` decides what is answered, and `Listener` how: it cuts connections that are slow, or that hold the
+places of others. There is no encryption and no authentication, as with the kubelet's probes. Nothing secret is shown,
+but with `":8080"` everybody who reaches the Pod can read the metrics: a NetworkPolicy says who may.
 """
 from __future__ import annotations
 
-import contextlib
-import os
-import socket
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -28,17 +24,27 @@ from typing import Any
 from kubectl_runtime.core.base.clock import Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.observe.debug_application import DebugApplication
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.debug_snapshot import Debugged, Inspected
 from kubectl_runtime.runtime.observe.health_application import HealthApplication, Scraped
-from kubectl_runtime.runtime.observe.health_checks import Check, HealthChecks, Watched, expect_none, store_checks
+from kubectl_runtime.runtime.observe.health_checks import (
+    TIMEOUT,
+    Check,
+    HealthChecks,
+    OwnCheck,
+    TimedCheck,
+    Watched,
+    store_checks,
+)
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
-from kubectl_runtime.runtime.observe.wsgi_listener import WsgiListener
+from kubectl_runtime.runtime.observe.listener import Listener
 
 log = guarded_logger(__name__)
+
+CONNECTIONS = 128
+"""A kubelet, a scraper or two and a person need five."""
 
 _USE = "it is for health and metrics, and serve= of the Manager (or the HealthServer itself) says another address"
 
@@ -84,10 +90,9 @@ class HealthServer:
             None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged))
         """What it serves, for a web server that the program has already."""
         self._change = threading.Lock()
-        self._stopping = threading.Event()
-        self._listener: WsgiListener | None = None
-        self._thread: threading.Thread | None = None
-        self._process = 0
+        self._is_over = False
+        """Whether it was started or stopped."""
+        self._listener: Listener | None = None
 
     @property
     def name(self) -> str:
@@ -98,24 +103,30 @@ class HealthServer:
     def port(self) -> int:
         """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
         listener = self._listener
-        return self._address.port if listener is None else listener.server_port
+        return self._address.port if listener is None else listener.port
 
-    def add_check(self, name: str, check: Check) -> None:
+    def add_check(self, name: str, check: Check, *, timeout: Duration = TIMEOUT) -> None:
         """Add a check of readiness to `/readyz`; `/readyz/NAME` asks it alone. `check` raises or returns False when
-        something is wrong. Raises RequestError when the name is taken or has a slash."""
-        self._ready.add(name, check)
+        something is wrong. It is called in a thread of its own and fails when it takes more than `timeout` seconds; it
+        is not called again before it has returned. Raises RequestError when the name is taken or has a slash, and for
+        a timeout of 0 seconds or less."""
+        self._add(self._ready, name, check, timeout)
 
-    def add_live_check(self, name: str, check: Check) -> None:
+    def add_live_check(self, name: str, check: Check, *, timeout: Duration = TIMEOUT) -> None:
         """Add a check of liveness to `/healthz`. When it fails, the kubelet restarts the process; so check only what a
         restart repairs. As `add_check`."""
-        self._live.add(name, check)
+        self._add(self._live, name, check, timeout)
+
+    @staticmethod
+    def _add(checks: HealthChecks, name: str, check: Check, timeout: Duration) -> None:
+        checks.add(name, TimedCheck(name, check, timeout) if callable(check) else check)
 
     def watch(self, running: Watched) -> None:
         """Ask a running controller, by its name, whether it is alive and ready, and list each of its stores at
         `/readyz?verbose` as `store pods`. Raises RequestError when the name is taken."""
         name = running.name.replace("/", "-")
-        self._ready.add(name, lambda: expect_none(running.why_not_ready))
-        self._live.add(name, lambda: expect_none(running.why_not_alive))
+        self._ready.add(name, OwnCheck(lambda: running.why_not_ready))
+        self._live.add(name, OwnCheck(lambda: running.why_not_alive))
         if isinstance(running, Running):
             self._watched.running.append(running)
 
@@ -123,39 +134,23 @@ class HealthServer:
         """Listen, and return. Raises OSError when the address is taken or not this host's; RequestError the second
         time, also after `stop`."""
         with self._change:
-            if self._thread is not None or self._stopping.is_set():
+            if self._is_over:
                 raise RequestError(f"the {self.name} was started or stopped already: make a new one")
-            listener = WsgiListener(self._address.listen(_USE), self.application, self.name, self._limit)
-            thread = Thread(target=self._serve, args=(listener,), name=self.name, daemon=True)
-            try:
-                thread.start()
-            except BaseException:  # no more threads
-                listener.server_close()
-                raise
-            self._listener, self._thread, self._process = listener, thread, os.getpid()
+            listener = Listener(self._address.listen(_USE), self.application, self.name, self._limit,
+                                connections=CONNECTIONS)
+            listener.start()
+            self._listener, self._is_over = listener, True
         log.info("%s listens at port %d", self.name, self.port)
 
     def stop(self, timeout: Duration = 5) -> None:
         """Stop listening, finish the requests in progress, and end. After `timeout` seconds it breaks them off.
         Returns at once when it does not run; later calls do nothing. In the child of a fork it only closes its copy of
         the parent's socket."""
-        deadline = time.monotonic() + seconds(timeout)
-        self._stopping.set()
         with self._change:
-            listener, self._listener = self._listener, None
-            thread = self._thread
-        if listener is None or thread is None:
-            return
-        if os.getpid() != self._process:
-            listener.socket.close()
-            return
-        with contextlib.suppress(OSError):  # wakes the thread; where it does not, the next look is near
-            listener.socket.shutdown(socket.SHUT_RDWR)
-        if threading.current_thread() is not thread:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        listener.wait_idle(max(0.0, deadline - time.monotonic()))
-        listener.server_close()
-        log.info("%s has stopped", self.name)
+            listener, self._listener, self._is_over = self._listener, None, True
+        if listener is not None:
+            listener.stop(seconds(timeout))
+            log.info("%s has stopped", self.name)
 
     def __enter__(self) -> HealthServer:
         self.start()
@@ -164,16 +159,6 @@ class HealthServer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         self.stop()
-
-    def _serve(self, listener: WsgiListener) -> None:
-        while not self._stopping.is_set():
-            try:
-                listener.turn()
-            except Exception as error:
-                if self._stopping.is_set():  # its socket is closed
-                    return
-                log.error("%s: %s", self.name, error, exc_info=error)
-                self._stopping.wait(0.1)
 
 
 class _Controllers:

@@ -15,9 +15,7 @@ a `preStop` that sleeps for 5 s keeps the server for them.
 """
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import threading
 import time
 from types import TracebackType
@@ -33,7 +31,7 @@ from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.core.requests.rights import Right
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
-from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.runtime.observe.listener import Listener
 from kubectl_runtime.runtime.webhooks.ca_bundles import KINDS, CaBundles
 from kubectl_runtime.runtime.webhooks.observed_application import observed, webhooks_of
 from kubectl_runtime.runtime.webhooks.serving_certificates import (
@@ -42,7 +40,6 @@ from kubectl_runtime.runtime.webhooks.serving_certificates import (
     SelfSigned,
     ServingCertificates,
 )
-from kubectl_runtime.runtime.webhooks.webhook_listener import WebhookListener
 from kubectl_runtime.runtime.webhooks.webhook_setup import WebhookSetup
 from kubectl_runtime.webhooks.application import Application
 from kubectl_runtime.webhooks.difference import require_jsonpatch
@@ -52,6 +49,8 @@ if TYPE_CHECKING:
 
 log = guarded_logger(__name__)
 
+CONNECTIONS = 1000
+"""Each API server has one for every call under way; it limits itself to 600 requests by default."""
 LONGEST_LOOK = 60.0
 """Seconds between two looks whether the certificate is to be renewed: a machine that was suspended wakes late."""
 
@@ -125,7 +124,7 @@ class WebhookServer:
         self._change = threading.Lock()
         self._certificates: ServingCertificates | None = None
         self._bundles: CaBundles | None = None
-        self._listener: WebhookListener | None = None
+        self._listener: Listener | None = None
         self._is_started = False
         self._threads: list[Thread] = []
         self._setup: WebhookSetup | None = None
@@ -140,7 +139,7 @@ class WebhookServer:
     def port(self) -> int:
         """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
         listener = self._listener
-        return self._address.port if listener is None else listener.server_port
+        return self._address.port if listener is None else listener.port
 
     @property
     def ca_bundle(self) -> bytes:
@@ -199,8 +198,8 @@ class WebhookServer:
             else:
                 self._certificates = CertificateFolder(self._wanted)
             app = observed(self._app, self._observer, self._clock)
-            listener = WebhookListener(self._address.listen(_USE), app, self.name, self._limit,
-                                       self._certificates.context)
+            listener = Listener(self._address.listen(_USE), app, self.name, self._limit,
+                                connections=CONNECTIONS, context=self._certificates.context)
         except BaseException:  # of what can be mended, such as an address that is taken
             self._is_started = False
             raise
@@ -216,13 +215,13 @@ class WebhookServer:
             self.stop(0)
         log.info("%s listens at port %d", self.name, self.port)
 
-    def _begin(self, listener: WebhookListener, own: OwnCertificates | None) -> None:
-        self._add_thread(self.name, lambda: self._serve(listener))
+    def _begin(self, listener: Listener, own: OwnCertificates | None) -> None:
+        listener.start()
         if own is not None and isinstance(self._wanted, SelfSigned):
             if self._client is not None:
                 self._bundles = CaBundles(self._client, self._wanted, own)
                 self._bundles.start({kind: self._names_of(kind) for kind in _callers_of(self._app)},
-                                    listener.server_port)
+                                    listener.port)
             self._add_thread(f"{self.name} renewal", lambda: self._renew_in_time(own))
         if self._configuration is not None and self._client is not None and isinstance(self._app, Application):
             service = self._wanted.service if isinstance(self._wanted, SelfSigned) and self._url is None else None
@@ -240,24 +239,16 @@ class WebhookServer:
             listener, self._listener = self._listener, None
             bundles, self._bundles = self._bundles, None
         if listener is not None:
+            listener.stop(max(0.0, deadline - time.monotonic()))
             if os.getpid() != self._process:
-                listener.socket.close()
                 return
-            self._close(listener, deadline)
+            for thread in self._threads:
+                if thread is not threading.current_thread():
+                    thread.join(max(0.0, deadline - time.monotonic()))
         if bundles is not None:
             bundles.stop(max(0.1, deadline - time.monotonic()))
         if listener is not None:
             log.info("%s has stopped", self.name)
-
-    def _close(self, listener: WebhookListener, deadline: float) -> None:
-        with contextlib.suppress(OSError):  # wakes the thread; where it does not, the next look is near
-            listener.socket.shutdown(socket.SHUT_RDWR)
-        listener.drain()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
-        listener.wait_idle(max(0.0, deadline - time.monotonic()))
-        listener.server_close()
 
     def renew(self) -> None:
         """Let the next authority of a SelfSigned take over now, and not only when it is time. Raises RequestError for
@@ -287,16 +278,6 @@ class WebhookServer:
         thread = Thread(target=body, name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
-
-    def _serve(self, listener: WebhookListener) -> None:
-        while not self._end.is_set():
-            try:
-                listener.turn()
-            except Exception as error:
-                if self._end.is_set():  # its socket is closed
-                    return
-                log.error("%s: %s", self.name, described(error), exc_info=error)
-                self._end.wait(0.1)
 
     def _renew_in_time(self, own: OwnCertificates) -> None:
         while not self._end.wait(min(max(0.0, own.time_left()), LONGEST_LOOK)):

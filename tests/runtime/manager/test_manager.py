@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -82,8 +83,7 @@ ANY_PORT = "127.0.0.1:0"
 
 def address_of(running: RunningManager) -> str:
     """Where it serves."""
-    (server,) = running._servers._started
-    assert isinstance(server, HealthServer)
+    (server,) = [one for one in running._servers._started if isinstance(one, HealthServer)]
     return f"127.0.0.1:{server.port}"
 
 
@@ -368,11 +368,11 @@ def test_it_is_ready_when_every_store_is_complete_and_every_check_passes(client:
         manager.add_check("one", raising)
     with pytest.raises(RequestError, match="last part of its path"):
         manager.add_check("a/b", raising)
-    for name in ("ping", "manager", "controller maps", "store configmaps"):
+    for name in ("ping", "manager", "servers", "controller maps", "store configmaps"):
         with pytest.raises(RequestError, match="the manager's own checks have such names"):
             manager.add_check(name, raising)
     with manager.start() as running:
-        until(lambda: running.why_not_ready == "check one: it says no", running.why_not_ready)
+        until(lambda: running.why_not_ready == "check one: it returned False", running.why_not_ready)
         state.update(one=None, two=True)
         assert running.failing_checks() == {"two": "ValueError: no database"}
         assert not running.is_ready
@@ -570,6 +570,63 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(client: Client
                   in requests.get(f"http://{address}/metrics", timeout=LIMIT).text, "the metrics say who leads")
         with pytest.raises(requests.ConnectionError):
             requests.get(f"http://{address}/healthz", timeout=LIMIT)
+
+
+@pytest.mark.parametrize("held", ["an event", "a lock", "a connection"])
+def test_a_check_that_hangs_is_named_and_does_not_hold_up_the_end(client: Client, held: str) -> None:
+    release, locked = threading.Event(), threading.Lock()
+    locked.acquire()
+    silent, other = socket.socketpair()
+    hang: dict[str, Callable[[], object]] = {
+        "an event": lambda: release.wait(60), "a lock": lambda: locked.acquire(timeout=60) and locked.release(),
+        "a connection": lambda: silent.recv(1)}
+    manager = Manager(client, serve=ANY_PORT).add(maps(client), nothing)
+    manager.add_check("database", hang[held], timeout=0.2).add_check("quick", lambda: True)
+    try:
+        with manager.start() as running:
+            address = address_of(running)
+            until(lambda: running.phase == "leading", "it runs")
+            for _ in range(5):
+                answer = requests.get(f"http://{address}/readyz", timeout=LIMIT)
+                assert answer.status_code == 500
+                assert "[-]database failed" in answer.text
+                assert "[+]quick ok" in answer.text
+            assert requests.get(f"http://{address}/healthz", timeout=LIMIT).status_code == 200
+            assert running.failing_checks().keys() == {"database"}
+            assert [thread.name for thread in threading.enumerate()].count("check database") == 1
+            began = time.monotonic()
+            running.stop()
+            assert time.monotonic() - began < LIMIT / 4
+    finally:
+        release.set()
+        locked.release()
+        other.close()
+        until(lambda: not any(one.name == "check database" for one in threading.enumerate()), "the check has ended")
+        silent.close()
+
+
+class Gate:
+    """A server of the program's own."""
+
+    name = "gate"
+    why_not_ready = "it is closed"
+
+    def start(self) -> None: ...
+
+    def stop(self, timeout: float) -> None: ...
+
+
+def test_its_servers_have_a_path_that_does_not_depend_on_stores(client: Client, server: ApiServer) -> None:
+    failing = server.faults.on("list", resource="configmaps").status(500)
+    gate = Gate()
+    manager = Manager(client, serve=ANY_PORT).add(maps(client), nothing).add_server(gate)
+    with manager.start() as running:
+        address = address_of(running)
+        assert requests.get(f"http://{address}/readyz/servers", timeout=LIMIT).status_code == 500
+        gate.why_not_ready = ""
+        assert requests.get(f"http://{address}/readyz/servers", timeout=LIMIT).text == "ok"
+        assert requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 500, "the store is not complete"
+    failing.remove()
 
 
 def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, client: Client) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.observe import health_checks
 from kubectl_runtime.runtime.observe.health_application import HealthApplication
-from kubectl_runtime.runtime.observe.health_checks import HealthChecks
+from kubectl_runtime.runtime.observe.health_checks import HealthChecks, TimedCheck
 from kubectl_runtime.runtime.observe.metrics import Metrics
 
 
@@ -155,25 +155,59 @@ def test_whatever_a_check_raises_is_a_failure_and_ends_nothing(error: BaseExcept
     assert answers == [500]
 
 
-def test_a_check_that_never_returns_holds_one_thread_and_fails_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_checks, "PATIENCE", 0.01)
-    entered, release = threading.Event(), threading.Event()
+def test_checks_that_never_return_hold_one_thread_each_and_fail_until_they_do(caplog: pytest.LogCaptureFixture) -> None:
+    entered, release = [0, 0], threading.Event()
 
-    def check() -> None:
-        entered.set()
-        release.wait(30)
+    def hang(number: int) -> Callable[[], None]:
+        def check() -> None:
+            entered[number] += 1
+            release.wait(30)
+        return check
 
-    app = application({"slow": check})
-    thread = threading.Thread(target=lambda: ask(app, "/readyz"))
-    thread.start()
+    app = application({f"slow{number}": TimedCheck(f"slow{number}", hang(number), 0.2) for number in range(2)})
+    began = time.monotonic()
     try:
-        assert entered.wait(10)
-        assert "[-]slow failed" in ask(app, "/readyz")[2]
-        assert ask(app, "/readyz?exclude=slow")[0] == 200
+        for _ in range(20):
+            status, _, body = ask(app, "/readyz")
+            assert status == 500
+            assert "[-]slow0 failed" in body
+            assert "[-]slow1 failed" in body
+        assert ask(app, "/readyz/slow1")[0] == 500
+        assert ask(app, "/readyz?exclude=slow0&exclude=slow1")[0] == 200
+        assert time.monotonic() - began < 5, "they are asked at the same time, and not again"
+        assert entered == [1, 1]
+        assert [thread.name for thread in threading.enumerate() if thread.name.startswith("check ")] == [
+            "check slow0", "check slow1"]
     finally:
         release.set()
-        thread.join()
-    assert ask(app, "/readyz")[0] == 200
+    until_over = time.monotonic() + 10
+    while ask(app, "/readyz")[0] != 200:
+        assert time.monotonic() < until_over
+    assert caplog.text.count("it has not answered within 0.2 s") == 2
+
+
+def test_an_answer_that_comes_late_counts_and_many_who_ask_share_one_call() -> None:
+    calls: list[float] = []
+
+    def check() -> None:
+        calls.append(time.monotonic())
+        time.sleep(0.1)  # work, not a wait for time to pass
+
+    app = application({"database": TimedCheck("database", check, 20)})
+    answers: list[int] = []
+    threads = [threading.Thread(target=lambda: answers.append(ask(app, "/readyz")[0])) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert answers == [200] * 10
+    assert len(calls) < 10
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "2"])
+def test_a_timeout_that_leaves_no_time_is_refused(timeout: Any) -> None:
+    with pytest.raises(RequestError, match="check a: timeout"):
+        TimedCheck("a", well, timeout)
 
 
 @pytest.mark.parametrize(("name", "check"), [("", well), ("a/b", well), ("a", "no function"), ("ping", well)])

@@ -1,11 +1,9 @@
 """`RequestHandler`: the requests of one connection, in turn, handed to a WSGI application.
 
 wsgiref's, for connections that stay: HTTP/1.1, one thread, one write an answer. The API server keeps its connections to
-a webhook, and a handshake costs more than most answers.
-
-    idle       waiting for the next request, `IDLE` seconds at most; whoever stops the server may cut it
-    busy       from the first byte to the end of the answer; the body has to come within the listener's `limit`
-    closing    an answer that does not take the whole body, or has no length, is the last one of its connection
+a webhook, and a handshake costs more than most answers. The handler reports each phase to its connection (see
+`listener`), which is cut when a phase takes too long. An answer that does not take the whole body, or has no length, is
+the last one of its connection.
 """
 from __future__ import annotations
 
@@ -23,8 +21,6 @@ from kubectl_runtime.core.base.guarded_log import guarded_logger
 
 log = guarded_logger(__name__)
 
-IDLE = 120.0
-"""Seconds between two requests; Go's transport closes a connection that it has not used for 90."""
 LONGEST_LINE = 65536
 _LENGTH = re.compile(r"[0-9]{1,18}")
 LINGER = 1.0
@@ -42,8 +38,8 @@ def linger(connection: socket.socket, read: Callable[[int], bytes]) -> None:
             return
 
 
-class Listener(Protocol):
-    """What a handler needs of the server that made it. Safe to use from any thread."""
+class Served(Protocol):
+    """What a handler needs of its connection. Safe to use from any thread."""
 
     @property
     def limit(self) -> float:
@@ -53,11 +49,20 @@ class Listener(Protocol):
     def is_draining(self) -> bool:
         """Whether every answer is the last one of its connection."""
 
-    def begin_idle(self, connection: Any, /) -> bool:
+    def begin_idle(self) -> bool:
         """The next request is waited for; whether one may come."""
 
-    def begin_busy(self, connection: Any, /) -> float:
-        """A request begins; by when its body has to be there."""
+    def begin_reading(self) -> float:
+        """A request begins; by when all of it has to be there."""
+
+    def head_is_read(self, until: float) -> None:
+        """The head is there, and the body may come until then."""
+
+    def begin_answering(self) -> None:
+        """The request is read, and the application works."""
+
+    def begin_writing(self) -> None:
+        """The answer begins."""
 
     def get_app(self) -> Any:
         """The application that answers."""
@@ -66,8 +71,12 @@ class Listener(Protocol):
 class _Body(io.RawIOBase):
     """The body of a request: no byte more than it has, and none after its time."""
 
-    def __init__(self, connection: socket.socket, source: io.BufferedReader, length: int, until: float) -> None:
+    def __init__(self, connection: socket.socket, source: io.BufferedReader, length: int, until: float,
+                 when_read: Callable[[], None]) -> None:
         self.left = length
+        self._when_read = when_read
+        if not length:
+            when_read()
         self._connection, self._source, self._until = connection, source, until
 
     def readable(self) -> bool:
@@ -83,6 +92,8 @@ class _Body(io.RawIOBase):
         chunk = self._source.read1(min(len(buffer), self.left))
         buffer[:len(chunk)] = chunk
         self.left -= len(chunk)
+        if not self.left:
+            self._when_read()
         return len(chunk)
 
 
@@ -94,17 +105,18 @@ class _Exchange(ServerHandler):
     headers: Any
     """The application's, from when it gives them; None before."""
 
-    def __init__(self, handler: RequestHandler, listener: Listener, body: _Body, *, is_last: bool) -> None:
+    def __init__(self, handler: RequestHandler, served: Served, body: _Body, *, is_last: bool) -> None:
         super().__init__(cast("BinaryIO", io.BufferedReader(body, 1 << 16)), cast("BinaryIO", handler.wfile),
                          sys.stderr, handler.get_environ(), multithread=True)
         self.request_handler = handler  # where wsgiref looks for it
         self.is_last = is_last
         """Whether the connection ends with the answer; known when that begins."""
-        self._listener, self._body = listener, body
+        self._served, self._body = served, body
 
     def send_preamble(self) -> None:
+        self._served.begin_writing()
         # What the application left of the body stands in the way; without a length only the end tells the end.
-        self.is_last = (self.is_last or self._listener.is_draining or self._body.left > 0
+        self.is_last = (self.is_last or self._served.is_draining or self._body.left > 0
                         or "Content-Length" not in self.headers)
         super().send_preamble()
         if self.is_last:
@@ -135,15 +147,15 @@ class RequestHandler(WSGIRequestHandler):
 
     def _handle_next(self) -> bool:
         """Whether another request may follow."""
-        listener = cast("Listener", self.server)
-        if not listener.begin_idle(self.connection):
+        served = cast("Served", self.server)
+        if not served.begin_idle():
             return False
-        self.connection.settimeout(IDLE)
+        self.connection.settimeout(None)  # the listener ends each phase
         source = cast("io.BufferedReader", self.rfile)
         if not source.peek(1):
             return False
-        until = listener.begin_busy(self.connection)
-        self.connection.settimeout(listener.limit)
+        until = served.begin_reading()
+        self.connection.settimeout(served.limit)
         self.raw_requestline = source.readline(LONGEST_LINE + 1)
         if not self.raw_requestline:
             return False
@@ -153,13 +165,15 @@ class RequestHandler(WSGIRequestHandler):
             return self._end()
         if not self.parse_request():  # it has answered
             return self._end()
-        return self._exchange(listener, until)
+        served.head_is_read(until)
+        return self._exchange(served, until)
 
-    def _exchange(self, listener: Listener, until: float) -> bool:
-        body = _Body(self.connection, cast("io.BufferedReader", self.rfile), self._length(), until)
-        exchange = _Exchange(self, listener, body, is_last=self.close_connection or self.command == "HEAD")
-        exchange.run(listener.get_app())
-        self.connection.settimeout(listener.limit)
+    def _exchange(self, served: Served, until: float) -> bool:
+        body = _Body(self.connection, cast("io.BufferedReader", self.rfile), self._length(), until,
+                     served.begin_answering)
+        exchange = _Exchange(self, served, body, is_last=self.close_connection or self.command == "HEAD")
+        exchange.run(served.get_app())
+        self.connection.settimeout(served.limit)
         self.wfile.flush()
         return self._end() if exchange.is_last else True
 

@@ -1,0 +1,323 @@
+"""`Listener`: a small WSGI server on a listening socket, for clients that may be anybody. Health and webhooks use it.
+
+    phase       the connection waits for                  ends at the latest
+    opening     its thread, and the TLS handshake         `HANDSHAKE` seconds after it was accepted
+    idle        the next request                          after `IDLE` seconds
+    reading     the rest of a request                     `limit` seconds after the first byte; then there is as much
+                                                          time to answer that a body was too slow
+    answering   the application                           2 * `limit` seconds after the first byte
+    writing     the client, which reads the answer        likewise
+    cut         its thread, which ends it
+
+There are at most `connections` at once, each with a thread. When a further client comes and all places are taken, the
+connection that has waited for its client for the longest time is cut, whatever it sends meanwhile. Only the phase
+`answering` is spared. If every connection is in it, the client waits in the backlog. So clients that hold connections
+cannot keep others out.
+
+A certificate that clients refuse is logged, once a minute: nothing else would show it on this side. Nothing resolves
+names or writes to stderr, and all threads are daemons. Times are real: the connections are the operating system's.
+"""
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import selectors
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.interpreter.contexts import Thread
+from kubectl_runtime.runtime.observe.request_handler import RequestHandler, linger
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+log = guarded_logger(__name__)
+
+HANDSHAKE = 10.0
+"""Seconds; Go's own limit."""
+IDLE = 120.0
+"""Seconds between two requests; Go's transport closes a connection that it has not used for 90."""
+BACKLOG = 1024
+POLL = 1.0
+"""Seconds between two looks for connections that are too slow."""
+MOMENT = 0.05
+"""Seconds that threads have to end."""
+SPARED = 0.02
+"""Seconds that each phase of a connection lasts in any case: it is not cut earlier to make room."""
+LOGGED_AGAIN = 60.0
+"""Seconds until a refused certificate is logged again."""
+_HANDSHAKE_RECORD = 0x16  # the first byte that a TLS client sends
+_PLAIN = (b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+_NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
+
+
+class Phase(Enum):
+    """What a connection waits for, as the table of the module has it."""
+
+    OPENING = "opening"
+    IDLE = "idle"
+    READING = "reading"
+    ANSWERING = "answering"
+    WRITING = "writing"
+    CUT = "cut"
+
+
+class Connection:
+    """One connection of a listener, as its request handler knows it. Safe to use from any thread."""
+
+    def __init__(self, listener: Listener, sock: socket.socket, address: Any) -> None:
+        self.socket, self.address = sock, address
+        self.phase, self.since = Phase.OPENING, time.monotonic()
+        self.until = self.since + HANDSHAKE
+        self.base_environ = listener.base_environ
+        self.limit = listener.limit
+        self._listener = listener
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether every answer is the last one of its connection."""
+        return self._listener.is_draining
+
+    def get_app(self) -> WSGIApplication:
+        """The application that answers."""
+        return self._listener.application
+
+    def begin_idle(self) -> bool:
+        """Wait for the next request; whether one may come."""
+        return not self.is_draining and self._enter(Phase.IDLE, time.monotonic() + IDLE)
+
+    def begin_reading(self) -> float:
+        """A request begins; by when all of it has to be there."""
+        until = time.monotonic() + self.limit
+        self._enter(Phase.READING, until)
+        return until
+
+    def head_is_read(self, until: float) -> None:
+        """The head is there, and the body may come until then; the rest of the time is for the answer."""
+        with self._listener.change:
+            if self.phase is not Phase.CUT:
+                self.until = until + self.limit
+
+    def begin_answering(self) -> None:
+        """The request is read; the application works."""
+        self._enter(Phase.ANSWERING)
+
+    def begin_writing(self) -> None:
+        """The answer begins, and the client has to read it."""
+        self._enter(Phase.WRITING)
+
+    def _enter(self, phase: Phase, until: float | None = None) -> bool:
+        with self._listener.change:
+            if self.phase is Phase.CUT:
+                return False
+            if phase is not self.phase:
+                self.phase, self.since = phase, time.monotonic()
+            if until is not None:
+                self.until = until
+            return True
+
+    def cut(self) -> None:
+        """End the connection under its thread. The listener's lock is held."""
+        self.phase = Phase.CUT
+        with contextlib.suppress(OSError):  # that of TLS would take the connection apart under its reader
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+
+
+class Listener:
+    """Serves a WSGI application on `sock`, over TLS if there is a `context`. Safe to use from any thread."""
+
+    def __init__(self, sock: socket.socket, application: WSGIApplication, name: str, limit: float, *, connections: int,
+                 context: Callable[[], ssl.SSLContext] | None = None) -> None:
+        """`limit`: seconds for a request to come, and as many for its answer. `connections`: the most at once, and no
+        more than half of the files that the process may open. `context` is called for each connection."""
+        sock.listen(BACKLOG)
+        self.application, self.limit, self.change = application, limit, threading.Condition()
+        host, self.port = sock.getsockname()[:2]
+        self.base_environ = {"SERVER_NAME": host, "SERVER_PORT": str(self.port), "GATEWAY_INTERFACE": "CGI/1.1",
+                             "REMOTE_HOST": "", "CONTENT_LENGTH": "", "SCRIPT_NAME": ""}
+        self._ends = threading.Event()
+        self._socket, self._name, self._context = sock, name, context
+        self._most = min(connections, _half_of_the_files())
+        self._open: dict[Connection, threading.Thread] = {}
+        self._thread = Thread(target=self._accept_all, name=name, daemon=True)
+        self._logged = -math.inf
+        self._process = os.getpid()
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the stop has begun, so that every answer is the last one of its connection."""
+        return self._ends.is_set()
+
+    def start(self) -> None:
+        """Accept connections, in a thread of its own. Raises RuntimeError when there are no more threads."""
+        try:
+            self._thread.start()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def stop(self, timeout: float) -> None:
+        """Accept nothing more, and let every answer under way be the last one of its connection. Blocks until all
+        have ended; after `timeout` seconds they are cut. A thread that is in the application for longer is left alone.
+        In the child of a fork it only closes its copy of the parent's socket."""
+        if os.getpid() != self._process:
+            self._socket.close()
+            return
+        end = time.monotonic() + timeout
+        self._ends.set()
+        with contextlib.suppress(OSError):  # wakes the thread; where it does not, the next look is near
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if self._thread is not threading.current_thread() and self._thread.ident is not None:
+            self._thread.join(timeout)
+        with self.change:
+            threads = set(self._open.values())
+            self._cut_those(lambda one: one.phase in (Phase.OPENING, Phase.IDLE))
+            self.change.wait_for(lambda: not self._open, max(0.0, end - time.monotonic()))
+            self._cut_those(lambda _: True)
+        end = max(end, time.monotonic() + MOMENT)
+        for thread in threads - {threading.current_thread()}:
+            thread.join(max(0.0, end - time.monotonic()))
+        self._socket.close()
+
+    # The thread that accepts
+
+    def _accept_all(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            while not self._ends.is_set():
+                try:
+                    is_there = selector.select(POLL)
+                    self._cut_late()
+                    if is_there and self._make_room():
+                        self._accept()
+                except Exception as error:
+                    if self._ends.is_set():  # its socket is closed
+                        return
+                    log.error("%s: %s", self._name, error, exc_info=error)
+                    self._rest()
+
+    def _accept(self) -> None:
+        try:
+            sock, address = self._socket.accept()
+        except OSError as error:
+            if error.errno in _NO_MORE_FILES:
+                self._cut_longest_waiting()
+                self._rest()
+            return  # the client may have gone again
+        connection = Connection(self, sock, address)
+        thread = Thread(target=self._serve, args=(connection,), name=f"{self._name} connection", daemon=True)
+        with self.change:
+            self._open[connection] = thread
+        try:
+            thread.start()
+        except BaseException:  # no more threads
+            self._close(connection)
+            raise
+
+    def _make_room(self) -> bool:
+        """Whether there is a place for one more; waits for a moment if a connection has to be cut for it."""
+        with self.change:
+            if len(self._open) >= self._most:
+                self._cut_longest_waiting()
+                self.change.wait(SPARED)
+            return len(self._open) < self._most
+
+    def _cut_longest_waiting(self) -> None:
+        with self.change:
+            latest = time.monotonic() - SPARED
+            waiting = [one for one in self._open
+                       if one.phase not in (Phase.ANSWERING, Phase.CUT) and one.since <= latest]
+            if waiting:
+                longest = min(waiting, key=lambda one: one.since)
+                log.debug("%s: a connection that was %s made room for another one", self._name, longest.phase.value)
+                longest.cut()
+
+    def _cut_late(self) -> None:
+        with self.change:
+            now = time.monotonic()
+            self._cut_those(lambda one: one.until <= now)
+
+    def _cut_those(self, is_over: Callable[[Connection], bool]) -> None:
+        for connection in [one for one in self._open if one.phase is not Phase.CUT and is_over(one)]:
+            log.debug("%s: a connection that was %s was cut", self._name, connection.phase.value)
+            connection.cut()
+
+    def _rest(self) -> None:
+        with self.change:
+            self.change.wait(MOMENT)
+
+    # The thread of a connection
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            if self._context is None or self._secure(connection, self._context):
+                RequestHandler(connection.socket, connection.address, connection)  # type: ignore[arg-type]
+        except Exception:  # a client that goes, or is too slow, is none of our failures
+            log.debug("%s: a connection of %s failed", self._name, connection.address[0], exc_info=True)
+        finally:
+            self._close(connection)
+
+    def _secure(self, connection: Connection, context: Callable[[], ssl.SSLContext]) -> bool:
+        """Make the handshake; whether there was one."""
+        raw = connection.socket
+        raw.settimeout(HANDSHAKE)
+        first = raw.recv(1, socket.MSG_PEEK)
+        if first and first[0] != _HANDSHAKE_RECORD:
+            raw.sendall(_PLAIN)
+            linger(raw, raw.recv)
+            return False
+        certified = context()
+        with self.change:  # the socket lives on in the new one
+            if connection.phase is Phase.CUT:
+                return False
+            secured = connection.socket = certified.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
+        try:
+            secured.do_handshake()
+        except BaseException as error:
+            self._log_refused(error, connection.address)
+            raise
+        return True
+
+    def _log_refused(self, error: BaseException, address: Any) -> None:
+        if not isinstance(error, ssl.SSLError) or "ALERT" not in (error.reason or "").upper():
+            return  # a scanner, a slow or broken client: not about the certificate
+        now = time.monotonic()
+        with self.change:
+            if now - self._logged < LOGGED_AGAIN:
+                return
+            self._logged = now
+        log.warning("%s: the client at %s refuses this server's certificate (%s): its caBundle has to hold the "
+                    "authority that issued it, and its certificate the name that is called", self._name, address[0],
+                    error.reason)
+
+    def _close(self, connection: Connection) -> None:
+        ended = connection.socket
+        with contextlib.suppress(OSError, ValueError):
+            if isinstance(ended, ssl.SSLSocket):
+                # The end is announced, so that the client does not take it for an attack; its own is not waited for.
+                ended.settimeout(0)
+                ended.unwrap()
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(ended, socket.SHUT_WR)
+        with contextlib.suppress(OSError):
+            ended.close()
+        with self.change:
+            self._open.pop(connection, None)
+            self.change.notify_all()
+
+
+def _half_of_the_files() -> int:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 1 << 30
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else max(1, soft // 2)
