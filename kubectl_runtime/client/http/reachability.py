@@ -26,14 +26,28 @@ FIRST_TRY = (0.8, 1.6)
 """Seconds from the first failure to the first turn: a connection that broke for no reason is soon whole again."""
 
 
+AT_ONCE = 0.5
+"""Seconds within which failed attempts count as one."""
+
+
 class Outage:
-    """A time without any answer. `since` is of the clock of whoever noticed; `error` is the last failure."""
+    """A time without any answer. `since` is of the clock of the first failure; `error` is the last failure. `failures`
+    counts the attempts in a row that found nobody, each for all watches of the client: those within `AT_ONCE` seconds,
+    as when many connections break together, count as one."""
 
     def __init__(self, error: Exception, since: float, due: float) -> None:
         self.error = error
-        self.since = since
+        self.since = self._counted_at = since
+        self.failures = 1
         self._due = due
         self._lock = ForkSafeLock()
+
+    def failed(self, error: Exception, now: float) -> None:
+        """One more attempt found nobody."""
+        with self._lock:
+            self.error = error
+            if now - self._counted_at >= AT_ONCE:
+                self._counted_at, self.failures = now, self.failures + 1
 
     @property
     def due(self) -> float:
@@ -79,7 +93,8 @@ class Reachability:
             # A server that comes and goes is not tried more often than one that is away.
             due = max(now + first + (last - first) * draw(), min(self._last_due, now + PROBE_SECONDS))
             outage = self._outage = Outage(error, now, due)
-        outage.error = error
+        else:
+            outage.failed(error, now)
         return outage
 
     def connect_limit(self, seconds: float) -> float:

@@ -84,7 +84,8 @@ class Observer:
         """A watch entered a phase: `listing`, `watching`, `waiting` (after a failure) or `stopped` (for good)."""
 
     def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:
-        """An attempt of a watch failed. `failures` counts those in a row; the next one is after `delay` seconds."""
+        """An attempt of a watch failed, or, while the server is away, of the one watch that tries for all watches of the
+        client. `failures` counts those in a row; the next one is after `delay` seconds."""
 
     def list_completed(self, watch: str, objects: int, relists: int, seconds: float) -> None:
         """A list is complete and stored. It took `seconds`; `relists` lists of this watch were complete before it."""

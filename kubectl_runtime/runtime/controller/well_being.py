@@ -15,13 +15,8 @@ import os
 from typing import Any
 
 from kubectl_runtime.runtime.controller.assembly import Assembly
-from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watcher.watch_state import WatchState
-
-FAILURES = 3
-"""So many in a row are more than a lost connection: with the default backoff, a watch that has not worked for some
-five seconds."""
 
 DISPATCHER_LIMIT = 60.0
 """Seconds that the dispatcher may be late. Its turn takes microseconds; but it starts threads and logs, and a machine
@@ -73,7 +68,7 @@ class WellBeing:
             return f"it stops: {assembly.shutdown.draining.reason}"
         if not assembly.gate.is_open:
             return f"it waits for {assembly.gate.missing()}"
-        troubles = ((name, _trouble(watch)) for name, watch in assembly.watches.items())
+        troubles = ((name, watch.trouble) for name, watch in assembly.watches.items())
         return "; ".join(f"{name} {trouble}" for name, trouble in troubles if trouble)
 
     @property
@@ -81,7 +76,7 @@ class WellBeing:
         """Each store that it reads, by what it holds, such as `pods`: why it is not ready, empty when it is."""
         assembly = self._assembly
         missing = {} if assembly.gate.is_open else assembly.gate.troubles()
-        return {name: f"not complete: {missing[name]}" if name in missing else _trouble(watch)
+        return {name: f"not complete: {missing[name]}" if name in missing else watch.trouble
                 for name, watch in assembly.watches.items()}
 
     @property
@@ -106,10 +101,3 @@ class WellBeing:
         stuck += [f"the watch of {name} is stuck since {watch.late:.0f} s"
                   for name, watch in assembly.watches.items() if watch.late]
         return "; ".join(stuck)
-
-
-def _trouble(watch: Watch[Any]) -> str:
-    state = watch.state
-    if state.consecutive_failures < FAILURES:
-        return ""
-    return f"has failed {state.consecutive_failures} times in a row: {state.last_error}"

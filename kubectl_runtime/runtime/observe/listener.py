@@ -137,7 +137,7 @@ class Listener:
     def __init__(self, sock: socket.socket, application: WSGIApplication, name: str, limit: float, *, connections: int,
                  context: Callable[[], ssl.SSLContext] | None = None) -> None:
         """`limit`: seconds for a request to come, and as many for its answer. `connections`: the most at once, and no
-        more than half of the files that the process may open. `context` is called for each connection."""
+        more than a third of the files that the process may open. `context` is called for each connection."""
         sock.listen(BACKLOG)
         self.application, self.limit, self.change = application, limit, threading.Condition()
         host, self.port = sock.getsockname()[:2]
@@ -145,7 +145,7 @@ class Listener:
                              "REMOTE_HOST": "", "CONTENT_LENGTH": "", "SCRIPT_NAME": ""}
         self._ends = threading.Event()
         self._socket, self._name, self._context = sock, name, context
-        self._most = min(connections, _half_of_the_files())
+        self._most = min(connections, _third_of_the_files())
         self._open: dict[Connection, threading.Thread] = {}
         self._thread = Thread(target=self._accept_all, name=name, daemon=True)
         self._logged = -math.inf
@@ -223,14 +223,20 @@ class Listener:
             raise
 
     def _make_room(self) -> bool:
-        """Whether there is a place for one more; waits for a moment if a connection has to be cut for it."""
+        """Whether there is a place for one more, for which a connection is cut if need be; otherwise waits for a moment.
+        A connection that is cut gives up its place before its thread has ended, but not without limit: threads may be
+        stuck in the application."""
         with self.change:
-            if len(self._open) >= self._most:
-                self._cut_longest_waiting()
-                self.change.wait(SPARED)
-            return len(self._open) < self._most
+            if len(self._open) < self._most:
+                return True
+            taken = sum(one.phase is not Phase.CUT for one in self._open)
+            if len(self._open) < 2 * self._most and (taken < self._most or self._cut_longest_waiting()):
+                return True
+            self.change.wait(SPARED)
+            return False
 
-    def _cut_longest_waiting(self) -> None:
+    def _cut_longest_waiting(self) -> bool:
+        """Whether there was a connection that can be cut."""
         with self.change:
             latest = time.monotonic() - SPARED
             waiting = [one for one in self._open
@@ -239,6 +245,7 @@ class Listener:
                 longest = min(waiting, key=lambda one: one.since)
                 log.debug("%s: a connection that was %s made room for another one", self._name, longest.phase.value)
                 longest.cut()
+            return bool(waiting)
 
     def _cut_late(self) -> None:
         with self.change:
@@ -314,10 +321,10 @@ class Listener:
             self.change.notify_all()
 
 
-def _half_of_the_files() -> int:
+def _third_of_the_files() -> int:
     try:
         import resource
     except ImportError:  # not on Windows
         return 1 << 30
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 30 if soft == resource.RLIM_INFINITY else max(1, soft // 2)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else max(1, soft // 3)

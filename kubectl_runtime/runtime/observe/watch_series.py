@@ -15,7 +15,8 @@ PHASES = ("listing", "watching", "waiting", "stopped")
 STATE = gauge("kubectl_runtime_watch_state", "watch state",
               "1 for what the watch does: it is listing, watching, waiting (after a failure) or stopped.")
 RELISTS = counter("kubectl_runtime_watch_relists_total", "watch", "Complete lists after the first one.")
-FAILURES = counter("kubectl_runtime_watch_failures_total", "watch", "Attempts to list or watch that failed.")
+FAILURES = counter("kubectl_runtime_watch_failures_total", "watch", "Attempts to list or watch that failed; while the "
+                   "server is away, those of the one watch that tries for all.")
 IN_A_ROW = gauge("kubectl_runtime_watch_consecutive_failures", "watch", "Failures since the watch last worked.")
 DELAY = gauge("kubectl_runtime_watch_backoff_seconds", "watch", "How long it waits after a failure; 0 if it does not.")
 EVENTS = counter("kubectl_runtime_watch_events_total", "watch", "Events and bookmarks that came on the open watch.")

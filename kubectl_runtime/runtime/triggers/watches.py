@@ -55,6 +55,10 @@ K = TypeVar("K")
 
 ELSEWHERE = "it runs in the process that this one was forked from"
 
+FAILURES = 3
+"""So many in a row are more than a lost connection: with the default backoff, a watch that has not worked for some
+five seconds."""
+
 SLACK = 120.0
 """Seconds that a step may take above the longest silence of a watch (295 s by default): twice the deadline of a call,
 for the request of a page, or for what is done with what came."""
@@ -124,6 +128,17 @@ class Watch(Generic[K]):
         its thread is stuck: in a subscription, most likely."""
         since = self._step_since
         return 0.0 if since is None else max(0.0, self._clock.monotonic() - since - self._longest_step)
+
+    @property
+    def trouble(self) -> str:
+        """Why the watch does not work, for people: it, or the attempts of all watches while the server is away, failed
+        `FAILURES` times in a row. Empty while it works. An outage counts for a watch that still holds an open
+        connection, too: nothing comes on it any more."""
+        state, outage = self._state, self._driver.outage
+        failures, error = state.consecutive_failures, state.last_error
+        if outage is not None and outage.failures > failures:
+            failures, error = outage.failures, error or absent(self.target, outage.error)
+        return f"has failed {failures} times in a row: {error}" if failures >= FAILURES else ""
 
     @property
     def stopped(self) -> bool:
@@ -253,7 +268,8 @@ class Watch(Generic[K]):
         self._writer.trouble(text)
         self._resume_at = now + delay
         old = self._state
-        failures = old.consecutive_failures + 1
+        outage = self._driver.outage if failure.away else None
+        failures = max(old.consecutive_failures + 1, 0 if outage is None else outage.failures)
         self._state = WatchState(Phase.WAITING, now, text, failures, old.last_event, max(0, self._relists))
         self._observer.watch_failed(self._name, failure.error, failures, PROBE_SECONDS if failure.away else delay)
         if self._phase_told is not Phase.WAITING:
@@ -280,12 +296,17 @@ class Watch(Generic[K]):
 
     def _wait_for_server(self, trouble: Exception, now: float) -> None:
         """The watch waits, maybe without a failure of its own: that of another one of this client was enough."""
-        old = self._state
-        if old.phase is Phase.WAITING and old.last_error:
+        old, outage = self._state, self._driver.outage
+        failures = max(old.consecutive_failures, 0 if outage is None else outage.failures)
+        if old.phase is Phase.WAITING and old.last_error and failures == old.consecutive_failures:
             return
         text = old.last_error or absent(self.target, trouble)
         self._writer.trouble(text)
-        self._state = msgspec.structs.replace(old, phase=Phase.WAITING, since=now, last_error=text)
+        since = old.since if old.phase is Phase.WAITING else now
+        self._state = msgspec.structs.replace(old, phase=Phase.WAITING, since=since, last_error=text,
+                                              consecutive_failures=failures)
+        if failures > old.consecutive_failures:  # an attempt of one watch is made for all
+            self._observer.watch_failed(self._name, trouble, failures, PROBE_SECONDS)
         if self._phase_told is not Phase.WAITING:
             self._tell_phase(now)
 

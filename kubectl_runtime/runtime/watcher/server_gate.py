@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kubectl_runtime.client.http.reachability import Reachability
+from kubectl_runtime.client.http.reachability import Outage, Reachability
 from kubectl_runtime.core.base.errors import ApiError, RequestTimeout, TransportError
 
 LOOK_SECONDS = 1.0
@@ -43,6 +43,11 @@ class ServerGate:
         """What keeps the watch waiting; None when nothing does."""
         outage = self._reachability.outage
         return outage.error if outage is not None and self._waits and not self._its_turn else None
+
+    @property
+    def outage(self) -> Outage | None:
+        """What is known of the present outage of the server, whether or not the watch waits for it already."""
+        return self._reachability.outage
 
     def pause(self, now: float) -> float:
         """Seconds until the watch has to ask again whether it may make a request; 0: it may, and has to."""

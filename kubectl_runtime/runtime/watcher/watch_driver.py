@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kubectl_runtime.client.http.reachability import Reachability
+from kubectl_runtime.client.http.reachability import Outage, Reachability
 from kubectl_runtime.client.server.refusals import Refusals
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestTimeout
@@ -111,6 +111,11 @@ class WatchDriver:
     def server_trouble(self) -> Exception | None:
         """What the watch waits for the server to overcome; None when it does not."""
         return self._gate.trouble
+
+    @property
+    def outage(self) -> Outage | None:
+        """The present outage of the client's server, as all of its watches know it; None while it answers."""
+        return self._gate.outage
 
     def advance(self) -> Advance:
         """Perform one effect. Blocks for a request, or until the open watch has something."""

@@ -45,7 +45,8 @@ class WatchState(msgspec.Struct, frozen=True):
     last_error: str = ""
     """The last failure, as it was logged; empty again once a list is complete or a watch open."""
     consecutive_failures: int = 0
-    """Failures since a list was complete or a watch opened. (The backoff counts on until a watch has proved itself.)"""
+    """Failures since a list was complete or a watch opened; while the server is away, of the attempts for all watches.
+    (The backoff counts on until a watch has proved itself.)"""
     last_event: float | None = None
     """When something last arrived: a page, an event or a bookmark."""
     relists: int = 0

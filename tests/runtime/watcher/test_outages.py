@@ -20,6 +20,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.reachability import PROBE_SECONDS
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import ConfigMap, Namespace
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
@@ -56,7 +57,8 @@ class Counted(BaseAdapter):
 class World:
     """Watches of one client, each as in a thread of its own, on a simulated clock."""
 
-    def __init__(self, watches: int = 1, config: WatcherConfig = WatcherConfig(), seed: int = 1) -> None:  # noqa: B008
+    def __init__(self, watches: int = 1, config: WatcherConfig = WatcherConfig(), seed: int = 1,  # noqa: B008
+                 observer: Observer = NO_OBSERVER) -> None:
         self.clock = SimClock(self_advancing=True)
         self.server = ApiServer(clock=self.clock)
         self.adapter = Counted(self.server.transport(), self.clock)
@@ -71,7 +73,8 @@ class World:
         for number in range(watches):
             self.server.load([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"n{number}"}}])
             api = Api.namespaced(self.client, ConfigMap, f"n{number}")
-            watch = Watch(api, config, stop=self.stop, clock=self.clock, rng=random.Random(rng.random()))
+            watch = Watch(api, config, stop=self.stop, clock=self.clock, rng=random.Random(rng.random()),
+                          observer=observer)
             watch.subscribe(self._hear, lambda _: None)
             self.watches.append(watch)
             self._wakes.append(0.0)
@@ -131,6 +134,38 @@ def test_after_an_outage_in_which_history_was_lost_every_change_is_noticed_withi
     tries = while_away[1:]
     assert all(later - earlier >= PROBE_SECONDS - 1e-6 for earlier, later in pairwise(tries)), tries
     assert len(while_away) <= 2 + away / PROBE_SECONDS
+
+
+class Failing(Observer):
+    """What metrics hear of failures."""
+
+    def __init__(self) -> None:
+        self.failures: dict[str, int] = {}
+
+    def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:
+        self.failures[watch] = failures
+
+
+@pytest.mark.parametrize("half_open", [False, True], ids=["all connections end", "one stays half-open"])
+@pytest.mark.parametrize("watches", [1, 3, 10, 20])
+def test_every_watch_says_within_ten_seconds_that_the_server_is_away_and_at_once_that_it_is_back(
+        watches: int, half_open: bool) -> None:
+    heard = Failing()
+    world = World(watches + half_open, observer=heard)
+    world.run(30)
+    if half_open:  # nothing comes on its connection, and it does not end
+        world.watches[-1].step = lambda: 0.5  # type: ignore[method-assign]
+    begun = world.clock.monotonic()
+    gone = world.go_away()
+    world.run(3)
+    assert [watch.trouble for watch in world.watches] == [""] * len(world.watches), "a moment is no trouble"
+    world.run(7)
+    assert all("in a row: cannot watch" in watch.trouble for watch in world.watches)
+    assert min(heard.failures[f"configmaps in namespace n{number}"] for number in range(watches)) >= 3
+    assert len(world.adapter.since(begun)) <= watches + 4, "and it costs no attempts"
+    gone.remove()
+    world.run(NOTICED)
+    assert [watch.trouble for watch in world.watches] == [""] * len(world.watches)
 
 
 def test_a_call_that_is_answered_ends_the_wait_of_all_watches_of_its_client() -> None:
