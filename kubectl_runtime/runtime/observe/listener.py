@@ -223,7 +223,7 @@ class Listener:
             raise
 
     def _make_room(self) -> bool:
-        """Whether there is a place for one more, for which a connection is cut if need be; otherwise waits for a moment.
+        """Whether there is a place for one more. A connection is cut for it if need be; without one it waits a moment.
         A connection that is cut gives up its place before its thread has ended, but not without limit: threads may be
         stuck in the application."""
         with self.change:

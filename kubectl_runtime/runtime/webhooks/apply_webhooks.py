@@ -26,7 +26,7 @@ and a part of it: each apply takes back what the other one said."""
 BUNDLES = "kubectl-runtime-webhooks"
 """Whose field a caBundle is that `CaBundles` wrote."""
 
-_CLASSES: dict[str, type[Resource]] = {kind.api_resource.kind: kind for kind in (
+CLASSES: dict[str, type[Resource]] = {kind.api_resource.kind: kind for kind in (
     CustomResourceDefinition, MutatingWebhookConfiguration, ValidatingWebhookConfiguration)}
 
 
@@ -59,7 +59,7 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
     applied: list[Resource] = []
     converting = f"{field_manager}{CONVERSION}"
     for manifest in configurations(app, name, target, ca_bundle=ca_bundle, annotations=annotations):
-        api: Api[Any] = Api.all(client, _CLASSES[manifest["kind"]])
+        api: Api[Any] = Api.all(client, CLASSES[manifest["kind"]])
         manager, taking = field_manager, force
         if manifest["kind"] == "CustomResourceDefinition":
             there = api.get(manifest["metadata"]["name"])  # a part of a definition makes none

@@ -88,7 +88,8 @@ class WebhookServer:
         and port; port 0 is a free one. `host` and `port` say the same in two arguments, in place of `address`.
 
         `configuration`: the name under which the configurations of the application's classes are applied at the start,
-        with the Service of the SelfSigned, or `url`, as the place to call; None: somebody else does that. From a folder
+        with the Service of the SelfSigned, or `url`, as the place to call. What others delete or change of them is put
+        back, and the server is not ready until it is. None: they are somebody else's. From a folder
         `ca.crt` is added to what the API server trusts, again when it changes. `limit`: seconds for a request to come,
         and as many for its answer; 30 is the longest that an API server waits. `observer`: hears of each request
         (default: the client's).
@@ -164,8 +165,10 @@ class WebhookServer:
         for kind in _callers_of(self._app):
             group, plural = kind.api_resource.group, kind.api_resource.plural
             names = self._names_of(kind) or ("",)
-            if self._client is not None and isinstance(self._wanted, SelfSigned):
+            keeps_authority = self._client is not None and isinstance(self._wanted, SelfSigned)
+            if keeps_authority or self._configuration is not None:
                 found |= dict.fromkeys(Right(group, plural, verb) for verb in ("list", "watch"))
+            if keeps_authority:
                 found |= dict.fromkeys(Right(group, plural, "patch", name=name) for name in names)
             if self._configuration is not None:
                 found |= dict.fromkeys(Right(group, plural, verb, name=name) for name in names
@@ -227,7 +230,7 @@ class WebhookServer:
             service = self._wanted.service if isinstance(self._wanted, SelfSigned) and self._url is None else None
             self._setup = setup = WebhookSetup(
                 self._client, self._app, self._configuration, service=service, url=self._url,
-                ca_bundle=lambda: self.ca_bundle, follows=own is None)
+                ca_bundle=lambda: self.ca_bundle, follows=own is None, add_thread=self._add_thread)
             self._add_thread(f"{self.name} setup", lambda: setup.run(self._end))
 
     def stop(self, timeout: Duration = 5) -> None:

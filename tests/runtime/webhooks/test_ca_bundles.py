@@ -234,6 +234,127 @@ def test_a_configuration_that_cannot_be_applied_is_tried_again(client: Client, m
         until(lambda: not server.why_not_ready)
 
 
+VALIDATING, MUTATING = ValidatingWebhookConfiguration, MutatingWebhookConfiguration
+DEFINITION = CustomResourceDefinition
+NAMES = {VALIDATING: "shop", MUTATING: "shop", DEFINITION: "widgets.example.com"}
+OTHERS: dict[str, tuple[Any, Callable[[Api[Any], str], object]]] = {
+    "a deleted configuration": (VALIDATING, lambda api, name: api.delete(name)),
+    "another deleted configuration": (MUTATING, lambda api, name: api.delete(name)),
+    "no webhooks": (VALIDATING, lambda api, name: api.patch(name, Patch.merge({"webhooks": []}))),
+    "no conversion": (DEFINITION, lambda api, name: api.patch(
+        name, Patch.merge({"spec": {"conversion": {"strategy": "None", "webhook": None}}}))),
+    "another path": (MUTATING, lambda api, name: api.patch(name, Patch.json([
+        {"op": "replace", "path": "/webhooks/0/clientConfig/service/path", "value": "/elsewhere"}]))),
+    "other rules": (VALIDATING, lambda api, name: api.patch(name, Patch.json([
+        {"op": "replace", "path": "/webhooks/0/rules/0/resources", "value": ["secrets"]}]))),
+    "another authority": (DEFINITION, lambda api, name: api.patch(name, Patch.json([
+        {"op": "replace", "path": "/spec/conversion/webhook/clientConfig/caBundle",
+         "value": base64.b64encode(Authority("other").pem).decode()}]))),
+    "no authority": (VALIDATING, lambda api, name: api.patch(name, Patch.json([
+        {"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}])))}
+
+
+def as_it_was(client: Client, kind: Any) -> Any:
+    """What counts of the object; None if there is none."""
+    found = Api.all(client, kind).get_opt(NAMES[kind])
+    if found is None:
+        return None
+    content = found.to_dict()
+    hooks = content["spec"]["conversion"] if kind is DEFINITION else content.get("webhooks", [])
+    return [hooks["strategy"]] if kind is DEFINITION and "webhook" not in hooks else [
+        {**hook, "clientConfig": {key: value for key, value in hook["clientConfig"].items() if key != "caBundle"}}
+        for hook in ([hooks["webhook"]] if kind is DEFINITION else hooks)]
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_setup, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(webhook_setup, "LONGEST_PAUSE", 0.1)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_others_take_out_of_the_configurations_is_put_back(client: Client, what: str,
+                                                                caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    kind, change = OTHERS[what]
+    with serving(client, configuration="shop") as server:
+        until(lambda: not server.why_not_ready)
+        before = as_it_was(client, kind)
+        for _ in range(2):
+            change(Api.all(client, kind), NAMES[kind])
+            until(lambda: as_it_was(client, kind) == before and all(
+                set(certificates_in(server.ca_bundle)) <= set(held) for held in bundles(client, NAMES[kind], kind)))
+            until(lambda: not server.why_not_ready)
+    if "authority" not in what:  # that is put back by the part that keeps authorities
+        [told, *_] = [record for record in caplog.records if record.levelno == logging.WARNING]
+        assert NAMES[kind] in told.getMessage()
+        assert "it is applied again" in told.getMessage()
+        assert "is as it should be again" in caplog.text
+
+
+def without(field: str, part: str) -> Callable[[Api[Any], str], object]:
+    """Takes a part out by a replace, which a fault of patches does not hit."""
+    def change(api: Api[Any], name: str) -> object:
+        content = api.get(name).to_dict()
+        (content if field == part else content[field]).pop(part)
+        return api.replace(content)
+    return change
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(("kind", "change"), [
+    (MUTATING, lambda api, name: api.delete(name)), (VALIDATING, without("webhooks", "webhooks")),
+    (DEFINITION, without("spec", "conversion"))], ids=["deleted", "no webhooks", "no conversion"])
+def test_while_it_cannot_be_put_back_the_server_is_not_ready(client: Client, api_server: ApiServer, kind: Any,
+                                                             change: Any) -> None:
+    with serving(client, configuration="shop") as server:
+        until(lambda: not server.why_not_ready)
+        before = as_it_was(client, kind)
+        refused = api_server.faults.on("patch", resource=kind.api_resource.plural).status(403)
+        change(Api.all(client, kind), NAMES[kind])
+        until(lambda: server.why_not_ready)
+        assert as_it_was(client, kind) != before
+        refused.remove()
+        until(lambda: as_it_was(client, kind) == before and not server.why_not_ready)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_two_versions_of_a_program_do_not_undo_each_other(client: Client, api_server: ApiServer) -> None:
+    """A rollout: the newer one has applied last, and the older one leaves that alone."""
+    class Stricter(Quota, name="quota.pods.core", timeout=3):
+        pass
+
+    newer = application({"/quota": Stricter()})
+    with serving(client, configuration="shop") as old:
+        until(lambda: not old.why_not_ready)
+        with WebhookServer(newer, certificates=OURS, client=client, host="127.0.0.1", port=0,
+                           configuration="shop") as new:
+            until(lambda: not new.why_not_ready and not old.why_not_ready)
+            Api.all(client, VALIDATING).patch("shop", Patch.merge({"metadata": {"labels": {"seen": "by-both"}}}))
+            before = len(api_server.requests.select("patch"))
+            until(lambda: not new.why_not_ready and not old.why_not_ready)
+            [hook] = Api.all(client, VALIDATING).get("shop").to_dict()["webhooks"]
+            assert hook["timeoutSeconds"] == 3
+            assert len(api_server.requests.select("patch")) - before <= 4
+            Api.all(client, VALIDATING).patch("shop", Patch.merge({"webhooks": []}))
+            until(lambda: [hook["timeoutSeconds"] for hook in Api.all(client, VALIDATING).get("shop").to_dict().get(
+                "webhooks", ())] == [3])
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_a_class_leaves_to_the_server_may_be_set_by_others(client: Client) -> None:
+    with serving(client, configuration="shop") as server:
+        until(lambda: not server.why_not_ready)
+        found = Api.all(client, VALIDATING).patch("shop", Patch.json([
+            {"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 7}]))
+        assert server.why_not_ready == ""
+        Api.all(client, MUTATING).delete("shop")
+        until(lambda: as_it_was(client, MUTATING) is not None and not server.why_not_ready)
+        assert Api.all(client, VALIDATING).get("shop").to_dict()["webhooks"][0]["timeoutSeconds"] == 7
+        assert found.name == "shop"
+
+
 def test_an_authority_in_a_file_is_applied_and_followed(client: Client, tmp_path: Path,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_setup, "LOOK", 0.05)
