@@ -37,6 +37,11 @@ class Candidacy:
         """Whether the Lease is this process's; without an election always."""
         return self._lock is None or self._lock.is_leader
 
+    @property
+    def trouble(self) -> str:
+        """Why this process cannot stand for election; empty when it can, and without an election."""
+        return "" if self._lock is None else self._lock.trouble
+
     def start(self, add_thread: Callable[[str, Callable[[], None]], None]) -> None:
         """Stand for election, in a thread that `add_thread(name, body)` starts. Does not block."""
         if self._lock is None:

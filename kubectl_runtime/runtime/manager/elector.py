@@ -36,7 +36,7 @@ from kubectl_runtime.runtime.manager.election_callbacks import ElectionCallbacks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection, checked_election, own_identity
 from kubectl_runtime.runtime.manager.lease_events import Action, Campaign, Input, Leave, Now, Tick, Wait
 from kubectl_runtime.runtime.manager.lease_machine import LeaseState, Phase, Rules, expired, step
-from kubectl_runtime.runtime.manager.lease_store import LeaseStore
+from kubectl_runtime.runtime.manager.lease_store import LeaseStore, Trouble
 from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
@@ -69,7 +69,8 @@ class LeaderLock:
         self._clock, self._observer = client.clock, client.observer
         self._rng = rng or random.Random()
         self._rules = Rules.of(election, self.identity)
-        self._store = LeaseStore(client, election.name, self.namespace)
+        self._trouble = Trouble(f"lease {self.namespace}/{election.name}", client.clock, self._rules.renew_deadline)
+        self._store = LeaseStore(client, election.name, self.namespace, self._trouble)
         self._state = LeaseState()
         self._changed = threading.Condition()
         self._poked = False
@@ -108,6 +109,12 @@ class LeaderLock:
     def leader(self) -> str:
         """The identity that the Lease names, as it was last seen; empty when nobody holds it."""
         return self._leader
+
+    @property
+    def trouble(self) -> str:
+        """Why this process cannot stand for the election: its requests for the Lease fail, or none has been answered
+        yet. Empty while they are answered. Does not block."""
+        return self._trouble.reason if self._threads else ""
 
     def guard(self, client: Client) -> Client:
         """`client`, another cluster's say, with the same limits as `self.client`."""

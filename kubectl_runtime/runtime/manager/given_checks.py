@@ -12,6 +12,7 @@ MANAGER = "manager"
 CONTROLLER = "controller "
 STORE = "store "
 SERVERS = "servers"
+ELECTION, SHARDING = "election", "sharding"
 """How the checks of the manager itself are called, or begin."""
 
 
@@ -27,7 +28,7 @@ class Checks:
         part of a path, and for a timeout of 0 seconds or less."""
         if not name or "/" in name:
             raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
-        if name in ("ping", MANAGER, SERVERS) or name.startswith((CONTROLLER, STORE)):
+        if name in ("ping", MANAGER, SERVERS, ELECTION, SHARDING) or name.startswith((CONTROLLER, STORE)):
             raise RequestError(f"a check cannot be called {name!r}: the manager's own checks have such names; name it "
                                "after what it checks, such as 'database'")
         with self._lock:

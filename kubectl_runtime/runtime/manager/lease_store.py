@@ -6,7 +6,8 @@
 
 Each request is one attempt, since the machine has a rhythm of its own. A write whose answer was lost has failed here:
 the machine then reads the Lease, and goes by what it says. What the Lease says besides its record (labels,
-a preferred holder) stays. A failure is logged when it is of another kind than the last, not each time.
+a preferred holder) stays. A failure is logged when it is of another kind than the last, and again after 10 s, doubling
+up to a minute, while it lasts.
 """
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, KubeError, reason_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.meta.gvk import api_resource_of
@@ -44,16 +46,16 @@ log = guarded_logger(__name__)
 class LeaseStore:
     """Reads and writes one Lease. For one thread at a time."""
 
-    def __init__(self, client: Client, name: str, namespace: str, *, labels: Mapping[str, str] | None = None,
-                 trouble: Trouble | None = None) -> None:
-        """`client` makes the requests; nothing is sent yet. `labels` that the Lease is to have. `trouble` logs what
-        fails; by default that of this Lease alone."""
+    def __init__(self, client: Client, name: str, namespace: str, trouble: Trouble, *,
+                 labels: Mapping[str, str] | None = None) -> None:
+        """`client` makes the requests; nothing is sent yet. `labels` that the Lease is to have. `trouble` keeps what
+        fails."""
         self._client = client
         self._name = name
         self._place = Place(api_resource_of(Lease), namespace)
         self._labels = dict(labels or {})
         self._received: bytes | None = None
-        self._trouble = Trouble(f"lease {namespace}/{name}") if trouble is None else trouble
+        self.trouble = trouble
 
     def perform(self, request: Request, timeout: float) -> Answer:
         """Carry out `request`, in `timeout` seconds at most. Blocks; raises nothing."""
@@ -62,13 +64,13 @@ class LeaseStore:
         except ApiError as error:
             found = None if isinstance(error, KindNotServedError) else _meaning(request, error)
             if found is None:
-                self._trouble.failed(self._name, request, error)
+                self.trouble.failed(self._name, request, error)
                 return Failed()
             answer = found
         except BaseException as error:  # noqa: BLE001 - layers, credentials and observers are other people's code
-            self._trouble.failed(self._name, request, error)
+            self.trouble.failed(self._name, request, error)
             return Failed()
-        self._trouble.worked(self._name, request)
+        self.trouble.worked(self._name, request)
         return answer
 
     def _perform(self, request: Request, timeout: float) -> Read | Written:
@@ -95,32 +97,72 @@ class LeaseStore:
         return record
 
 
-class Trouble:
-    """What is told of failing requests for Leases: of each kind of failure the first, and when none is left. That a
-    Lease can be read does not end the trouble of writing it. Safe to use from any thread."""
+FIRST_REPEAT, LONGEST_REPEAT = 10.0, 60.0
+"""Seconds until a failure that lasts is logged again, doubling."""
+REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY)
+"""What does not pass by itself: no rights, or no such namespace."""
+PATIENCE = 5.0
+"""Seconds for which requests may fail before that counts; what the server refuses counts at once."""
 
-    def __init__(self, whose: str) -> None:
-        self._whose = whose
+
+class Trouble:
+    """The failing requests for Leases. The log gets the first of each kind, repeats while it lasts, and the end of all.
+    That a Lease can be read does not end the trouble of writing it. Safe to use from any thread."""
+
+    def __init__(self, whose: str, clock: Clock, repeated_within: float) -> None:
+        """Nothing has been answered yet. `whose`: what log lines begin with. `repeated_within`: seconds in which a
+        request that failed is made again; if it is not, nobody needs it any more."""
+        self._whose, self._clock, self._repeated_within = whose, clock, repeated_within
         self._lock = threading.Lock()
-        self._kinds: dict[tuple[str, bool], tuple[type, int]] = {}
+        self._kinds: dict[tuple[str, bool], tuple[type[BaseException], int]] = {}
+        self._last_at: dict[tuple[str, bool], float] = {}
+        self._answered = False
+        self._since = self._again_at = 0.0
+        self._repeat = FIRST_REPEAT
+        self._text, self._refused = "", False
+
+    @property
+    def reason(self) -> str:
+        """Why this process cannot take part: what fails, or that nothing has been answered yet. Empty when it can, and
+        in the first `PATIENCE` seconds of what may pass by itself. Does not block."""
+        with self._lock:
+            now = self._clock.monotonic()
+            if any(now - at < self._repeated_within for at in self._last_at.values()):
+                lasts = now - self._since
+                return self._text if self._refused or lasts >= PATIENCE or not self._answered else ""
+            return "" if self._answered else f"{self._whose}: nothing has been answered yet"
 
     def failed(self, name: str, request: object, error: BaseException) -> None:
         """`request` for the Lease `name` failed."""
         reason = reason_of(error)
         kind = type(reason), reason.code if isinstance(reason, ApiError) else 0
+        what = "" if isinstance(error, KubeError) else f"{type(request).__name__.lower()} failed: "
+        text = f"{self._whose}: {error if isinstance(error, KubeError) else what + described(error)}"
+        now = self._clock.monotonic()
         with self._lock:
             known = kind in self._kinds.values()
-            self._kinds[name, isinstance(request, Get)] = kind
+            if all(now - at >= self._repeated_within for at in self._last_at.values()):
+                self._since, self._again_at, self._repeat = now, now + FIRST_REPEAT, FIRST_REPEAT
+            which = name, isinstance(request, Get)
+            self._kinds[which], self._last_at[which] = kind, now
+            self._text, self._refused = text, isinstance(reason, ApiError) and reason.code in REFUSED
+            repeated = known and now >= self._again_at
+            if repeated:
+                self._repeat = min(2 * self._repeat, LONGEST_REPEAT)
+                self._again_at = now + self._repeat
+            lasts = now - self._since
         if not known:
-            what = f"{type(request).__name__.lower()} failed: "
-            log.warning("%s: %s", self._whose, error if isinstance(error, KubeError) else what + described(error),
-                        exc_info=None if isinstance(error, KubeError) else error)
+            log.warning("%s", text, exc_info=None if isinstance(error, KubeError) else error)
+        elif repeated:
+            log.warning("%s; still so after %.0f s", text, lasts)
 
     def worked(self, name: str, request: object) -> None:
         """`request` for the Lease `name` was answered."""
+        self._answered = True
         if not self._kinds:
             return
         with self._lock:
+            self._last_at.pop((name, isinstance(request, Get)), None)
             over = self._kinds.pop((name, isinstance(request, Get)), None) is not None and not self._kinds
         if over:
             log.info("%s: the server answers again", self._whose)

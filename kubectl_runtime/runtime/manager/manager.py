@@ -192,8 +192,8 @@ class Manager:
         """Call `fn` for each question whether the process is ready. It fails by raising, by returning False, and by
         taking more than `timeout` seconds. It is called in a thread of its own, and not again before it has returned.
         `/readyz?verbose` lists it by its `name`. Raises RequestError for a name that is taken, has a slash, or is one
-        of the manager's own: `ping`, `manager`, `servers`, `controller ...`, `store ...`, and for a timeout of 0
-        seconds or less."""
+        of the manager's own: `ping`, `manager`, `servers`, `election`, `sharding`, `controller ...`, `store ...`,
+        and for a timeout of 0 seconds or less."""
         self._checks.add(name, fn, timeout)
         return self
 

@@ -89,7 +89,8 @@ class RunningManager:
             return reason
         with self._change:
             members = list(self._members)
-        reasons = [reason for member in members if (reason := member.why_not_ready())]
+        reasons = [reason for reason in (self._candidacy.trouble, self.part.trouble) if reason]
+        reasons += [reason for member in members if (reason := member.why_not_ready())]
         reasons += [f"check {name}: {reason}" for name, reason in self.failing_checks().items()]
         return "; ".join(reasons)
 

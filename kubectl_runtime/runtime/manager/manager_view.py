@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from kubectl_runtime.runtime.manager.elector import LeaderLock
-from kubectl_runtime.runtime.manager.given_checks import CONTROLLER, MANAGER, SERVERS, Checks
+from kubectl_runtime.runtime.manager.given_checks import CONTROLLER, ELECTION, MANAGER, SERVERS, SHARDING, Checks
 from kubectl_runtime.runtime.manager.manager_running import Phase, RunningManager
 from kubectl_runtime.runtime.manager.members import ControllerMember, Member
 from kubectl_runtime.runtime.manager.servers import Server, expect_ready
@@ -30,7 +30,7 @@ class ManagerView:
     def ready_checks(self) -> dict[str, Check]:
         """What makes it ready at this moment, by name: itself, each controller and store, and what the program added.
 
-            manager    servers    controller widget    store pods    database
+            manager    servers    election    sharding    controller widget    store pods    database
 
         `servers` is about the servers alone, for a Pod that serves a webhook which its own stores need.
         Does not block; the program's own checks and servers may, when they are asked."""
@@ -39,6 +39,10 @@ class ManagerView:
         controllers = [member.running for member in members
                        if isinstance(member, ControllerMember) and member.running is not None]
         found: dict[str, Check] = {MANAGER: OwnCheck(lambda: running.why_not_serving), **self._servers}
+        if (lock := self._lock) is not None:
+            found[ELECTION] = OwnCheck(lambda: lock.trouble)
+        if self._sharded:
+            found[SHARDING] = OwnCheck(lambda: running.part.trouble)
         found |= {f"{CONTROLLER}{member.name}".replace("/", "-"): OwnCheck(member.why_not_working) for member in members
                   if isinstance(member, ControllerMember)}
         return {**found, **store_checks(controllers), **self._given.all()}

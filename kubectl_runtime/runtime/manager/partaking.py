@@ -35,6 +35,11 @@ class Partaking:
         """The shards that this replica works for at this moment."""
         return frozenset() if self.sharder is None else self.sharder.shards
 
+    @property
+    def trouble(self) -> str:
+        """Why this replica cannot take part; empty when it can, and before it begins."""
+        return "" if self.sharder is None else self.sharder.trouble
+
     def expect(self, name: str) -> None:
         """Wait for the controller `name` before taking part."""
         with self._lock:

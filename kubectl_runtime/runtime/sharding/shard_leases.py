@@ -14,6 +14,7 @@ from http import HTTPStatus
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
 from kubectl_runtime.resources.coordination_v1 import Lease
@@ -48,12 +49,15 @@ class ShardLeases:
     def __init__(self, client: Client, sharding: Sharding, namespace: str, own_name: str) -> None:
         """Nothing is sent yet."""
         self._api = Api.namespaced(client, Lease, namespace)
-        self._trouble = Trouble(f"sharding {namespace}/{sharding.name}")
+        whose, repeated_within = f"sharding {namespace}/{sharding.name}", seconds(sharding.renew_deadline)
+        self.trouble = Trouble(whose, client.clock, repeated_within)
+        self._deletions = Trouble(whose, client.clock, repeated_within)
+        """No work depends on these."""
         labels = {NAME: sharding.name, SHARDS: str(sharding.shards)}
         self._params = ListParams(label_selector={NAME: sharding.name})
-        self._stores = {n: LeaseStore(client, sharding.election(n).name, namespace, trouble=self._trouble,
+        self._stores = {n: LeaseStore(client, sharding.election(n).name, namespace, self.trouble,
                                       labels={**labels, SHARD: str(n)}) for n in range(sharding.shards)}
-        self._stores[OWN] = LeaseStore(client, own_name, namespace, trouble=self._trouble, labels=labels)
+        self._stores[OWN] = LeaseStore(client, own_name, namespace, self.trouble, labels=labels)
 
     def perform(self, action: Action, timeout: float) -> Input:
         """Make the request that is asked for; what came of it."""
@@ -76,9 +80,9 @@ class ShardLeases:
             sights = tuple(sight for lease in self._api.list(self._params, timeout=timeout)
                            if (sight := _sight(lease)) is not None)
         except BaseException as error:  # noqa: BLE001 - layers, credentials and observers are other people's code
-            self._trouble.failed("", ListLeases(), error)
+            self.trouble.failed("", ListLeases(), error)
             return NotListed()
-        self._trouble.worked("", ListLeases())
+        self.trouble.worked("", ListLeases())
         return Listed(sights)
 
     def delete(self, name: str, version: str | None, timeout: float) -> Deleted:
@@ -89,7 +93,7 @@ class ShardLeases:
             self._api.delete(name, DeleteParams(preconditions=guard), timeout=timeout)
         except BaseException as error:  # noqa: BLE001 - as above
             if not isinstance(error, ApiError) or error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-                self._trouble.failed(name, Delete(name, version), error)
+                self._deletions.failed(name, Delete(name, version), error)
         return Deleted(name)
 
 

@@ -94,6 +94,12 @@ class Sharder:
         shards, until = self._view
         return shards if at < until else frozenset(n for n in shards if self._state.works(n, at))
 
+    @property
+    def trouble(self) -> str:
+        """Why this replica cannot take part: its requests for Leases fail, or none has been answered yet. Empty before
+        it takes part and while they are answered. Does not block."""
+        return self._leases.trouble.reason if self._threads and not self.has_left else ""
+
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
         """As `Partition.owned`."""
         mine, shards = self.shards, self.sharding.shards

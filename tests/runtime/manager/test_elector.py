@@ -25,11 +25,14 @@ from kubectl_runtime import (
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.base.clock import SystemClock
+from kubectl_runtime.core.base.errors import ApiError, TransportError
+from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.resources.coordination_v1 import Lease
 from kubectl_runtime.runtime.manager.elector import LeaderLock
-from kubectl_runtime.runtime.manager.lease_events import Tick, Wait
-from kubectl_runtime.runtime.manager.lease_store import LeaseStore
+from kubectl_runtime.runtime.manager.lease_events import Get, Tick, Update, Wait
+from kubectl_runtime.runtime.manager.lease_record import LeaseRecord
+from kubectl_runtime.runtime.manager.lease_store import LeaseStore, Trouble
 from kubectl_runtime.testing.clock import SimClock
 
 LIMIT = 20
@@ -308,6 +311,36 @@ def test_trouble_is_logged_once_and_so_is_its_end(client: Client, caplog: pytest
             until(lambda: "answers again" in caplog.text, "its end is logged")
     (warning,) = warnings()
     assert "planned" in warning
+
+
+def test_trouble_that_lasts_is_repeated_and_counts_when_it_does_not_pass(caplog: pytest.LogCaptureFixture) -> None:
+    clock = SimClock()
+    trouble = Trouble("lease default/a", clock, 10)
+    refused = ApiError(Status(code=403, reason="Forbidden", message="no rights"), "get leases")
+    assert "nothing has been answered yet" in trouble.reason
+    for _ in range(100):
+        trouble.failed("a", Get(), refused)
+        assert "no rights" in trouble.reason
+        clock.advance(2)
+    assert [line.partition("; ")[2] for line in caplog.messages] == [
+        "", "still so after 10 s", "still so after 30 s", "still so after 70 s", "still so after 130 s",
+        "still so after 190 s"]
+    trouble.worked("a", Get())
+    assert trouble.reason == ""
+
+
+@pytest.mark.parametrize("error", [TransportError("reset"), ApiError(Status(code=503), "get leases"), OSError("odd")])
+def test_trouble_that_may_pass_counts_after_a_while_and_not_when_nothing_is_asked_any_more(error: Exception) -> None:
+    clock = SimClock()
+    trouble = Trouble("lease default/a", clock, 10)
+    trouble.worked("a", Get())
+    for seconds in range(0, 8, 2):
+        trouble.failed("a", Update(LeaseRecord()), error)
+        trouble.worked("a", Get())
+        assert bool(trouble.reason) is (seconds >= 5)
+        clock.advance(2)
+    clock.advance(10)
+    assert trouble.reason == "", "another one holds it, and it is only read now"
 
 
 def test_a_defect_ends_the_candidacy_and_the_manager_with_it(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

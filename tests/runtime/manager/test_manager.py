@@ -27,6 +27,7 @@ from kubectl_runtime import (
     NotLeaderError,
     Patch,
     RequestError,
+    Sharding,
     StopToken,
     WatcherConfig,
     elect,
@@ -562,7 +563,7 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(client: Client
             until(lambda: running.is_ready, "it is ready")
             assert requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 200
             listed = requests.get(f"http://{address}/readyz?verbose", timeout=LIMIT).text.splitlines()
-            assert listed == ["[+]ping ok", "[+]manager ok", "[+]controller configmap ok",
+            assert listed == ["[+]ping ok", "[+]manager ok", "[+]election ok", "[+]controller configmap ok",
                               "[+]store configmaps in namespace default ok", "[+]database ok", "readyz check passed"]
             one = "store%20configmaps%20in%20namespace%20default"
             assert requests.get(f"http://{address}/readyz/{one}", timeout=LIMIT).text == "ok"
@@ -603,6 +604,40 @@ def test_a_check_that_hangs_is_named_and_does_not_hold_up_the_end(client: Client
         other.close()
         until(lambda: not any(one.name == "check database" for one in threading.enumerate()), "the check has ended")
         silent.close()
+
+
+@pytest.mark.parametrize("what", ["leader", "sharding"])
+@pytest.mark.parametrize(("verb", "code"), [("*", 403), ("create", 403), ("create", 404)])
+def test_without_rights_on_leases_it_is_not_ready_and_says_why(client: Client, server: ApiServer, what: str, verb: str,
+                                                               code: int) -> None:
+    refused = [server.faults.on(one, resource="leases").status(code)
+               for one in (("get", "list", "create", "update") if verb == "*" else (verb,))]
+    name = f"powerless-{what}-{'no' if verb == '*' else verb}-{'rights' if code == 403 else 'namespace'}"
+    more: dict[str, Any] = {"leader": {"leader": LeaderElection(name, "default", retry=0.1)},
+                            "sharding": {"sharding": Sharding(name, "default", shards=2, retry=0.1)}}[what]
+    check = {"leader": "election", "sharding": "sharding"}[what]
+    manager = Manager(client, serve=ANY_PORT, **more).add(maps(client), nothing)
+    with manager.start() as running:
+        try:
+            address = address_of(running)
+            until(lambda: "the fault script" in running.why_not_ready, "it says why")
+            assert name in running.why_not_ready
+            assert requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 500
+            assert requests.get(f"http://{address}/readyz/{check}", timeout=LIMIT).status_code == 500
+            assert requests.get(f"http://{address}/readyz?exclude={check}", timeout=LIMIT).status_code == 200
+        finally:
+            for rule in refused:
+                rule.remove()
+        until(lambda: running.is_ready, "it is ready")
+
+
+def test_one_that_stands_by_is_ready(client: Client) -> None:
+    election = LeaderElection("both", **STEADY)
+    with Manager(client, leader=election, serve=None).start() as first:
+        until(lambda: first.is_leader, "it leads")
+        with Manager(client, leader=election, serve=None).start() as second:
+            until(lambda: second.is_ready, "it is ready")
+            assert not second.is_leader
 
 
 class Gate:
