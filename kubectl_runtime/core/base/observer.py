@@ -12,8 +12,8 @@
     queue      keys_triggered, keys_dropped, retry_scheduled
     runner     controller_started, run_started, run_ended, controller_stopped
     client     request_attempted, request_retried, object_written, credentials_refreshed
-    election   leadership_changed
-    webhooks   webhooks_served, webhook_began, webhook_answered
+    election   leadership_changed, election_ended
+    webhooks   webhooks_served, webhook_began, webhook_answered, webhooks_ended
 
 The arguments are values that the caller has at hand anyway, so that observing nothing costs a call that does nothing,
 once for each batch, run or request. Times are seconds; `now` is of the caller's monotonic clock. Names of objects are
@@ -84,8 +84,8 @@ class Observer:
         """A watch entered a phase: `listing`, `watching`, `waiting` (after a failure) or `stopped` (for good)."""
 
     def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:
-        """An attempt of a watch failed, or, while the server is away, of the one watch that tries for all watches of the
-        client. `failures` counts those in a row; the next one is after `delay` seconds."""
+        """An attempt of a watch failed, or, while the server is away, that of the watch which tries for all watches of
+        the client. `failures` counts those in a row; the next one is after `delay` seconds."""
 
     def list_completed(self, watch: str, objects: int, relists: int, seconds: float) -> None:
         """A list is complete and stored. It took `seconds`; `relists` lists of this watch were complete before it."""
@@ -155,6 +155,9 @@ class Observer:
     def leadership_changed(self, election: str, leading: bool) -> None:
         """This process became the leader, or lost the leadership. `election` is the Lease: `namespace/name`."""
 
+    def election_ended(self, election: str) -> None:
+        """This process is no candidate any more, and never will be under this Lease, unless it begins again."""
+
     # Webhooks
 
     def webhooks_served(self, webhooks: tuple[str, ...]) -> None:
@@ -165,6 +168,9 @@ class Observer:
 
     def webhook_answered(self, webhook: str, code: int, seconds: float) -> None:
         """The request of this thread was answered with HTTP status `code`, after `seconds`. A denial has status 200."""
+
+    def webhooks_ended(self, webhooks: tuple[str, ...]) -> None:
+        """A webhook server with these webhooks has stopped."""
 
     def _bound(self, method: str, subject: str) -> Hearer:
         """`method` about this controller or watch alone: what takes the values that follow its name. For those of the

@@ -281,6 +281,7 @@ class LeaderLock:
         if state.phase is Phase.ENDED:
             follows.append(partial(log.info, "election %s: the candidacy of %s has ended%s", name, self.identity,
                                    f": {state.reason}" if state.reason else ""))
+            follows.append(partial(self._observer.election_ended, self.election.name))
             self._callbacks.end()
         return follows
 

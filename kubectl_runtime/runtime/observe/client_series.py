@@ -48,6 +48,11 @@ class ClientSeries:
         with self.lock:
             self._counts[family][labels] = to
 
+    def forget(self, family: Family, *labels: str) -> None:
+        """Show the series of `family` with these labels no more."""
+        with self.lock:
+            self._counts[family].pop(labels, None)
+
     def attempted(self, host: str, method: str, code: int, seconds: float, trace_id: str = "") -> None:
         """Count an attempt at a request, which took so many `seconds` and was answered with `code` (0: not
         answered)."""

@@ -7,8 +7,8 @@
                            controller's. `priority` is empty, as with a queue that does not split its depth by it
     kubectl_runtime_*      the library's own
 
-Each exists, at 0, from the start of its controller on, so that `rate()` and alerts work from the first scrape. All stay
-when the controller has stopped; one that starts again under its name counts on.
+Each exists, at 0, from the start of its controller on, so that `rate()` and alerts work from the first scrape. They
+stay when the controller has stopped, until several others have; one that starts again under its name then counts on.
 """
 from __future__ import annotations
 
@@ -122,6 +122,11 @@ class ControllerSeries:
         with self.lock:
             self.lives -= 1
             self.stuck += stuck
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a controller of this name runs."""
+        return self.lives > 0
 
     def drop(self, keys: int) -> None:
         """So many due keys will not run, since the shutdown has begun."""

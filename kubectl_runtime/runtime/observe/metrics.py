@@ -13,7 +13,8 @@
     webhooks             controller_runtime_webhook_*                 controller-runtime  webhook_series
 
 Dashboards made for controllers in Go work as they are; `Metrics.dashboard()` is one with what is ours as well. No label
-holds the name of an object, so the number of series does not grow with a cluster. What happens is counted under one
+holds the name of an object, so the number of series does not grow with a cluster. It does not grow with time either:
+of what has ended the last `KEPT` stay. What happens is counted under one
 short lock for each controller or watch, runs without one; everything else is left to the scrape, which shows each of
 them as it was at one moment.
 
@@ -52,6 +53,41 @@ if TYPE_CHECKING:
 FAMILIES = (*controller_series.FAMILIES, *watch_series.FAMILIES, *client_series.FAMILIES, *webhook_series.FAMILIES)
 
 
+KEPT = 4
+"""Controllers, watches, elections and webhooks that have ended and whose series stay, of each so many: the last values
+can be scraped, and one that begins again counts on."""
+
+
+class _Ended:
+    """What has ended, in this order. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: dict[str, None] = {}
+
+    def add(self, name: str) -> str | None:
+        """`name` has ended; what is to be forgotten for it, None if nothing."""
+        with self._lock:
+            self._names.pop(name, None)
+            self._names[name] = None
+            return None if len(self._names) <= KEPT else self._take_first()
+
+    def discard(self, name: str) -> None:
+        """`name` is in use again."""
+        if name in self._names:
+            with self._lock:
+                self._names.pop(name, None)
+
+    def renew(self) -> None:
+        """In the child of a fork, where a thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+
+    def _take_first(self) -> str:
+        first = next(iter(self._names))
+        del self._names[first]
+        return first
+
+
 class Metrics(Observer):
     """Metrics of clients and controllers for Prometheus, under controller-runtime's names: an Observer.
 
@@ -79,6 +115,7 @@ class Metrics(Observer):
         self._watches: dict[str, WatchSeries] = {}
         self._clients = ClientSeries()
         self._webhooks = WebhookSeries()
+        self._ended = {what: _Ended() for what in ("controllers", "watches", "elections", "webhooks")}
         try:
             registry.register(self)
         except ValueError as error:
@@ -132,7 +169,11 @@ class Metrics(Observer):
         self._controller(controller).started(concurrency)
 
     def controller_stopped(self, controller: str, stuck: int) -> None:
-        self._controller(controller).stopped(stuck)
+        series = self._controller(controller)
+        series.stopped(stuck)
+        if not series.is_running and (old := self._ended["controllers"].add(controller)) is not None:
+            with self._change:
+                self._controllers.pop(old, None)
 
     def keys_triggered(self, controller: str, requests: int, depth: int, now: float) -> None:
         self._controller(controller).keys_triggered(requests, depth, now)
@@ -152,6 +193,9 @@ class Metrics(Observer):
 
     def watch_phase_changed(self, watch: str, phase: str, now: float) -> None:
         self._watch(watch).phase_changed(phase, now)
+        if phase == "stopped" and (old := self._ended["watches"].add(watch)) is not None:
+            with self._change:
+                self._watches.pop(old, None)
 
     def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:  # noqa: ARG002
         self._watch(watch).failed(failures, delay)
@@ -180,10 +224,17 @@ class Metrics(Observer):
         self._clients.count(client_series.CREDENTIALS, host, "success" if error is None else "error")
 
     def leadership_changed(self, election: str, leading: bool) -> None:
+        self._ended["elections"].discard(election)
         self._clients.set(client_series.LEADING, election, to=float(leading))
+
+    def election_ended(self, election: str) -> None:
+        if (old := self._ended["elections"].add(election)) is not None:
+            self._clients.forget(client_series.LEADING, old)
 
     def webhooks_served(self, webhooks: tuple[str, ...]) -> None:
         self._webhooks.serve(webhooks)
+        for webhook in webhooks:
+            self._ended["webhooks"].discard(webhook)
 
     def webhook_began(self, webhook: str) -> None:
         self._webhooks.began(webhook)
@@ -191,11 +242,18 @@ class Metrics(Observer):
     def webhook_answered(self, webhook: str, code: int, seconds: float) -> None:
         self._webhooks.answered(webhook, code, seconds)
 
+    def webhooks_ended(self, webhooks: tuple[str, ...]) -> None:
+        for webhook in self._webhooks.end(webhooks):
+            if (old := self._ended["webhooks"].add(webhook)) is not None:
+                self._webhooks.forget(old)
+
     def _renew_locks(self) -> None:
         """In the child of a fork: a thread that held one of them is the parent's, and so are the runs in progress."""
         self._change = threading.Lock()
         self._clients.lock = threading.Lock()
         self._webhooks.renew()
+        for ended in self._ended.values():
+            ended.renew()
         for watch in self._watches.values():
             watch.lock = threading.Lock()
         for controller in self._controllers.values():
@@ -208,6 +266,7 @@ class Metrics(Observer):
         return super()._bound(method, subject)
 
     def _controller(self, name: str) -> ControllerSeries:
+        self._ended["controllers"].discard(name)
         found = self._controllers.get(name)
         if found is None:
             with self._change:
@@ -215,6 +274,7 @@ class Metrics(Observer):
         return found
 
     def _watch(self, name: str) -> WatchSeries:
+        self._ended["watches"].discard(name)
         found = self._watches.get(name)
         if found is None:
             with self._change:

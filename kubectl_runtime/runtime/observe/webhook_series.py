@@ -7,6 +7,7 @@ Each exists, at 0, from the start of its server on: the latency, the requests in
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kubectl_runtime.runtime.observe.families import Family, Row, counter, gauge, histogram
@@ -33,12 +34,28 @@ class WebhookSeries:
         self._counts: dict[tuple[str, int], int] = {}
         self._latencies: dict[str, Histogram] = {}
         self.in_flight: dict[str, int] = {}
+        self._servers: Counter[str] = Counter()
 
     def serve(self, webhooks: Iterable[str]) -> None:
         """There are these webhooks."""
         with self.lock:
             for webhook in webhooks:
                 self._add(webhook)
+                self._servers[webhook] += 1
+
+    def end(self, webhooks: Iterable[str]) -> list[str]:
+        """A server of these webhooks has stopped; those of them that no other server has."""
+        with self.lock:
+            self._servers.subtract(webhooks)
+            return [webhook for webhook in webhooks if self._servers[webhook] <= 0]
+
+    def forget(self, webhook: str) -> None:
+        """Show the series of `webhook` no more."""
+        with self.lock:
+            self._servers.pop(webhook, None)
+            self.in_flight.pop(webhook, None)
+            self._latencies.pop(webhook, None)
+            self._counts = {key: number for key, number in self._counts.items() if key[0] != webhook}
 
     def began(self, webhook: str) -> None:
         """A request to this webhook is being answered."""
@@ -49,7 +66,8 @@ class WebhookSeries:
     def answered(self, webhook: str, code: int, seconds: float) -> None:
         """It was answered after so many seconds, with this HTTP status."""
         with self.lock:
-            self._add(webhook)
+            if webhook not in self.in_flight:  # its server stopped, and it was forgotten
+                return
             self.in_flight[webhook] -= 1
             self._counts[webhook, code] = self._counts.get((webhook, code), 0) + 1
             self._latencies[webhook].add(seconds)

@@ -173,6 +173,9 @@ class Sharder:
                 thread.join(max(0.0, patience - time.monotonic()))
                 if thread.is_alive():
                     log.warning("sharding %s: thread %r does not end", self.sharding.name, thread.name)
+        if self._threads:
+            for n in range(self.sharding.shards):
+                self._observer.election_ended(self.sharding.election(n).name)
 
     @property
     def has_left(self) -> bool:

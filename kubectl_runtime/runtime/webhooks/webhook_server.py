@@ -251,6 +251,7 @@ class WebhookServer:
         if bundles is not None:
             bundles.stop(max(0.1, deadline - time.monotonic()))
         if listener is not None:
+            self._observer.webhooks_ended(webhooks_of(self._app))
             log.info("%s has stopped", self.name)
 
     def renew(self) -> None:
