@@ -334,7 +334,8 @@ def test_with_threads_over_http_all_is_told_and_a_write_stands_between_start_and
         assert observer.of("controller_stopped") == [("c", 0)]
         host = server.url.partition("://")[2]
     told = {name for name, *_ in observer.heard}
-    assert set(METHODS) - told == {"watch_failed", "request_retried", "credentials_refreshed", "leadership_changed", "election_ended", "webhooks_ended",
+    assert set(METHODS) - told == {"watch_failed", "request_retried", "credentials_refreshed", "leadership_changed",
+                                    "election_ended", "webhooks_ended",
                                    "webhooks_served", "webhook_began", "webhook_answered"}
     written = [at for at, call in enumerate(observer.heard) if call[:2] == ("object_written", "configmaps")
                and call[2] == ("default", "copy-x")]

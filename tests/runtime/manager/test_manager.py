@@ -573,6 +573,32 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(client: Client
             requests.get(f"http://{address}/healthz", timeout=LIMIT)
 
 
+@pytest.mark.long  # `test_every_watch_says_within_ten_seconds_...` is its short form, on a simulated clock
+@pytest.mark.parametrize("watches", [1, 3, 10, 20])
+def test_readiness_fails_within_ten_seconds_when_the_server_dies_however_many_watches_there_are(watches: int) -> None:
+    with ApiServer() as dying, dying.client() as plain, \
+            Client(plain.config, observer=Metrics(CollectorRegistry())) as client:
+        manager = Manager(client, serve=ANY_PORT)
+        for number in range(watches):
+            manager.add(Controller(Api.namespaced(client, ConfigMap, f"n{number}"), name=f"c{number}"), nothing)
+        with manager.start() as running:
+            address = address_of(running)
+            until(lambda: running.is_ready, "it is ready")
+            dying.stop()
+            began = time.monotonic()
+            until(lambda: requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 500, "it is not ready")
+            assert time.monotonic() - began < 10
+            lines = requests.get(f"http://{address}/readyz?verbose", timeout=LIMIT).text
+            assert lines.count("[-]store") == watches
+            until(lambda: requests.get(f"http://{address}/metrics", timeout=LIMIT).text.count(
+                "kubectl_runtime_watch_consecutive_failures{watch=") == watches, "the metrics are there")
+            gauges = [line for line in requests.get(f"http://{address}/metrics", timeout=LIMIT).text.splitlines()
+                      if line.startswith("kubectl_runtime_watch_consecutive_failures{")]
+            assert all(float(line.rpartition(" ")[2]) >= 2 for line in gauges), gauges
+            dying.start()
+            until(lambda: running.is_ready, "it is ready again")
+
+
 @pytest.mark.parametrize("held", ["an event", "a lock", "a connection"])
 def test_a_check_that_hangs_is_named_and_does_not_hold_up_the_end(client: Client, held: str) -> None:
     release, locked = threading.Event(), threading.Lock()

@@ -9,10 +9,23 @@ from typing import Any
 
 import msgspec
 import pytest
+import requests
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 
-from kubectl_runtime import Api, ApiError, Client, Conversion, CustomResource, merge_crds
+from kubectl_runtime import (
+    Action,
+    Api,
+    ApiError,
+    Client,
+    Context,
+    Controller,
+    Conversion,
+    CustomResource,
+    Manager,
+    WatcherConfig,
+    merge_crds,
+)
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.webhooks import SelfSigned, WebhookServer, apply_webhooks
@@ -99,6 +112,43 @@ def test_both_versions_are_written_read_listed_and_watched() -> None:
         seen = {event.obj.name: event.obj.spec.size for _, event in zip(range(2), old.watch(), strict=False)
                 if event.obj is not None}
         assert seen == {"a": 3, "b": 7}
+
+
+@pytest.mark.parametrize("missing", ["nothing", "the definition", "the definition, for a while"])
+def test_the_webhooks_of_a_manager_serve_while_its_stores_need_them_or_wait(missing: str) -> None:
+    """A controller whose list is converted by the webhook of its own process, or whose kind is not there."""
+    port, seen = free_port(), set[str]()
+    definition = merge_crds([CrateV1.crd(), CrateV2.crd()], stored="v2")
+    hooks = HOOKS if missing == "nothing" else application({"/maps": Maps()})
+    with ApiServer(webhook_services={"shop/hooks": f"https://127.0.0.1:{port}"}) as api_server, \
+            api_server.client() as client:
+        if missing == "nothing":
+            api_server.load([definition])
+            Api.namespaced(client, CrateV2, "default").create(CrateV2(name="a", spec=SpecV2([1, 2])))
+        webhook = WebhookServer(hooks, certificates=SelfSigned("shop/hooks"), client=client, host="127.0.0.1",
+                                port=port, configuration="hooks")
+        health = f"127.0.0.1:{free_port()}"
+        manager = Manager(client, serve=health).add_server(webhook)
+        kind: Any = CrateV1 if missing == "nothing" else CrateV2
+
+        def reconcile(obj: Any, ctx: Context[None]) -> Action:
+            seen.add(obj.name)
+            return Action.await_change()
+
+        manager.add(Controller(Api.all(client, kind), watch=WatcherConfig()), reconcile)
+        with manager.start() as running:
+            until(lambda: requests.get(f"http://{health}/readyz/servers", timeout=LIMIT).status_code == 200)
+            with pytest.raises(ApiError, match="the key is forbidden"):
+                Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="b", data={"forbidden": ""}))
+            if missing != "nothing":
+                assert requests.get(f"http://{health}/readyz", timeout=LIMIT).status_code == 500
+                assert "store" in running.why_not_ready or "waits for" in running.why_not_ready
+            if missing == "the definition, for a while":
+                api_server.load([definition])
+                Api.namespaced(client, CrateV2, "default").create(CrateV2(name="a", spec=SpecV2([1])))
+            if missing != "the definition":
+                until(lambda: running.is_ready and seen == {"a"})
+                assert requests.get(f"http://{health}/readyz", timeout=LIMIT).status_code == 200
 
 
 def test_an_authority_that_is_renewed_while_objects_are_written_fails_no_write() -> None:
