@@ -54,8 +54,8 @@ FAMILIES = (*controller_series.FAMILIES, *watch_series.FAMILIES, *client_series.
 
 
 KEPT = 4
-"""Controllers, watches, elections and webhooks that have ended and whose series stay, of each so many: the last values
-can be scraped, and one that begins again counts on."""
+"""Number of ended controllers, watches, elections and webhooks each whose series stay, so that their last values can be
+scraped, and one that begins again counts on."""
 
 
 class _Ended:

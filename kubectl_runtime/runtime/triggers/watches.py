@@ -56,7 +56,7 @@ K = TypeVar("K")
 ELSEWHERE = "it runs in the process that this one was forked from"
 
 FAILURES = 3
-"""So many in a row are more than a lost connection: with the default backoff, a watch that has not worked for some
+"""This number in a row is more than a lost connection: with the default backoff, a watch that has not worked for some
 five seconds."""
 
 SLACK = 120.0

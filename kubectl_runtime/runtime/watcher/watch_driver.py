@@ -64,7 +64,7 @@ log = guarded_logger(__name__)
 
 
 WITNESSES = 3
-"""Objects that were seen last, by which the driver recognizes the cluster: so many, as some may have been deleted."""
+"""Number of objects seen last by which the driver recognizes the cluster: several, as some may have been deleted."""
 
 
 class Advance(NamedTuple):

@@ -73,7 +73,8 @@ class Listed:
 class Watching:
     """A watch is open since `opened`; `began` is the version it was opened with. With `doubt` it first wants to know
     the server's own version. `shortest`: seconds before which its end is premature. `stranger`: what the server says of
-    itself while it is not certain that this is the cluster of the watch before; `server` is that one's until then."""
+    itself while it is not certain that this is the cluster of the watch before; until then `server` is the earlier
+    name."""
 
     version: str
     began: str

@@ -60,7 +60,7 @@ class WebhookSetup:
         self._change = threading.Lock()
         self._not_applied = f"the configurations called {name} are not applied yet"
         self._lacking: dict[Named, str] = {}
-        """What others have taken out of which object."""
+        """By object: what others have taken out of it."""
         self._applied_at: dict[Named, str] = {}
         """When our field manager last applied an object, as the answer to our own request says."""
         self._news = threading.Event()
