@@ -112,9 +112,9 @@ class LeaderLock:
 
     @property
     def trouble(self) -> str:
-        """Why this process cannot stand for the election: its requests for the Lease fail, or none has been answered
-        yet. Empty while they are answered. Does not block."""
-        return self._trouble.reason if self._threads else ""
+        """Why this process cannot stand for the election: its requests for the Lease fail. Empty while they are
+        answered. Does not block."""
+        return self._trouble.reason
 
     def guard(self, client: Client) -> Client:
         """`client`, another cluster's say, with the same limits as `self.client`."""

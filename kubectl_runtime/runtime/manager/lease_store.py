@@ -110,27 +110,24 @@ class Trouble:
     That a Lease can be read does not end the trouble of writing it. Safe to use from any thread."""
 
     def __init__(self, whose: str, clock: Clock, repeated_within: float) -> None:
-        """Nothing has been answered yet. `whose`: what log lines begin with. `repeated_within`: seconds in which a
+        """Nothing has failed yet. `whose`: what log lines begin with. `repeated_within`: seconds in which a
         request that failed is made again; if it is not, nobody needs it any more."""
         self._whose, self._clock, self._repeated_within = whose, clock, repeated_within
         self._lock = threading.Lock()
         self._kinds: dict[tuple[str, bool], tuple[type[BaseException], int]] = {}
         self._last_at: dict[tuple[str, bool], float] = {}
-        self._answered = False
         self._since = self._again_at = 0.0
         self._repeat = FIRST_REPEAT
         self._text, self._refused = "", False
 
     @property
     def reason(self) -> str:
-        """Why this process cannot take part: what fails, or that nothing has been answered yet. Empty when it can, and
-        in the first `PATIENCE` seconds of what may pass by itself. Does not block."""
+        """Why this process cannot take part: what fails. Empty when nothing does, and in the first `PATIENCE` seconds
+        of what may pass by itself. Does not block."""
         with self._lock:
             now = self._clock.monotonic()
-            if any(now - at < self._repeated_within for at in self._last_at.values()):
-                lasts = now - self._since
-                return self._text if self._refused or lasts >= PATIENCE or not self._answered else ""
-            return "" if self._answered else f"{self._whose}: nothing has been answered yet"
+            lasts = any(now - at < self._repeated_within for at in self._last_at.values())
+            return self._text if lasts and (self._refused or now - self._since >= PATIENCE) else ""
 
     def failed(self, name: str, request: object, error: BaseException) -> None:
         """`request` for the Lease `name` failed."""
@@ -158,7 +155,6 @@ class Trouble:
 
     def worked(self, name: str, request: object) -> None:
         """`request` for the Lease `name` was answered."""
-        self._answered = True
         if not self._kinds:
             return
         with self._lock:

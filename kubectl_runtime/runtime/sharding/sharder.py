@@ -96,9 +96,9 @@ class Sharder:
 
     @property
     def trouble(self) -> str:
-        """Why this replica cannot take part: its requests for Leases fail, or none has been answered yet. Empty before
-        it takes part and while they are answered. Does not block."""
-        return self._leases.trouble.reason if self._threads and not self.has_left else ""
+        """Why this replica cannot take part: its requests for Leases fail. Empty while they are answered, and once it
+        has left. Does not block."""
+        return "" if self.has_left else self._leases.trouble.reason
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
         """As `Partition.owned`."""

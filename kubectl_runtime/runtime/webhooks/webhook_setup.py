@@ -51,9 +51,10 @@ class WebhookSetup:
 
     def __init__(self, client: Client, app: Application, name: str, *, service: str | None, url: str | None,
                  ca_bundle: Callable[[], bytes], follows: bool,
-                 add_thread: Callable[[str, Callable[[], None]], None]) -> None:
+                 add_thread: Callable[[str, Callable[[], None]], None] | None = None) -> None:
         """As the arguments of `apply_webhooks`. `follows`: whether `ca_bundle` is to be looked at again. `add_thread`
-        starts a thread, by its name, which ends soon after the token of `run` is set."""
+        starts a thread, by its name, which ends soon after the token of `run` is set. Without it what others change
+        is not noticed."""
         self._client, self._app, self._name = client, app, name
         self._service, self._url = service, url
         self._ca_bundle, self._follows, self._add_thread = ca_bundle, follows, add_thread
@@ -72,7 +73,8 @@ class WebhookSetup:
             return self._not_applied or "; ".join(self._lacking.values())
 
     def run(self, end: StopToken) -> None:
-        """Apply and keep them. Blocks until `end` is set, which ends a call under way as well."""
+        """Apply and keep them. Blocks until `end` is set, which ends a call under way as well, or until nothing is left
+        to be kept."""
         entered = enter_scope(CallScope(end, end))
         forget = end.on_set(self._news.set)
         try:
@@ -90,9 +92,11 @@ class WebhookSetup:
                 end.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
-            if not watched:
+            if self._add_thread is None and not self._follows:
+                return
+            if self._add_thread is not None and not watched:
                 watched = True
-                self._watch(end)
+                self._watch(end, self._add_thread)
             if clock.monotonic() - applied_at >= CALM:
                 pause = FIRST_PAUSE
             applied_at = clock.monotonic()
@@ -135,10 +139,10 @@ class WebhookSetup:
 
     # What others do
 
-    def _watch(self, end: StopToken) -> None:
+    def _watch(self, end: StopToken, add_thread: Callable[[str, Callable[[], None]], None]) -> None:
         target = Target.url(self._url) if self._url is not None else Target.service(self._service or "")
         for manifest in configurations(self._app, self._name, target):
-            self._add_thread(f"webhooks {self._name} {manifest['kind']}", partial(self._follow, manifest, end))
+            add_thread(f"webhooks {self._name} {manifest['kind']}", partial(self._follow, manifest, end))
 
     def _follow(self, manifest: Object, end: StopToken) -> None:
         name = manifest["metadata"]["name"]
