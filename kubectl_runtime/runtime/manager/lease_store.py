@@ -131,7 +131,7 @@ class Trouble:
 
     def failed(self, name: str, request: object, error: BaseException) -> None:
         """`request` for the Lease `name` failed."""
-        reason = reason_of(error)
+        reason = reason_of(error) or error
         kind = type(reason), reason.code if isinstance(reason, ApiError) else 0
         what = "" if isinstance(error, KubeError) else f"{type(request).__name__.lower()} failed: "
         text = f"{self._whose}: {error if isinstance(error, KubeError) else what + described(error)}"

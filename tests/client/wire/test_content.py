@@ -18,7 +18,7 @@ import urllib3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime import ApiError, ApiResource, RequestTimeout, RetryPolicy, TransportError
+from kubectl_runtime import ApiError, ApiResource, OutcomeUnknownError, RequestTimeout, RetryPolicy, TransportError
 from kubectl_runtime.client.http.failures import UnexpectedAnswer
 from kubectl_runtime.client.wire import bodies
 from kubectl_runtime.client.wire.chunked import FramingError
@@ -258,8 +258,9 @@ def test_calls_and_streams_read_all_of_it(answers_of_a_server: tuple[Answers, Wi
 def test_any_other_content_encoding_is_an_error_that_names_it(coding: str) -> None:
     says_so = says(200, b"{}", headers=(f"Content-Encoding: {coding}",))
     with WireServer(answering(says_so)) as server, server.client(client=FAST) as client:
-        for error, ask in ((UnexpectedAnswer, lambda: client.request(GET)), (UnexpectedAnswer, lambda: client.stream(WATCH)),
-                           (OutcomeUnknownError, lambda: client.request(POST))):
+        for error, ask in ((UnexpectedAnswer, lambda: client.request(GET)),
+                           (OutcomeUnknownError, lambda: client.request(POST)),
+                           (UnexpectedAnswer, lambda: client.stream(WATCH))):
             with pytest.raises(error, match=f"configmaps.*Content-Encoding '{coding}'"):
                 ask()
     assert len(server.requests) == 3
