@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from math import inf
 
-from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.clock import Duration, duration_of
+from kubectl_runtime.core.base.errors import KubeError, RequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,10 @@ class Action:
     @classmethod
     def requeue(cls, after: Duration) -> Action:
         """Reconcile again `after` this long (seconds or a timedelta) even if nothing changes; a change comes first as
-        always. Who asks for less than 0.1 s many times in a row is slowed down to that.
+        always. A key that asks for less than 0.1 s many times in a row is slowed down to that; more than 180 days
+        are taken for 180 days.
 
-        Raises ValueError when `after` is negative, TypeError when it is neither.
+        Raises RequestError when `after` is negative, infinite or not a number, or is no duration.
         """
         return cls(_delay(after))
 
@@ -46,11 +47,9 @@ class Action:
 
 
 def _delay(after: Duration) -> float:
-    if not isinstance(after, int | float | timedelta):
-        raise TypeError(f"Action.requeue takes seconds or a timedelta, not {after!r}")
-    delay = seconds(after)
-    if not delay >= 0:
-        raise ValueError(f"Action.requeue takes seconds that are not negative, not {after!r}")
+    delay = duration_of("Action.requeue: the delay", after)
+    if delay == inf:
+        raise RequestError("Action.requeue: the delay must have an end: Action.await_change() waits for a change alone")
     return delay
 
 
