@@ -10,6 +10,8 @@ M = TypeVar("M")
 WAITING, BRAKED, READY, HELD, GONE = range(5)
 """See the scheduler's table; what is gone has left it."""
 
+NO_ITEM = -1
+
 
 class Entry(Generic[K, M]):
     """A key that is to run: its message (the request that decided the time), when, and of which class.
@@ -17,7 +19,7 @@ class Entry(Generic[K, M]):
     Changed by the scheduler alone until it is popped.
     """
 
-    __slots__ = ("at", "bulk", "further", "key", "limit", "message", "place", "retry")
+    __slots__ = ("at", "bulk", "further", "item", "key", "limit", "message", "place", "retry")
 
     def __init__(self, key: K, message: M, at: float, limit: float, bulk: bool, retry: bool,
                  place: int = WAITING) -> None:
@@ -29,5 +31,8 @@ class Entry(Generic[K, M]):
         self.retry = retry
         """Nothing but a failure asked for this run."""
         self.place = place
+        self.item = NO_ITEM
+        """The number of its item in the heap, where items of earlier times stay until their time comes; NO_ITEM where it
+        waits no more."""
         self.further: Sequence[Any] | None = None
         """The owner's: what it keeps of messages that joined the entry; the scheduler does not look at it."""

@@ -34,7 +34,7 @@ from typing import Generic
 
 from kubectl_runtime.runtime.queue.lane import FEW, Lane
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
-from kubectl_runtime.runtime.queue.scheduled_entry import BRAKED, GONE, HELD, READY, WAITING, Entry, K, M
+from kubectl_runtime.runtime.queue.scheduled_entry import BRAKED, GONE, HELD, NO_ITEM, READY, WAITING, Entry, K, M
 from kubectl_runtime.runtime.queue.soonest import soonest
 
 MAX_DELAY = 180 * 24 * 3600.0
@@ -67,7 +67,7 @@ class Scheduler(Generic[K, M]):
         self._bulk: Lane[K, M] = Lane(READY, bulk=True)
         self._braked: Lane[K, M] = Lane(BRAKED)
         self._fresh_in_a_row = 0
-        self._order = count()
+        self._items = count()
         self.waiting_retries = 0
         """How many of those that wait for their time are retries."""
 
@@ -96,7 +96,7 @@ class Scheduler(Generic[K, M]):
         """Up to `most` that are ready, fresh ones first; up to `most` that wait and are not retries (see `soonest`)."""
         fresh = self._fresh.first(most)
         waiting = soonest(self._heap, most,
-                          lambda at, entry: entry.place == WAITING and entry.at == at and not entry.retry)
+                          lambda item, entry: entry.item == item and not entry.retry)
         return fresh + self._bulk.first(most - len(fresh)), waiting
 
     def trigger(self, key: K, message: M, now: float, *, bulk: bool = False) -> None:
@@ -179,7 +179,7 @@ class Scheduler(Generic[K, M]):
         entry = self._entries.pop(key, None)
         if entry is None:
             return False
-        place, entry.place = entry.place, GONE
+        place, entry.place, entry.item = entry.place, GONE, NO_ITEM
         if place == WAITING:
             self.waiting_retries -= entry.retry
         elif place == READY:
@@ -211,8 +211,8 @@ class Scheduler(Generic[K, M]):
         heap = self._heap
         braked = self._brake.next_at() if self._brake is not None and len(self._braked) else None
         while heap:
-            at, _, entry = heap[0]
-            if entry.place == WAITING and entry.at == at:
+            at, item, entry = heap[0]
+            if entry.item == item:
                 return at if braked is None else min(at, braked)
             heapq.heappop(heap)
         return braked
@@ -246,6 +246,8 @@ class Scheduler(Generic[K, M]):
             self._compact()
 
     def _place(self, entry: Entry[K, M], now: float) -> None:
+        """Bring an entry that is new, or has another time than before, to where it belongs."""
+        entry.item = NO_ITEM  # first: what it had in the heap must not bring it to a lane as well
         if entry.at <= now:
             if self._heap or self._braked.items:
                 self._promote(now)  # those that were due before this one go first
@@ -253,14 +255,16 @@ class Scheduler(Generic[K, M]):
             if entry.place == BRAKED:
                 self._admit(now)
         else:
-            heapq.heappush(self._heap, (entry.at, next(self._order), entry))
+            entry.item = next(self._items)
+            heapq.heappush(self._heap, (entry.at, entry.item, entry))
 
     def _promote(self, now: float) -> None:
         """Bring what is due to its lane. Called for each key several times, mostly with nothing to do."""
         heap = self._heap
         while heap and heap[0][0] <= now:
-            at, _, entry = heapq.heappop(heap)
-            if entry.place == WAITING and entry.at == at:
+            _, item, entry = heapq.heappop(heap)
+            if entry.item == item:
+                entry.item = NO_ITEM
                 self.waiting_retries -= entry.retry
                 self._due(entry)
         if self._braked.items:
@@ -291,6 +295,5 @@ class Scheduler(Generic[K, M]):
     def _compact(self) -> None:
         """Moves and removals leave stale items behind; drop them before they outnumber the live ones."""
         if len(self._heap) > FEW and len(self._heap) > 2 * len(self._entries):
-            self._heap = [(at, order, entry) for at, order, entry in self._heap
-                          if entry.place == WAITING and entry.at == at]
+            self._heap = [(at, item, entry) for at, item, entry in self._heap if entry.item == item]
             heapq.heapify(self._heap)
