@@ -12,7 +12,7 @@ Pure; the owner serialises calls. Numbers: client-go's per-item limiter (5 ms do
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, TypeVar
@@ -88,7 +88,7 @@ class FailureState:
     count: int = 0
     writes: dict[Version, None] = field(default_factory=dict)
     waits_beyond: frozenset[str] = frozenset()
-    """The resourceVersions that a terminal error is about: nothing but another version can help."""
+    """The resourceVersions that a terminal error is about; see `Run.has_nothing_new`."""
     subject: Subject | None = None
     strangers: int = 0
     """How many of the last failing runs in a row had writes that changed nothing and were answered with a new version.
@@ -159,6 +159,6 @@ class Failures(Generic[K]):
         self._remembered = 0
 
 
-def is_own(cause: Version, writes: dict[Version, None]) -> bool:
+def is_own(cause: Version, writes: Mapping[Version, None]) -> bool:
     """Whether the change to version `cause` is among `writes`, or is the end of an object that they deleted."""
     return cause in writes or (cause[0], "") in writes

@@ -7,7 +7,7 @@ another thread that a reconciler started is nobody's.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.key_backoff import FailureState, Subject
+from kubectl_runtime.runtime.queue.key_backoff import FailureState, Subject, is_own
 from kubectl_runtime.runtime.queue.own_writes import RunWrites, Version
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 
@@ -56,7 +56,7 @@ class Outcome:
     own: dict[Version, None] | None = None
     """After a failure: the versions that the run made itself. None: all that its writes were answered."""
     waits_beyond: frozenset[str] = frozenset()
-    """After a terminal error: the resourceVersions of the object that need not be looked at again."""
+    """After a terminal error: the resourceVersions of the object that are no news."""
     streak: Streak | None = None
     told: object = None
     """After a failure: what the log was told of it, for the next run of this key."""
@@ -96,6 +96,8 @@ class Run:
     failures = 0
     """Failures in a row before this run."""
     waits_beyond: frozenset[str] = frozenset()
+    _written: Mapping[Version, None] = {}
+    """What the runs of this key made while it was failing."""
     strangers = 0
     told: object = None
     depth = 0
@@ -129,6 +131,8 @@ class Run:
         if state is not None:
             self.failures, self._subject, self.waits_beyond = state.count, state.subject, state.waits_beyond
             self.told, self.strangers = state.told, state.strangers
+            if state.waits_beyond:
+                self._written = state.writes
         if retry:
             self.retry = True
         if bulk:
@@ -152,6 +156,13 @@ class Run:
         if record is not None and self._subject is None:
             self._subject = Subject.of(record)
         return self._subject
+
+    def has_nothing_new(self, record: Record) -> bool:
+        """Whether a terminal error has said all there is to say: `record` is the version that it was about, and nothing
+        asked for this run but changes of that object and of what the failed runs wrote."""
+        return record.head.resource_version in self.waits_beyond and all(
+            cause is not None and (cause[0] == record.head.uid or is_own(cause, self._written))
+            for cause in self.causes)
 
     def looks_at(self, record: Record) -> None:
         """The object is this one now. Another generation or uid than what failed starts the count over."""

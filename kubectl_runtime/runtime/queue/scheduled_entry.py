@@ -32,7 +32,7 @@ class Entry(Generic[K, M]):
         """Nothing but a failure asked for this run."""
         self.place = place
         self.item = NO_ITEM
-        """The number of its item in the heap, where items of earlier times stay until their time comes; NO_ITEM where it
-        waits no more."""
+        """The number of its item in the heap, where items of its earlier times stay behind; NO_ITEM when it does not
+        wait."""
         self.further: Sequence[Any] | None = None
         """The owner's: what it keeps of messages that joined the entry; the scheduler does not look at it."""

@@ -12,8 +12,8 @@ VISITS = 8
 
 
 def soonest(heap: Sequence[tuple[float, int, T]], most: int, wanted: Callable[[int, T], bool]) -> list[T]:
-    """Up to `most` of a heap of (time, order, item) for which `wanted(order, item)`, soonest first; fewer where too many
-    others come before them. Takes time in proportion to `most`, however large the heap is."""
+    """Up to `most` of a heap of (time, order, item) for which `wanted(order, item)`, soonest first; fewer where too
+    many others come before them. Takes time in proportion to `most`, however large the heap is."""
     found: list[T] = []
     ahead = [(heap[0][:2], 0)] if heap else []
     for _ in range(VISITS * most):  # the smallest of a heap is its root; what follows an item lies just below it

@@ -1,4 +1,4 @@
-"""`Action`: what a reconciler wants to happen next, and `TerminalError`: that nothing will help but another object."""
+"""`Action`: what a reconciler wants to happen next, and `TerminalError`: that no retry will help."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -57,11 +57,12 @@ _AWAIT_CHANGE = Action()
 
 
 class TerminalError(KubeError):
-    """Raise it in a reconciler when retrying cannot help: the spec asks for what does not exist, say.
+    """Raise it in a reconciler when retrying cannot help: for example, the spec asks for what does not exist.
 
-    The run counts as failed, once; the error policy is not asked, and the object is left alone until it has another
-    version than the one that was seen and those that this run wrote itself. It works as the cause of another
-    exception as well (`raise Mine(...) from TerminalError(...)`).
+    The run counts as failed, once; the error policy is not asked, and there is no retry. The object runs again when
+    there is news: another version of it than the one that was seen and those that this run wrote itself, a change of
+    an object that it owns or is mapped from, `trigger`, or a resync. It works as the cause of another exception as well
+    (`raise Mine(...) from TerminalError(...)`).
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     if "color" not in obj.data:

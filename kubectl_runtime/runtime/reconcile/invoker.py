@@ -3,8 +3,9 @@
     the store has no such object            nothing runs, no error; nothing about the key is kept
     an Action                               success: wait for a change, or for the time it names
     anything else returned                  TypeError, handled as a failure
-    TerminalError, DecodeError of this      failure, once: nothing runs again until the object has another version than
-    very object; also as a cause            the one seen and those that the run wrote
+    TerminalError, DecodeError of this      failure, once, without a retry. News lead to a run: another version of the
+    very object; also as a cause            object than the one seen and those that the run wrote, a change of anything
+                                            else that it is mapped from, a trigger, a resync
     a conflict (409)                        a few times in a row: soon again, quietly; then a failure
     any other exception, SystemExit too     failure: the error policy says when to try again
     the error policy raises                 both are logged; the default backoff applies
@@ -75,7 +76,7 @@ class Invoker:
         if record is None:
             return GONE
         head = record.head
-        if head.resource_version in run.waits_beyond:
+        if run.waits_beyond and run.has_nothing_new(record):
             return SKIPPED
         obj, invalid = self._store.reader(record), record.problem is not None
         run.looks_at(record)

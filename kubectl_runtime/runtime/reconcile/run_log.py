@@ -218,8 +218,6 @@ def _kind(error: BaseException, outcome: Outcome) -> tuple[int, str]:
 
 
 def _again(outcome: Outcome) -> str:
-    if outcome.result is RunResult.TERMINAL_ERROR:
-        return "waits for the object to change"
     return "waits for a change" if outcome.delay is None else f"again in {readable(outcome.delay)}"
 
 

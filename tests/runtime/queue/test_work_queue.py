@@ -2,13 +2,19 @@
 from __future__ import annotations
 
 import gc
+import json
 import weakref
+
+import pytest
 
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.core.codec.decode import decode_object
+from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.queue.own_writes import RunWrites
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
@@ -22,6 +28,11 @@ FAILED = Outcome(5.0, RunResult.ERROR)
 def new() -> WorkQueue:
     brake = RetryBrake()
     return WorkQueue(Scheduler(brake=brake), brake)
+
+
+def made(version: str) -> Record:
+    metadata = {"name": "a", "namespace": "default", "uid": "uid-a", "resourceVersion": version}
+    return decode_object(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).encode(), KIND)
 
 
 def request(name: str, cause: tuple[str, str] | None = None, reason: str = Reason.OBJECT_UPDATED) -> ReconcileRequest:
@@ -39,6 +50,38 @@ def test_due_are_neither_running_nor_delayed_keys_and_the_length_counts_what_is_
     queue.finish(run, Outcome(10.0), 0)
     assert (queue.due(0), len(queue)) == (2, 3)
     assert queue.due(10) == 3
+
+
+@pytest.mark.parametrize("while_it_runs", [True, False])
+@pytest.mark.parametrize(("causes", "nothing_new"), [
+    ([("uid-a", "7")], True),
+    ([("uid-a", "6")], True),
+    ([("uid-a", "8")], True),
+    ([("uid-child", "3")], True),
+    ([("uid-child", "4"), ("uid-a", "7")], False),
+    ([("uid-a", "7"), ("uid-secret", "1")], False),
+    ([None], False),
+])
+def test_after_a_terminal_error_changes_of_its_own_are_told_from_news(
+        while_it_runs: bool, causes: list[tuple[str, str] | None], nothing_new: bool) -> None:
+    queue, record = new(), made("7")
+    queue.trigger(request("a"), 0)
+    run = queue.take(0)
+    assert run is not None
+    run.looks_at(record)
+    if while_it_runs:
+        queue.trigger_all([request("a", cause) for cause in causes], 0)
+    own = {("uid-a", "8"): None, ("uid-child", "3"): None}
+    run.writes = RunWrites()
+    for uid, version in own:
+        run.writes.add(Write(record.ref, "patch", version, uid, None), None)
+    queue.finish(run, Outcome(None, RunResult.TERMINAL_ERROR, own=own, waits_beyond=frozenset("78")), 1)
+    if not while_it_runs:
+        queue.trigger_all([request("a", cause) for cause in causes], 2)
+    again = queue.take(2)
+    assert again is not None
+    assert again.has_nothing_new(record) is nothing_new
+    assert not again.has_nothing_new(made("9")), "the object itself has another version"
 
 
 def test_a_key_that_is_triggered_while_it_runs_is_due_and_not_taken_before_its_end() -> None:

@@ -22,6 +22,9 @@ from kubectl_runtime.runtime.reconcile.reconciler import Reconciler, RunReport
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
+ENOUGH = 20
+"""Runs after which a loop is one. It has to end, as a simulation goes on until there is nothing to do."""
+
 Answer = Callable[[Parent, Context[Any]], Action]
 
 
@@ -29,7 +32,7 @@ class World:
     """A controller of Parents, which owns Children, on simulated time."""
 
     def __init__(self, answer: Answer | Reconciler[Parent], *, owns: bool = False, policy: Any = None,
-                 **options: Any) -> None:
+                 mapper: Any = None, **options: Any) -> None:
         self.simulation = Simulation(3)
         self.clock = self.simulation.clock
         self.cluster = FakeCluster(self.clock)
@@ -39,6 +42,8 @@ class World:
         controller.on_result(self._report)
         if owns:
             controller.owns(self.cluster.api(Child))
+        if mapper is not None:
+            controller.watches(self.cluster.api(Child), mapper)
         self.running = self.simulation.start(controller, answer, error_policy=policy)
 
     def _report(self, report: RunReport) -> None:
@@ -47,6 +52,10 @@ class World:
 
     def put(self, value: int = 0, **metadata: Any) -> None:
         self.cluster.put(Parent, "a", value, metadata=metadata)
+
+    def child(self, value: int = 0, **options: Any) -> None:
+        """Somebody changes the child of a; with `verb`, this process does."""
+        self.cluster.put(Child, "c", value, owner="a", **options)
 
     def own_write(self, value: int, **sent: Any) -> None:
         """The reconciler changes its own object."""
@@ -77,9 +86,6 @@ def test_after_a_terminal_error_a_key_waits_for_a_new_version_and_the_policy_is_
     world = World(answer, policy=lambda obj, error, ctx: asked.append(error) or Action.requeue(1))
     world.put(0)
     assert world.settle(5000) == 1
-    for _ in range(3):
-        world.running.trigger(ObjectRef.of(Parent, "a", "default"))
-        assert world.settle(100) == 0, "it was looked at again although it is the same version"
     world.put(1)
     assert world.settle() == 1
     assert asked == []
@@ -87,10 +93,60 @@ def test_after_a_terminal_error_a_key_waits_for_a_new_version_and_the_policy_is_
         (RunResult.TERMINAL_ERROR, 1), (RunResult.SUCCESS, 2)]
 
 
+def terminal(ref: ObjectRef, kind: str) -> BaseException:
+    return TerminalError("no such secret") if kind == "terminal" else DecodeError(ref, "$.spec", "$.spec: no")
+
+
+@pytest.mark.parametrize("kind", ["terminal", "decode"])
+@pytest.mark.parametrize("news", ["trigger", "trigger_all", "owned child", "mapped object", "resync", "two of them"])
+def test_after_a_terminal_error_news_lead_to_a_run_and_time_does_not(news: str, kind: str) -> None:
+    me = ObjectRef.of(Parent, "a", "default")
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        raise terminal(me, kind)
+
+    world = World(answer, owns=news == "owned child", mapper=(lambda child: me) if news != "owned child" else None,
+                  **({"resync": 600} if news == "resync" else {}))
+    world.put(0)
+    if news == "resync":
+        assert world.settle(6000) >= 9
+        return
+    assert world.settle(5000) == 1
+    for number in range(3):
+        if news == "trigger":
+            world.running.trigger(me)
+        elif news == "trigger_all":
+            world.running.trigger_all()
+        else:
+            world.child(number)
+        if news == "two of them":
+            world.child(number + 100)
+        assert world.settle(1000) == 1
+    assert {(report.result, report.attempt) for report in world.reports[1:]} == {(RunResult.TERMINAL_ERROR, 2)}
+
+
+@pytest.mark.parametrize("kind", ["terminal", "decode"])
+def test_what_a_run_wrote_elsewhere_before_its_terminal_error_is_no_news(kind: str) -> None:
+    me = ObjectRef.of(Parent, "a", "default")
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        if len(world.reports) < ENOUGH:
+            world.child(len(world.reports), verb="patch")
+            world.own_write(len(world.reports) + 100)
+        raise terminal(me, kind)
+
+    world = World(answer, owns=True)
+    world.put(0)
+    assert world.settle(1000) == 1
+    world.child(77)
+    assert world.settle(1000) == 1, "somebody else has changed the child"
+
+
 def test_what_a_run_wrote_before_its_terminal_error_is_no_new_version() -> None:
     def answer(obj: Parent, ctx: Context[Any]) -> Action:
-        world.own_write(len(world.reports) + 100)
-        world.own_write(len(world.reports) + 200)
+        if len(world.reports) < ENOUGH:
+            world.own_write(len(world.reports) + 100)
+            world.own_write(len(world.reports) + 200)
         raise TerminalError("no such region")
 
     world = World(answer)
