@@ -74,7 +74,7 @@ class Running(WellBeing, Generic[K]):
         self.error: BaseException | None = None
         """Why the controller ended by itself; None as long as it has not."""
         self._executor = executor_for(plan.executor, plan.concurrency, f"{plan.name} worker",
-                                      lambda error: self._fail("a worker", error))
+                                      self._worker_failed)
         self._assembly: Assembly[K] = Assembly(plan, reconcile, error_policy, data, executor=self._executor,
                                                on_bug=self._fail, rng=rng)
         self._shutdown = self._assembly.shutdown
@@ -271,6 +271,17 @@ class Running(WellBeing, Generic[K]):
         if self._is_elsewhere:
             raise ControllerError(f"controller {self.name} runs in the process that this one was forked from, and "
                                   "not here: start another one")
+
+    def _worker_failed(self, error: BaseException) -> None:
+        """An exception came out of the library's own part of a worker: a defect, or from outside."""
+        if isinstance(error, Exception) and not isinstance(error, MemoryError):
+            self._fail("a worker", error)
+            return
+        # No memory, or an exception that another thread has set: nothing is wrong with the code, but what the worker
+        # held may be lost.
+        self._assembly.logger.error("a worker was interrupted by %s; it goes on, and every object runs again",
+                                    described(error), exc_info=error)
+        self._assembly.inbox.trigger_everything()
 
     def _fail(self, what: str, error: BaseException) -> None:
         if self.error is None:

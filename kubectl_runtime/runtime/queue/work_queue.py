@@ -197,7 +197,9 @@ class WorkQueue:
 
     def abandon(self, run: Run) -> None:
         """A defect ended `run` without an outcome: its key does not run any more."""
-        self._running.pop(run.key, None)
+        if self._running.get(run.key, run) is run:  # else it has ended, and the key runs again
+            self._running.pop(run.key, None)
+            self._scheduler.release(run.key)
 
     def forget(self, key: Key) -> None:
         """The object of `key` was deleted, or is another replica's: drop its count and its slot."""

@@ -1,6 +1,6 @@
 """Who runs the work: threads of our own, a pool of the user's, or a simulation.
 
-Work is an iterator. Each `yield` is a point at which another thread could be scheduled, so a simulation that steps many
+Work is a generator. Each `yield` is a point at which another thread could be scheduled, so a simulation that steps many
 of them in a seeded order sees the interleavings that threads would produce; threads simply run it to its end.
 
 The default is not `concurrent.futures.ThreadPoolExecutor`: Python joins that one's threads when the interpreter exits,
@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future
 from contextvars import Context
+from inspect import GEN_CREATED, getgeneratorstate
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.interpreter.contexts import Thread
+from kubectl_runtime.runtime.usercode import described
 
-Work = Iterator[None]
+log = guarded_logger(__name__)
+
+Work = Generator[None, None, None]
 
 PATIENCE = 0.015
 """Seconds; three of the intervals after which Python lets another thread run (5 ms), so that a worker which only waits
@@ -48,7 +53,11 @@ class Executor(Protocol):
 
 
 class ThreadExecutor:
-    """A fixed number of daemon threads over one queue. `submit` is safe from any thread."""
+    """A fixed number of daemon threads over one queue. `submit` is safe from any thread.
+
+    An exception that another thread sets in one of them (a watchdog, a debugger) comes when the thread next wakes, with
+    work in its hand. It costs neither the thread nor the work.
+    """
 
     one_run = False
 
@@ -59,6 +68,9 @@ class ThreadExecutor:
         The threads are not started: the owner starts `threads`, and joins them after `close`.
         """
         self._work: SimpleQueue[Work | None] = SimpleQueue()
+        self._unbegun: dict[Work, None] = {}
+        """What was submitted and no thread has begun."""
+        self._closed = False
         self._on_bug = on_bug
         self.threads = [Thread(target=self._run, name=f"{name} {number}", daemon=True)
                         for number in range(1, size + 1)]
@@ -70,21 +82,46 @@ class ThreadExecutor:
 
     def submit(self, work: Work) -> None:
         """Have `work` run in one of the threads. Does not block."""
+        self._unbegun[work] = None
         self._work.put(work)
 
     def close(self) -> None:
         """Let each thread end once it has nothing to do. Does not wait."""
+        self._closed = True
         for _ in self.threads:
             self._work.put(None)
 
     def _run(self) -> None:
-        # Blocks without a deadline: `close`, which the stop token's callback calls, ends it.
-        while (work := self._work.get()) is not None:
+        interrupted = False
+        while True:
             try:
-                for _ in work:
-                    pass
-            except BaseException as error:  # noqa: BLE001 - a defect of the library; it must reach the supervisor
-                self._on_bug(error)
+                if interrupted:  # what it had taken from the queue is not there any more
+                    for work in list(self._unbegun):
+                        self._perform(work)
+                    interrupted = False
+                # Blocks without a deadline: `close`, which the stop token's callback calls, ends it.
+                while (taken := self._work.get()) is not None:
+                    self._perform(taken)
+                return
+            except BaseException as error:
+                interrupted = True
+                if self._closed:  # it may have been told to end
+                    self._work.put(None)
+                log.error("thread %r was interrupted from outside by %s; it goes on",
+                          threading.current_thread().name, described(error), exc_info=error)
+
+    def _perform(self, work: Work) -> None:
+        """Do `work`, unless another thread has begun it."""
+        try:
+            if self._unbegun.pop(work, self) is self:
+                return
+            for _ in work:
+                pass
+        except BaseException as error:
+            if getgeneratorstate(work) == GEN_CREATED:
+                self._unbegun[work] = None
+                raise
+            self._on_bug(error)  # a defect of the library; it must reach the supervisor
 
 
 class PoolExecutor:

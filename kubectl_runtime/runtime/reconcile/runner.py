@@ -19,7 +19,8 @@ so that also there a thread has one run at a time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
+from itertools import count
 from math import inf
 
 from kubectl_runtime.core.base.clock import Clock
@@ -59,9 +60,11 @@ class Runner:
         self._monotonic = clock.monotonic
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._workers = 0
-        """Called and not gone home; `_to_call` of them are still to be submitted."""
-        self._to_call = 0
+        self._workers: dict[int, Run | None] = {}
+        """Those that were called and have not gone home, by number, and the run that each works for."""
+        self._to_call: list[int] = []
+        """Those of them that are still to be submitted."""
+        self._numbers = count()
         self._open = False
         self._pace = WorkerPolicy(executor.patience)
         self._history = RunHistory()
@@ -155,7 +158,7 @@ class Runner:
     def held(self) -> tuple[list[Run], int] | None:
         """While all workers are at work: the runs in progress, in the order they began, and how many keys are due.
         None while one is free; then it takes no lock."""
-        if self._workers < self._concurrency:
+        if len(self._workers) < self._concurrency:
             return None
         with self._lock:
             return sorted(self._queue.running, key=lambda run: run.started), self._queue.due(self._monotonic())
@@ -216,14 +219,15 @@ class Runner:
         has not."""
         if not self._open:
             return None
-        if not due or self._workers >= self._concurrency:
+        if not due or len(self._workers) >= self._concurrency:
             return self._queue.next_due()
-        at = self._pace.call_at(self._workers)
+        at = self._pace.call_at(len(self._workers))
         if at > now:
             return at
         self._pace.called(now)
-        self._workers += 1
-        self._to_call += 1
+        number = next(self._numbers)
+        self._workers[number] = None
+        self._to_call.append(number)
         return self._pace.ask_again()
 
     def _call_worker_and_tell(self, now: float, due: int) -> None:
@@ -239,39 +243,38 @@ class Runner:
             with self._lock:
                 if not self._to_call:
                     return
-                self._to_call -= 1
+                number = self._to_call.pop()
             try:
-                self._executor.submit(self._work())
+                self._executor.submit(self._work(number))
             except BaseException as error:
-                self._lose_worker(None)
+                self._lose_worker(number)
                 if self._on_bug is None:
                     raise
                 self._on_bug(error)
 
-    def _work(self) -> Iterator[None]:
-        run = None
+    def _work(self, number: int) -> Generator[None, None, None]:
         try:
-            run = self._next(None, None)
+            run = self._next(number, None, None)
             while run is not None:
                 yield
                 outcome = self._execute(run)
                 yield
-                run = self._next(run, outcome)
+                run = self._next(number, run, outcome)
         except GeneratorExit:
             raise
-        except BaseException:  # a defect; without this it would also look like a run that never ends
-            self._lose_worker(run)
+        except BaseException:  # a defect, no memory; without this it would also look like a run that never ends
+            self._lose_worker(number)
             raise
 
-    def _lose_worker(self, run: Run | None) -> None:
+    def _lose_worker(self, number: int) -> None:
         with self._lock:
-            self._workers -= 1
+            run = self._workers.pop(number, None)
             if run is not None:
                 self._queue.abandon(run)
             self._changed.notify_all()
 
-    def _next(self, ended: Run | None, outcome: Outcome | None) -> Run | None:
-        """End one run and take the next. None sends the worker home."""
+    def _next(self, number: int, ended: Run | None, outcome: Outcome | None) -> Run | None:
+        """End one run and take the next. None sends the worker of this number home."""
         queue, go_on, retried = self._queue, True, False
         with self._lock:
             now = self._monotonic()
@@ -279,10 +282,10 @@ class Runner:
                 retried = queue.finish(ended, outcome, now)
                 self._history.ended(ended, outcome, now)
                 go_on = self._pace.ended(ended, now) and not self._executor.one_run
-            run = queue.take(now) if go_on else None
+            run = self._workers[number] = queue.take(now) if go_on else None
             due = queue.due(now)
             if run is None:
-                self._workers -= 1
+                del self._workers[number]
                 if not self._workers:
                     self._changed.notify_all()
             else:

@@ -1,6 +1,7 @@
 """Controllers with real threads on an in-memory cluster: what users see and what they are told."""
 from __future__ import annotations
 
+import ctypes
 import logging
 import queue
 import threading
@@ -22,6 +23,7 @@ from kubectl_runtime.runtime.controller.controller_error import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import enter_run
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reconcile.reconciler import Reconciler
@@ -30,6 +32,7 @@ from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, InitApply
 from kubectl_runtime.runtime.watcher.readers import reader_of
 from kubectl_runtime.runtime.watcher.watch_state import Phase
+from kubectl_runtime.testing import eventually
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.controller.told_to_stop import stop_when_told
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
@@ -707,6 +710,50 @@ def test_a_defect_in_a_worker_ends_the_controller_and_run_raises_it(
     cluster.put(Parent, "a")
     with pytest.raises(ControllerError, match="division by zero"):
         Controller(cluster.api(Parent)).shutdown_on_signal(grace=1).run(Calls())
+
+
+@pytest.mark.parametrize("error", [MemoryError, SystemExit])
+def test_a_worker_that_has_no_memory_goes_on_and_what_it_held_runs(
+        cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+        error: type[BaseException]) -> None:
+    left = [error()] * 3
+
+    def enter(*arguments: Any) -> None:
+        if left:
+            raise left.pop()
+        enter_run(*arguments)
+
+    monkeypatch.setattr("kubectl_runtime.runtime.reconcile.invoker.enter_run", enter)
+    for name in "abcd":
+        cluster.put(Parent, name, 1)
+    calls = Calls()
+    with Controller(cluster.api(Parent), concurrency=2).start(calls) as running:
+        calls.wait_for(lambda seen: not left and {name for name, _ in seen} == set("abcd"))
+        assert running.is_ready
+        eventually(lambda: caplog.text.count(f"a worker was interrupted by {error.__name__}"), (3).__eq__, LIMIT)
+        calls.wait_for(lambda seen: not running.assembly.runner.running())
+        cluster.put(Parent, "a", 2)
+        calls.wait_for(lambda seen: ("a", 2) in seen)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, MemoryError])
+def test_exceptions_that_are_set_in_all_idle_workers_from_outside_cost_nothing(
+        cluster: FakeCluster, error: type[BaseException]) -> None:
+    cluster.put(Parent, "a", 1)
+    calls = Calls()
+    with Controller(cluster.api(Parent), concurrency=3).start(calls) as running:
+        calls.wait_for(lambda seen: seen == [("a", 1)])
+        workers = [thread for thread in running.threads if "worker" in thread.name]
+        for value in range(2, 8):
+            for thread in workers:
+                assert thread.ident is not None
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))
+            cluster.put(Parent, "a", value)
+            calls.wait_for(lambda seen, value=value: ("a", value) in seen)
+        assert running.is_ready
+        assert all(thread.is_alive() for thread in workers)
+        assert running.stop(LIMIT) == []
+    assert not any(thread.is_alive() for thread in workers)
 
 
 def test_threads_are_watches_workers_and_named_helpers_and_each_says_what_it_does(cluster: FakeCluster) -> None:

@@ -1,6 +1,7 @@
 """The default executor: its threads do what was submitted, all of it, and then end."""
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -84,6 +85,41 @@ def test_a_defect_in_the_work_is_told_and_ends_no_thread() -> None:
     assert joined(executor) == [False]
     assert bugs == errors
     assert len(done) == len(errors)
+
+
+def interrupt(thread: threading.Thread, error: type[BaseException]) -> None:
+    """Set an exception in a thread from outside, as watchdogs and debuggers do."""
+    assert thread.ident is not None
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error)) == 1
+
+
+@pytest.mark.parametrize("error", [ValueError, MemoryError, SystemExit, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("size", [1, 3])
+def test_an_exception_that_is_set_in_idle_threads_costs_neither_a_thread_nor_work(
+        error: type[BaseException], size: int, caplog: pytest.LogCaptureFixture) -> None:
+    bugs: list[BaseException] = []
+    done: set[int] = set()
+
+    def work(number: int) -> Iterator[None]:
+        yield
+        done.add(number)
+
+    executor = started(size, bugs)
+    executor.submit(work(-1))
+    eventually(lambda: done, bool, timeout=LIMIT, every=0.005)
+    for round_ in range(5):
+        for thread in executor.threads:
+            interrupt(thread, error)
+        for number in range(20):
+            executor.submit(work(100 * round_ + number))
+        eventually(lambda: len(done), (1 + 20 * (round_ + 1)).__eq__, timeout=LIMIT, every=0.005)
+    assert all(thread.is_alive() for thread in executor.threads)
+    for thread in executor.threads:
+        interrupt(thread, error)
+    executor.close()
+    assert joined(executor) == [False] * size
+    assert bugs == []
+    assert any("interrupted from outside by " + error.__name__ in record.getMessage() for record in caplog.records)
 
 
 def test_its_threads_are_daemons_with_the_name_of_the_controller() -> None:

@@ -24,6 +24,7 @@ from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
 from kubectl_runtime.runtime.reconcile.runner import Runner
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
+from kubectl_runtime.testing import eventually
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.executor import SimExecutor
 from tests.thoroughness import examples
@@ -407,6 +408,96 @@ def test_with_real_threads_runs_of_a_key_never_overlap_and_no_trigger_is_lost(ha
     assert done.wait(30), "a trigger was lost"
     runner.drain()
     assert runner.wait_idle(lambda: SYSTEM_CLOCK.monotonic() + 10)
+    executor.close()
+    for thread in [dispatcher, *executor.threads]:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("error", [MemoryError, SystemExit, ZeroDivisionError])
+@pytest.mark.parametrize("triggered_while_it_ran", [False, True])
+def test_a_defect_in_a_run_leaves_neither_its_key_running_nor_its_worker_counted(
+        error: type[BaseException], triggered_while_it_ran: bool) -> None:
+    rig = Rig(concurrency=2)
+    broken = {"a"}
+
+    def execute(run: Run) -> Outcome:
+        if run.key[1] in broken:
+            raise error
+        return rig.execute(run)
+
+    rig.runner = Runner(rig.queue, execute, rig.executor, concurrency=2, clock=rig.clock)
+    rig.runner.open()
+    for _ in range(3):
+        broken.add("a")
+        rig.trigger("a")
+        rig.executor.step()
+        if triggered_while_it_ran:
+            rig.trigger("a", "b")
+            rig.executor.step(1)  # takes b, and finds that a runs
+        with pytest.raises(error):
+            while True:
+                rig.executor.step(0)
+        broken.clear()
+        assert "a" not in [run.key[1] for run in rig.runner.running()]
+        if not triggered_while_it_ran:
+            rig.trigger("a")
+        assert rig.run().count("a") == 1
+        assert rig.runner.held() is None
+    rig.runner.drain()
+    assert rig.runner.wait_idle(rig.clock.monotonic)
+
+
+@pytest.mark.parametrize("part", ["finish", "_count_streak", "take", "due"])
+@pytest.mark.parametrize("more", [False, True], ids=["nothing else is due", "more is due"])
+def test_a_worker_that_a_defect_of_the_queue_ends_is_counted_out_once(
+        part: str, more: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(concurrency=1)
+    for _ in range(3):
+        rig.outcomes["a"] = [Outcome(7.0)]
+        rig.trigger("a", *["b"] * more)
+        rig.executor.step()
+        rig.trigger("a")
+        with monkeypatch.context() as broken:
+            broken.setattr(rig.queue, part, lambda *_: [][0])
+            with pytest.raises(IndexError):
+                rig.executor.run()
+        assert rig.runner.running() == []
+        assert not len(rig.executor)
+        rig.outcomes.clear()
+        rig.trigger("a", "b")
+        assert sorted(rig.run()) == ["a", "b"]
+    rig.runner.drain()
+    assert rig.runner.wait_idle(rig.clock.monotonic)
+
+
+def test_the_dispatcher_is_woken_for_a_key_that_is_due_before_what_it_waits_for(hammer: list[BaseException]) -> None:
+    """With real threads: a worker asks for a run in 20 ms, while the dispatcher waits for the timer of another key.
+    A second worker is busy, since a last one that goes home wakes everything."""
+    ran: list[str] = []
+    done = threading.Event()
+
+    def execute(run: Run) -> Outcome:
+        ran.append(run.key[1])
+        if run.key[1] == "busy":
+            done.wait(10)
+        if ran.count("soon") == 3:
+            done.set()
+        return Outcome(3600.0 if run.key[1] == "late" else 0.02)
+
+    executor = ThreadExecutor(2, "worker", hammer.append)
+    runner = Runner(WorkQueue(Scheduler()), execute, executor, concurrency=2, clock=SYSTEM_CLOCK)
+    dispatcher = threading.Thread(target=runner.dispatch, args=(lambda: None,), daemon=True)
+    for thread in [dispatcher, *executor.threads]:
+        thread.start()
+    runner.open()
+    runner.trigger_all([request("late")])
+    eventually(lambda: (ran, runner.depth()), (["late"], 1).__eq__, every=0.005)
+    runner.trigger_all([request("busy")])
+    eventually(lambda: ran, ["late", "busy"].__eq__, every=0.005)
+    runner.trigger_all([request("soon")])
+    assert done.wait(5), ran
+    runner.drain()
     executor.close()
     for thread in [dispatcher, *executor.threads]:
         thread.join(10)
