@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.controller_error import ControllerError
@@ -203,6 +203,14 @@ class Running(WellBeing, Generic[K]):
             for forget in self._forget:
                 forget()
             raise
+        try:
+            self._start(signal_thread)
+        except BaseException:  # no memory, no more threads, Ctrl-C in a mapper: what was started must not stay
+            self.stop(0)
+            raise
+
+    def _start(self, signal_thread: bool) -> None:
+        plan, assembly = self._plan, self._assembly
         plan.client.grow(plan.concurrency)
         if plan.signals:
             self._signals.install()
@@ -223,15 +231,18 @@ class Running(WellBeing, Generic[K]):
         atexit.register(self._at_exit)
         assembly.logger.info("starting: watches %s; %d workers", ", ".join(assembly.watches) or "a given stream",
                              plan.concurrency)
-        try:
-            self._threads.start()
-        except BaseException:  # no memory, no more threads: those that were started must not stay
-            self.stop(0)
-            raise
+        self._threads.start()
 
     def add_watch(self, plan: WatchPlan) -> None:
-        """Watch something more, from now on. While the other stores are not complete, this one is waited for too."""
-        self._threads.watch(self._assembly.add_watch(plan))
+        """Watch something more, from now on. While the other stores are not complete, this one is waited for too. Raises
+        RequestError for what cannot be watched; after anything else the controller ends, as a part of it is missing."""
+        try:
+            self._threads.watch(self._assembly.add_watch(plan))
+        except RequestError:
+            raise
+        except BaseException as error:
+            self._fail("a further watch", error)
+            raise
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
         """Pull one more trigger source, from now on."""

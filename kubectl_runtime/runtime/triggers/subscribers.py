@@ -8,10 +8,12 @@
 So each subscription sees all changes in order and one at a time, whichever threads bring them: the watch's own, and
 for the objects that were stored before it came, the one that subscribed. No lock is held while user code runs. What
 user code raises is reported, and the next event follows; code that takes longer than 100 ms is named in the log,
-since it holds up the watch.
+since it holds up the watch. Ctrl-C in the main thread, which brings changes when it subscribes and when it deletes,
+passes: a thread that is begun for it goes on with the event that was interrupted.
 """
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +21,10 @@ from typing import Any
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import Guard
-from kubectl_runtime.core.base.guarded_log import GuardedLogger, guarded_logger
+from kubectl_runtime.core.base.guarded_log import GuardedLogger, ProcessEnded, guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.triggers.triggers import OfHeads, ReconcileRequest, Sink, Subscription
 from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher.event import INIT, Event, obj_of, with_obj
@@ -76,6 +79,7 @@ class Subscriber:
         self._cancelled = False
         self._current: Event[Record] = INIT
         """What the subscription is given at the moment. Of the thread that delivers."""
+        self._interrupted: Sequence[Event[Record]] = ()
 
     def begin(self, changes: Sequence[Event[Record]]) -> None:
         """Deliver `changes`, then what has come since the subscriber was made. To be called exactly once."""
@@ -107,6 +111,10 @@ class Subscriber:
             if self._worker is not None or not self._queue:
                 return None
             changes = self._next()
+        elif self._queue:  # what an interrupted thread has left
+            self._queue.append(changes)
+            self._waiting += len(changes)
+            changes = self._next()
         self._worker, self._is_beginning = threading.get_ident(), True
         return changes
 
@@ -129,10 +137,14 @@ class Subscriber:
 
     def _work(self, changes: Sequence[Event[Record]]) -> None:
         while True:
-            for start in range(0, len(changes), CHUNK):
-                if self._is_over:
-                    break
-                self._pass(changes[start:start + CHUNK])
+            start = 0
+            try:
+                while start < len(changes) and not self._is_over:
+                    self._pass(changes[start:start + CHUNK])
+                    start += CHUNK
+            except BaseException as error:  # the person at the keyboard, who must not wait for what is left
+                self._leave_to_another(changes[start + CHUNK:], error)
+                raise
             with self._turn:
                 self._is_beginning = False
                 if not self._queue or self._is_wanted:
@@ -149,11 +161,28 @@ class Subscriber:
     def _pass(self, changes: Sequence[Event[Record]]) -> None:
         requests: list[ReconcileRequest] = []
         left = iter(changes)
-        # Guarded as a whole and gone on with after what raised, as a guard around each event would cost each event.
-        while not self._guard.call(False, self._given, self._collect, left, requests):
-            pass
-        if requests:
-            self._sink_guard.call(None, "", self._sink, requests)
+        try:
+            # Guarded as a whole and gone on with after what raised, as a guard around each event would cost each event.
+            while not self._guard.call(False, self._given, self._collect, left, requests):
+                pass
+        except BaseException:
+            self._interrupted = [self._current, *left]
+            raise
+        finally:
+            if requests:
+                self._sink_guard.call(None, "", self._sink, requests)
+
+    def _leave_to_another(self, changes: Sequence[Event[Record]], error: BaseException) -> None:
+        with self._turn:
+            rest, self._interrupted = [*self._interrupted, *changes], ()
+            self._queue.appendleft(rest)
+            self._waiting += len(rest)
+            self._worker, self._is_beginning = None, False
+            self._turn.notify_all()
+        if isinstance(error, ProcessEnded):
+            return
+        with contextlib.suppress(RuntimeError):  # no more threads: with the next change
+            Thread(target=self.deliver, args=((),), name=f"rest of {self._name}", daemon=True).start()
 
     def _collect(self, changes: Iterator[Event[Record]], requests: list[ReconcileRequest]) -> bool:
         """Add to `requests` what follows from `changes`; True when there are no more of them."""

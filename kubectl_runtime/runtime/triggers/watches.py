@@ -168,11 +168,11 @@ class Watch(Generic[K]):
         ready, records = self._writer.attach(subscriber)
         try:
             subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
-        except BaseException:  # the person at the keyboard: no thread would deliver the rest
+            if ready:
+                on_complete()
+        except BaseException:  # the person at the keyboard: nobody gets what would end it
             unsubscribe()
             raise
-        if ready:
-            on_complete()
         return unsubscribe
 
     def step(self) -> float | None:

@@ -459,8 +459,8 @@ def test_a_worker_that_a_defect_of_the_queue_ends_is_counted_out_once(
         rig.executor.step()
         rig.trigger("a")
         with monkeypatch.context() as broken:
-            broken.setattr(rig.queue, part, lambda *_: [][0])
-            with pytest.raises(IndexError):
+            broken.setattr(rig.queue, part, lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
                 rig.executor.run()
         assert rig.runner.running() == []
         assert not len(rig.executor)
