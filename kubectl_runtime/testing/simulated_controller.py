@@ -44,7 +44,7 @@ class SimulatedController(Generic[K]):
 
     def trigger(self, item: Any) -> None:
         """Reconcile an object or ObjectRef soon. Raises RequestError when it is of another kind."""
-        self.assembly.inbox.trigger(item)
+        self.assembly.trigger(item)
 
     def trigger_all(self) -> None:
         """Reconcile every stored object soon."""

@@ -24,7 +24,7 @@ from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.events.texts import qualified_name
 from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
-from kubectl_runtime.runtime.queue.runs import Execute, begin_write, record_write
+from kubectl_runtime.runtime.queue.runs import Execute, begin_write, is_triggered, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.blocked_log import BlockedLog
@@ -40,7 +40,7 @@ from kubectl_runtime.runtime.reconcile.run_timeouts import RunTimeouts
 from kubectl_runtime.runtime.reconcile.runner import Runner
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import Shutdown
-from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox
+from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox, ref_of
 from kubectl_runtime.runtime.triggers.shared_watches import Share
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, pull, pull_stream
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink, trigger_owners
@@ -85,7 +85,7 @@ class Assembly(Generic[K]):
         self.shutdown.draining.on_set(self._give_back)
         assert main.store is not None
         self.store: Store[K] = main.store
-        self.recorder = Recorder(plan.client, qualified_name(plan.name) or "controller", rng=rng)
+        self.recorder = Recorder(plan.events or plan.client, qualified_name(plan.name) or "controller", rng=rng)
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
             backoff=plan.backoff, rng=jitter, store_of=self.store_of, stored=self._taken.stored, clock=plan.clock,
@@ -97,6 +97,7 @@ class Assembly(Generic[K]):
         self.flight = None if plan.record is None else FlightRecorder(plan.record, plan.name, plan.clock)
         self.execute = self._execute(reconcile, error_policy, environment)
         """Runs one key; for who decides himself which is run."""
+        queue.on_forget = self.loops.forget
         self.runner = Runner(queue, self.execute, executor, concurrency=plan.concurrency, clock=plan.clock,
                              name=plan.name, observer=plan.observer, on_bug=partial(on_bug, "the executor"))
         self.inbox = Inbox(plan.resource, self.store, self._schedule(), logger=self.logger, on_bug=on_bug,
@@ -180,6 +181,11 @@ class Assembly(Generic[K]):
         if self.shutdown.draining.is_set():
             self._give_back()
         return [planned.share for planned in added]
+
+    def trigger(self, item: Any) -> None:
+        """The program asks for a run of an object or ref. Raises RequestError when it is of another kind."""
+        is_triggered(ref_of(item, self.plan.resource).key)
+        self.inbox.trigger(item)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> tuple[str, Callable[[], None]]:
         """One more trigger source: its name, and what a thread has to run until `draining`."""

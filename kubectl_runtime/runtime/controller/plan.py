@@ -100,6 +100,9 @@ class Plan:
     """Is passed what begins the runs, once all stores are complete, and calls it when they may begin; None: at once."""
     partition: Partition | None = None
     """Which objects are this replica's; None: all of them."""
+    events: Client | None = None
+    """Writes its events, where the writes of `client` need the leadership: events need none, and may be sent when it
+    is over. None: `client`."""
     own_writes: OwnWrites = OwnWrites.OVERLAY
     record: Path | None = None
     """Where a flight recorder writes; None: nowhere."""

@@ -9,6 +9,9 @@ would otherwise keep a processor busy. 0.1 s or more are kept as asked, and end 
 the object has changed since it was read, the watch is about to say so, and the next run works on the newer one. Five
 conflicts in a row count as a failure. The delays of conflicts are jittered, so that two writers which disturb each
 other do not retry at the same moments.
+
+A key in a loop (see `LoopDetector`) waits 0.1 s after each run, whatever asks for the next one: what loops keeps
+neither a processor nor the API server busy. Changes in this time are seen by the run that follows.
 """
 from __future__ import annotations
 

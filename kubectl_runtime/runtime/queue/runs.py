@@ -58,6 +58,8 @@ class Outcome:
     waits_beyond: frozenset[str] = frozenset()
     """After a terminal error: the resourceVersions of the object that are no news."""
     streak: Streak | None = None
+    paced: bool = False
+    """Its key is in a loop: the next run has to wait, whatever asks for it; see `queue.pace`."""
     told: object = None
     """After a failure: what the log was told of it, for the next run of this key."""
 
@@ -109,6 +111,8 @@ class Run:
     stop: StopToken | None = None
     """Where it has a time of its own: set when that is up, or with the shutdown."""
     writes = NO_WRITES
+    triggered_itself = False
+    """The reconciler has triggered its own key."""
     forgotten = False
     """The object was deleted meanwhile: the outcome says nothing about its successor."""
     record: Record | None = None
@@ -244,6 +248,13 @@ def begin_write(ref: ObjectRef | None) -> None:
     run = _this_thread.run
     if run is not None:
         run.begins_write(ref)
+
+
+def is_triggered(key: Key) -> None:
+    """The program triggers `key` from this thread."""
+    run = _this_thread.run
+    if run is not None and run.key == key:
+        run.triggered_itself = True
 
 
 def record_write(write: Write) -> None:

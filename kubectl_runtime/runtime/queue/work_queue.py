@@ -32,12 +32,13 @@ before any is seen twice.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kubectl_runtime.core.base.keys import Key, key_of
 from kubectl_runtime.runtime.queue.echoes import Echoes
 from kubectl_runtime.runtime.queue.key_backoff import Failures, is_own
 from kubectl_runtime.runtime.queue.own_writes import Version
+from kubectl_runtime.runtime.queue.pace import LEAST
 from kubectl_runtime.runtime.queue.queue_look import QueueLook, looked_at
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import (
@@ -87,6 +88,10 @@ class WorkQueue:
         """Whether a run has ended that wrote something. Before, only what comes while its key runs can be an echo."""
         self._streaks: dict[Key, tuple[Streak, int]] = {}
         self._echoes = Echoes()
+        self._paced: dict[Key, float] = {}
+        """Keys in a loop, and when each may run next."""
+        self.on_forget: Callable[[Key], object] = lambda _: None
+        """Told of keys whose object was deleted; it takes no time."""
         self._closed = False
 
     @property
@@ -148,7 +153,9 @@ class WorkQueue:
                 self._join(entry, cause)
             echo = bool(echoes) and cause is not None and self._echoes.met(key, cause)
             as_bulk = bulk or echo or request.bulk
-            if entry is None or entry.place < READY or entry.retry or (entry.bulk and not as_bulk):
+            if self._paced and self._paced.get(key, now) > now:
+                self._scheduler.add(key, request, self._paced[key], now, bulk=as_bulk)
+            elif entry is None or entry.place < READY or entry.retry or (entry.bulk and not as_bulk):
                 trigger(key, request, now, bulk=as_bulk)
 
     def take(self, now: float) -> Run | None:
@@ -193,7 +200,22 @@ class WorkQueue:
         if no_news:
             self._scheduler.to_bulk(key)
         self._scheduler.release(key)
+        if outcome.paced and not run.forgotten:
+            self._pace(key, now + LEAST, now)
+        elif self._paced:
+            self._paced.pop(key, None)
         return retried
+
+    def _pace(self, key: Key, at: float, now: float) -> None:
+        """Let `key` not run before `at`."""
+        self._paced[key] = at
+        entry = self._scheduler.entry(key)
+        if entry is not None and entry.at < at:
+            self._scheduler.remove(key)
+            self._scheduler.add(key, entry.message, at, now, bulk=entry.bulk, retry=entry.retry)
+            moved = self._scheduler.entry(key)
+            assert moved is not None
+            moved.further = entry.further
 
     def abandon(self, run: Run) -> None:
         """A defect ended `run` without an outcome: its key does not run any more."""
@@ -206,6 +228,8 @@ class WorkQueue:
         self._failures.forget(key)
         self._scheduler.remove(key)
         self._streaks.pop(key, None)
+        self._paced.pop(key, None)
+        self.on_forget(key)
         run = self._running.get(key)
         if run is not None:
             run.forgotten = True
@@ -220,6 +244,7 @@ class WorkQueue:
         self._failures.clear()
         self._streaks.clear()
         self._echoes.clear()
+        self._paced.clear()
         return self._scheduler.clear()
 
     def _join(self, entry: Entry[Key, ReconcileRequest], cause: Version | None) -> None:

@@ -85,7 +85,8 @@ class Invoker:
         token = _set_run(ctx)
         try:
             outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
-            self._tell(run, ctx, outcome)
+            if self._tell(run, ctx, outcome):
+                outcome = replace(outcome, paced=True)
         finally:
             _reset_run(token)
             leave_run()
@@ -131,16 +132,18 @@ class Invoker:
             raise _wrong_type(policy, action, ctx.ref)
         return action.requeue_after
 
-    def _tell(self, run: Run, ctx: Context[Any], outcome: Outcome) -> None:
+    def _tell(self, run: Run, ctx: Context[Any], outcome: Outcome) -> bool:
+        """Log the run and report it. Whether its key is to be paced."""
         timeout, now = self._environment.run_timeout, self._monotonic()
         if timeout is not None and now - run.started > timeout:
             self._log.overdue(ctx, now - run.started, timeout)
         self._log.ended(run, ctx, outcome, now)
-        self.loops.ended(run, outcome, now)
+        paced = self.loops.ended(run, outcome, now)
         if self._on_result is not None:
             report = RunReport(ctx.ref, outcome.result, now - run.started, ctx.attempt, ctx.reason, ctx.reconcile_id,
                                outcome.delay, outcome.error)
             self._result_guard.call(None, str(ctx.ref), self._on_result, report)
+        return paced
 
 
 def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | None:

@@ -1,23 +1,26 @@
-"""`LoopDetector`: notices controllers that keep themselves or each other busy, and says what it is about.
+"""`LoopDetector`: notices controllers that keep themselves or each other busy, says what it is about, and slows them.
 
     own loop   the last `RUNS` runs of a key within `WITHIN` were each there only because of the run before: every
-               change that led to it was a write of that one, or it had asked to run again at once
+               change that led to it was a write of that one, or it had asked to run again at once, or had triggered
+               itself. `FEW` are enough where a written content comes back again and again, or two applies of a run
+               have one field manager, so that each drops what the other one applied
     quarrel    `TURNS` times in a row within `WITHIN` a write of a key's runs took a field from the same other manager,
                which had taken it back in between
-
-Where two applies of a run have one field manager, each drops what the other one applied: an own loop is told with that.
+    ping-pong  the last `ANSWERS` runs of a key within `BUSY` each wrote something, whatever led to them
 
 Each is one WARNING for a key within `SILENCE`, with the JSON paths that differed between the last two versions; the
-last ones are kept for whoever looks.
+last ones are kept for whoever looks. Of what makes step by step (fifteen children, one a run; fourteen phases) nothing
+is logged. As long as an own loop or a ping-pong goes on, `ended` says that the key is to be paced.
 
-A key whose runs write nothing and do not ask to run at once costs a lookup. Of the others the last versions are kept,
-for `MOST_KEYS` keys. Managed fields are read from the second write within `WITHIN` on. Safe to use from any thread; no
-lock is held while anything is decoded or logged.
+A key whose runs write nothing and do not ask to run at once costs a lookup. From the second write within `WITHIN` on
+the last content is kept, with a hash in the place of each value, so that no data stays: for `MOST_KEYS` keys and
+`MOST_BYTES` at most, and not after the object was deleted. Managed fields are read from then on, too. Safe to use from
+any thread; no lock is held while anything is decoded or logged.
 """
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,15 +37,21 @@ from kubectl_runtime.runtime.queue.key_backoff import is_own
 from kubectl_runtime.runtime.queue.own_writes import Version
 from kubectl_runtime.runtime.queue.runs import NO_WRITES, REQUEUED, SOON, Outcome, Run
 
-RUNS, WITHIN = 10, 60.0
+RUNS, WITHIN = 50, 60.0
+FEW, COMES_BACK = 10, 3
+ANSWERS, BUSY = 100, 30.0
 TURNS = 3
 """Five turns of two managers: three of ours, and two of the other's between them."""
 SILENCE = 3600.0
 MOST_KEYS = 10_000
+MOST_BYTES = 8 << 20
+MOST_VERSIONS = 1000
+"""Of one run that are known to come back; a run that writes more is in no loop that anybody could follow."""
 MOST_PATHS = 10
 KEPT = 20
 
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 Owners = dict[str, frozenset[str]]
 
 
@@ -60,7 +69,7 @@ class Loop:
 class _Trail:
     """What a key did lately."""
 
-    __slots__ = ("before", "last", "runs", "soon", "turns", "versions", "warned", "written")
+    __slots__ = ("answers", "before", "contents", "last", "runs", "soon", "turns", "versions", "warned", "written")
 
     def __init__(self) -> None:
         self.versions: dict[Version, None] = {}
@@ -71,7 +80,11 @@ class _Trail:
         """The last run asked to run again at once."""
         self.runs: deque[float] = deque(maxlen=RUNS)
         """When the last runs ended that were due to the one before them, without a gap."""
-        self.last: Record | None = None
+        self.contents: deque[int] = deque(maxlen=RUNS)
+        """Hashes of what those runs wrote last."""
+        self.answers: deque[float] = deque(maxlen=ANSWERS)
+        """When the last runs ended that wrote something, without one between them that did not."""
+        self.last: Sketch | None = None
         """The object that was written last."""
         self.written = float("-inf")
         self.turns: dict[tuple[ObjectRef, str, str], list[float]] = {}
@@ -86,6 +99,7 @@ class LoopDetector:
         self._clock = clock
         self._lock = threading.Lock()
         self._trails: OrderedDict[Key, _Trail] = OrderedDict()
+        self._bytes = 0
         self._found: deque[Loop] = deque(maxlen=KEPT)
 
     def found(self) -> list[Loop]:
@@ -93,52 +107,111 @@ class LoopDetector:
         with self._lock:
             return [*reversed(self._found)]
 
-    def ended(self, run: Run, outcome: Outcome, now: float) -> None:
-        """A run ended. Runs of one key end one after the other, so its trail is this thread's meanwhile."""
-        soon, written = outcome.streak is SOON, run.writes
+    def forget(self, key: Key) -> None:
+        """The object of this key was deleted."""
+        if key in self._trails:  # of few keys anything is known
+            with self._lock:
+                self._drop(key)
+
+    def ended(self, run: Run, outcome: Outcome, now: float) -> bool:
+        """A run ended. Whether its key is in a loop, and is to be paced. Runs of one key end one after the other, so
+        its trail is this thread's meanwhile."""
+        soon, written = outcome.streak is SOON or run.triggered_itself, run.writes
         if not soon and (written is NO_WRITES or not written) and run.key not in self._trails:
-            return  # as most runs, which need not wait for the lock
+            return False  # as most runs, which need not wait for the lock
+        if run.forgotten:
+            self.forget(run.key)
+            return False
         writes = written.versions()
         with self._lock:
             trail = self._trails.get(run.key)
             if trail is None:
                 trail = self._trails[run.key] = _Trail()
                 if len(self._trails) > MOST_KEYS:
-                    self._trails.popitem(last=False)
+                    self._drop(next(iter(self._trails)))
             elif writes or soon:
                 self._trails.move_to_end(run.key)
-        self._follow(trail, run, writes, soon, now)
+        often = now - trail.written <= WITHIN
+        last = Sketch.of(run.writes.last[-1][1]) if writes and often and run.writes.last else None
+        in_a_loop = self._follow(trail, run, writes, soon, now, last)
         if writes:
             self._compare(trail, run, now)
+            in_a_loop |= self._answers(trail, run, now, last)
+        else:
+            trail.answers.clear()
+        if last is not None:
+            self._keep(run.key, trail, last)
+        return in_a_loop
 
-    def _follow(self, trail: _Trail, run: Run, writes: dict[Version, None], soon: bool, now: float) -> None:
+    def _follow(self, trail: _Trail, run: Run, writes: dict[Version, None], soon: bool, now: float,
+                last: Sketch | None) -> bool:
         if self._is_due_to_itself(trail, run):
             trail.runs.append(now)
         else:
             trail.runs.clear()
+            trail.contents.clear()
+        if last is not None:
+            trail.contents.append(hash(last.content))
         if writes:
-            trail.before, trail.versions = trail.versions, dict(writes)
+            trail.before, trail.versions = trail.versions, writes if len(writes) <= MOST_VERSIONS else {}
         trail.soon = soon
-        if len(trail.runs) == RUNS and now - trail.runs[0] <= WITHIN and (writes or soon):
-            paths, twice = [], None
-            if run.writes.last:
-                before, after = run.writes.last[-1]
-                paths = differences(before if _whole(before) else trail.last, after)
-                twice = at_odds_with_itself(trail.last, run.writes.last[0][1], after)
+        if len(trail.runs) < FEW or now - trail.runs[0] > WITHIN or not (writes or soon):
+            return False
+        twice = None
+        if run.writes.last and last is not None:
+            twice = at_odds_with_itself(trail.last, Sketch.of(run.writes.last[0][1]), last)
+        comes_back = max(Counter(trail.contents).values(), default=0) >= COMES_BACK
+        if len(trail.runs) < RUNS and twice is None and not comes_back:
+            return False
+        if now - trail.warned >= SILENCE:
+            paths = self._paths(trail, run, last)
             asked = "it asks to run again at once each time" if soon and not writes else \
                 "each run is triggered by what the one before wrote"
             if twice is not None:
                 asked += f"; two calls under the field manager {twice!r} take each other's fields: give each one of " \
                     "its own"
-            self._warn(trail, run.request.ref, now, f"runs in a loop: {RUNS} runs within "
+            self._warn(trail, run.request.ref, now, f"runs in a loop: {len(trail.runs)} runs within "
                        f"{now - trail.runs[0]:.1f} s, {asked}", paths)
+        return True
+
+    def _answers(self, trail: _Trail, run: Run, now: float, last: Sketch | None) -> bool:
+        trail.answers.append(now)
+        if len(trail.answers) < ANSWERS or now - trail.answers[0] > BUSY:
+            return False
+        self._warn(trail, run.request.ref, now, f"writes in each run, and something always changes: {ANSWERS} runs "
+                   f"within {now - trail.answers[0]:.1f} s; another controller may answer each write",
+                   self._paths(trail, run, last))
+        return True
+
+    @staticmethod
+    def _paths(trail: _Trail, run: Run, last: Sketch | None) -> list[str]:
+        if last is None or not run.writes.last:
+            return []
+        before = run.writes.last[-1][0]
+        return differences(Sketch.of(before) if before is not None and _whole(before) else trail.last, last)
+
+    def _keep(self, key: Key, trail: _Trail, last: Sketch) -> None:
+        with self._lock:
+            if self._trails.get(key) is not trail:
+                return
+            self._bytes += len(last) - len(trail.last or b"")
+            trail.last = last
+            while self._bytes > MOST_BYTES:
+                self._drop(next(iter(self._trails)))
+
+    def _drop(self, key: Key) -> None:
+        trail = self._trails.pop(key, None)
+        if trail is not None:
+            self._bytes -= len(trail.last or b"")
 
     @staticmethod
     def _is_due_to_itself(trail: _Trail, run: Run) -> bool:
-        if not run.causes:
+        causes = run.causes
+        if not causes:
             return trail.soon and run.request.reason is REQUEUED
-        return all(cause is not None and (is_own(cause, trail.versions) or is_own(cause, trail.before))
-                   for cause in run.causes)
+        # No cause: the program has asked for it, most likely that run itself.
+        return all(trail.soon if cause is None else is_own(cause, trail.versions) or is_own(cause, trail.before)
+                   for cause in causes)
 
     def _compare(self, trail: _Trail, run: Run, now: float) -> None:
         often = now - trail.written <= WITHIN
@@ -147,8 +220,6 @@ class LoopDetector:
             if often and before is not None:
                 for path, manager in taken(before, after):
                     self._count_turn(trail, run, (after.ref, path, manager), now, before, after)
-        if run.writes.last:
-            trail.last = run.writes.last[-1][1]
 
     def _count_turn(self, trail: _Trail, run: Run, turn: tuple[ObjectRef, str, str], now: float, before: Record,
                     after: Record) -> None:
@@ -158,7 +229,8 @@ class LoopDetector:
         trail.turns[turn] = times[-TURNS:]
         if len(times) >= TURNS:
             ref, path, manager = turn
-            paths = [path, *(other for other in differences(before, after) if other != path)]
+            differ = differences(Sketch.of(before), Sketch.of(after))
+            paths = [path, *(other for other in differ if other != path)]
             self._warn(trail, run.request.ref, now, f"competes with field manager {manager!r} for {said(ref)}: both "
                        f"set the same field in turns, {2 * TURNS - 1} times within {now - times[0]:.1f} s", paths)
 
@@ -172,12 +244,45 @@ class LoopDetector:
                              ", ".join(paths[:MOST_PATHS]) or "nothing that was written")
 
 
-def differences(before: Record | None, after: Record) -> list[str]:
-    """The JSON paths at which two versions of an object differ, but for what the server counts; `MOST_PATHS` at most.
-    Paths, never values."""
+class Sketch:
+    """What two versions of an object are compared by: the paths of its content, with a hash in the place of each value,
+    and which manager has applied what. It holds no value of the object's."""
+
+    __slots__ = ("applied", "content", "ref")
+
+    def __init__(self, ref: ObjectRef, content: bytes, applied: bytes) -> None:
+        self.ref = ref
+        self.content = content
+        self.applied = applied
+
+    def __len__(self) -> int:
+        return len(self.content) + len(self.applied)
+
+    @classmethod
+    def of(cls, record: Record) -> Sketch:
+        """The sketch of one version."""
+        applied = {manager: sorted(paths) for manager, paths in _applied(record).items()}
+        return cls(record.ref, _encode(_hashed(_content(record))), _encode(applied))
+
+    def has_applied(self, manager: str) -> set[str]:
+        """The paths that this manager has applied."""
+        return set(_decode(self.applied).get(manager, ()))
+
+
+def _hashed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _hashed(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_hashed(below) for below in value]
+    return hash((type(value).__name__, value))  # of texts, Python draws the hash anew for each process
+
+
+def differences(before: Sketch | None, after: Sketch) -> list[str]:
+    """The JSON paths at which two versions of an object differ, except for what the server counts; `MOST_PATHS` at
+    most. Paths, never values."""
     found: list[str] = []
     if before is not None and before.ref == after.ref:
-        _differ(_content(before), _content(after), "", found)
+        _differ(_decode(before.content), _decode(after.content), "", found)
     return found
 
 
@@ -202,16 +307,17 @@ def taken(before: Record, after: Record) -> list[tuple[str, str]]:
             if len(managers) == 1 and path in has and not managers & has[path]]
 
 
-def at_odds_with_itself(first: Record | None, second: Record, third: Record) -> str | None:
+def at_odds_with_itself(first: Sketch | None, second: Sketch, third: Sketch) -> str | None:
     """The field manager whose apply gave `second`, and dropped by it fields that it has in `first` and `third`, and
     whose next apply gave `third` and dropped some of `second`; None when there is none. Three versions in a row of one
     object."""
     if first is None or not first.ref == second.ref == third.ref:
         return None
-    before, between, after = _applied(first), _applied(second), _applied(third)
-    return next((manager for manager, has in after.items()
-                 if (before.get(manager, set()) & has) - between.get(manager, set())
-                 and between.get(manager, set()) - has), None)
+    for manager, paths in _decode(third.applied).items():
+        between, has = second.has_applied(manager), set(paths)
+        if (first.has_applied(manager) & has) - between and between - has:
+            return str(manager)
+    return None
 
 
 def _applied(record: Record) -> dict[str, set[str]]:

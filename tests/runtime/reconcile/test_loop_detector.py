@@ -12,7 +12,14 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.reconcile.loop_detector import at_odds_with_itself, differences, taken
+from kubectl_runtime.runtime.reconcile.loop_detector import (
+    MOST_BYTES,
+    LoopDetector,
+    Sketch,
+    at_odds_with_itself,
+    differences,
+    taken,
+)
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
@@ -41,11 +48,13 @@ class World:
             controller.owns(self.cluster.api(Child))
         self.started = self.simulation.start(controller, counted)
 
-    def write(self, kind: Any, name: str, value: int, *, managers: dict[str, str] | None = None, **more: Any) -> None:
+    def write(self, kind: Any, name: str, value: int, *, managers: dict[str, str] | None = None,
+              finalizers: list[str] | None = None, annotations: dict[str, str] | None = None, **more: Any) -> None:
         """As a write of a controller here; `managers`: who owns which field of the spec from now on."""
         fields = [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {f"f:{field}": {}}}}
                   for field, manager in (managers or {}).items()]
-        self.cluster.put(kind, name, value, verb="apply", metadata={"managedFields": fields},
+        metadata = {"managedFields": fields, "finalizers": finalizers or [], "annotations": annotations or {}}
+        self.cluster.put(kind, name, value, verb="apply", metadata=metadata,
                          sent=json.dumps({"spec": {"value": value}}).encode(), **more)
 
 
@@ -62,7 +71,7 @@ def test_a_reconciler_that_writes_its_own_status_each_time_is_named_once_with_th
     world.simulation.settle(30)
     assert world.runs >= 60
     line, = warnings(caplog)
-    assert "Parent default/a runs in a loop: 10 runs within" in line
+    assert "Parent default/a runs in a loop: 50 runs within" in line
     assert line.endswith("what differed between the last two versions: spec.value")
     loop, = world.started.assembly.loops.found()
     assert (loop.ref.name, loop.paths) == ("a", ("spec.value",))
@@ -171,13 +180,160 @@ def entry(manager: str, fields: dict[str, Any]) -> dict[str, Any]:
     return {"manager": manager, "operation": "Apply", "fieldsV1": fields}
 
 
+@pytest.mark.parametrize("steps", [15, 30])
+@pytest.mark.parametrize("what", ["children", "phases", "polls"])
+def test_what_is_made_step_by_step_is_no_loop(what: str, steps: int, caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if what == "children" and (made := len(world.cluster.names(Child))) < steps:
+            world.write(Child, f"c{made}", made, owner="a")
+        elif what == "phases" and world.runs <= steps:
+            world.write(Parent, "a", world.runs)
+        elif what == "polls" and world.runs <= steps:
+            return Action.requeue(0)
+        return Action.await_change()
+
+    world.start(reconcile, owns=True)
+    world.simulation.settle(30)
+    assert world.runs > steps
+    assert warnings(caplog) == []
+
+
+def test_a_content_that_comes_back_is_a_loop_after_a_few_runs(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if world.runs < 15:
+            world.write(Parent, "a", world.runs % 2)
+        return Action.await_change()
+
+    world.start(reconcile)
+    world.simulation.settle(30)
+    line, = warnings(caplog)
+    assert "runs in a loop" in line
+    assert line.endswith("spec.value")
+
+
+LASTS = 20.0
+"""Seconds for which the loops below go on, paced: 200 runs at 10 a second, after what it took to notice them."""
+
+
+@pytest.mark.parametrize("how", ["trigger", "own write", "requeue", "flip"])
+def test_a_loop_is_noticed_and_paced(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    clock = world.simulation.clock
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if clock.monotonic() < LASTS and world.runs < 2000:
+            if how == "trigger":
+                world.started.trigger(obj)
+            elif how == "requeue":
+                return Action.requeue(0)
+            else:
+                world.write(Parent, "a", world.runs % 2 if how == "flip" else world.runs)
+        return Action.await_change()
+
+    world.start(reconcile)
+    world.simulation.settle(LASTS + 5)
+    assert len(warnings(caplog)) == 1
+    assert world.runs < 10 * LASTS + 60, "paced to 10 runs a second"
+
+
+@pytest.mark.parametrize("objects", ["their own object", "a child"])
+def test_two_controllers_that_answer_each_other_on_different_fields_are_noticed_and_paced(
+        objects: str, caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    clock = world.simulation.clock
+
+    def answering(field: str) -> Any:
+        def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+            if clock.monotonic() < LASTS and world.runs < 4000:
+                kind, name = (Parent, "a") if objects == "their own object" else (Child, "c")
+                more = {} if kind is Parent else {"owner": "a"}
+                world.write(kind, name, world.runs, managers={field: field}, **more)
+            return Action.await_change()
+
+        return reconcile
+
+    world.start(answering("one"), "one", owns=True)
+    world.start(answering("two"), "two", owns=True)
+    world.simulation.settle(LASTS + 5)
+    assert warnings(caplog)
+    assert world.runs < 2 * 10 * LASTS + 400
+
+
+def test_a_key_that_is_no_longer_in_a_loop_runs_at_once_again() -> None:
+    world = World()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if world.runs < 60:
+            world.write(Parent, "a", world.runs)
+        return Action.await_change()
+
+    world.start(reconcile)
+    world.simulation.settle(30)
+    runs = world.runs
+    for number in range(5):
+        world.cluster.put(Parent, "a", 1000 + number)
+        world.simulation.settle()
+        assert world.runs == runs + number + 1
+
+
+def kept(loops: LoopDetector) -> str:
+    return repr([(trail.last.content, trail.last.applied) for trail in loops._trails.values() if trail.last])
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_nothing_of_what_was_written_stays_but_hashes_and_nothing_after_the_deletion(size: int) -> None:
+    world = World()
+    names = [f"p{number}" for number in range(50)]
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if obj.spec["value"] < 5:
+            world.write(Parent, obj.name, obj.spec["value"] + 1, finalizers=["x" * size])
+        return Action.await_change()
+
+    world.cluster.delete(Parent, "a")
+    world.start(reconcile)
+    for name in names:
+        world.cluster.put(Parent, name)
+    world.simulation.settle(30)
+    loops = world.started.assembly.loops
+    assert 0 < loops._bytes == sum(len(trail.last) for trail in loops._trails.values() if trail.last) < 50 * 1000
+    assert "xxxx" not in kept(loops)
+    for name in names:
+        world.cluster.delete(Parent, name)
+    world.simulation.settle(30)
+    assert (len(loops._trails), loops._bytes) == (0, 0)
+
+
+def test_what_is_kept_of_large_objects_has_a_limit_in_bytes() -> None:
+    world = World()
+    many = {f"annotation-{number:05}": "v" for number in range(20_000)}
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if obj.spec["value"] < 2:
+            world.write(Parent, obj.name, obj.spec["value"] + 1, annotations=many)
+        return Action.await_change()
+
+    world.start(reconcile)
+    for number in range(12):
+        world.cluster.put(Parent, f"p{number}")
+    world.simulation.settle(30)
+    loops = world.started.assembly.loops
+    assert 0 < loops._bytes <= MOST_BYTES
+    assert len(loops._trails) < 13
+
+
 def test_differences_are_paths_without_values_and_without_what_the_server_counts() -> None:
     before = record({"a": 1, "list": [{"x": 1}, {"x": 2}], "gone": 0, "same": {"y": [1]}}, version="1")
     after = record({"a": True, "list": [{"x": 1}, {"x": 3}], "new": 0, "same": {"y": [1]}}, version="2")
-    assert sorted(differences(before, after)) == ["spec.a", "spec.gone", "spec.list[1].x", "spec.new"]
-    assert differences(None, after) == []
-    assert differences(record({}, name="b"), after) == []
-    assert len(differences(record({}), record({f"k{number}": 1 for number in range(100)}))) == 10
+    found = differences(Sketch.of(before), Sketch.of(after))
+    assert sorted(found) == ["spec.a", "spec.gone", "spec.list[1].x", "spec.new"]
+    assert differences(None, Sketch.of(after)) == []
+    assert differences(Sketch.of(record({}, name="b")), Sketch.of(after)) == []
+    assert len(differences(Sketch.of(record({})), Sketch.of(record({f"k{number}": 1 for number in range(100)})))) == 10
 
 
 def test_a_field_is_taken_when_its_only_manager_lost_it_to_another() -> None:
@@ -196,10 +352,11 @@ def test_a_manager_is_at_odds_with_itself_when_each_apply_drops_what_the_one_bef
     other = record({}, entry("me", {"f:status": {"f:b": {}}}))
     both = record({}, entry("me", {"f:status": {"f:a": {}, "f:b": {}}}))
     updated = record({}, {**entry("me", {"f:status": {"f:b": {}}}), "operation": "Update"})
+    one, other, both, updated = map(Sketch.of, (one, other, both, updated))
     assert at_odds_with_itself(one, other, one) == "me"
     assert at_odds_with_itself(both, other, one) == "me"
     for versions in ((None, other, one), (one, one, one), (one, both, one), (other, other, one), (one, updated, one),
-                     (record({}, name="b"), other, one)):
+                     (Sketch.of(record({}, name="b")), other, one)):
         assert at_odds_with_itself(*versions) is None
 
 
