@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,6 +137,31 @@ def test_a_name_that_is_taken_by_somebody_else_is_given_up_for_another() -> None
     world.send("done")
     assert series.name != series_name
     assert world.counts == {taken: 7, series.name: 1}
+
+
+@pytest.mark.parametrize("since", [0, 1, 3])
+@pytest.mark.parametrize(("answer", "told"), [(Result.UNKNOWN, True), (Result.LATER, False)])
+def test_of_an_event_that_is_gone_what_may_have_been_counted_is_not_counted_again(
+        answer: Result, told: bool, since: int) -> None:
+    """The second observation's patch may have arrived before somebody deleted the Event. `since`: observed after it."""
+    world = World()
+    world.observe("A")
+    world.send("done")
+    world.observe("A")
+    series = world.ledger.take(urgent=True)
+    assert series is not None
+    world.settle(series, answer)
+    for _ in range(since):
+        world.observe("A")
+    again = world.ledger.take(urgent=True)
+    assert again is series
+    assert again.goal == 2
+    world.settle(again, Result.MISSING)
+    assert sum(one.untold for one in world.ledger.open.values()) == since + (not told)
+    if since or not told:
+        last = world.ledger.take(urgent=True)
+        assert last is not None
+        assert (last.exists, last.goal - last.before) == (False, since + (not told))
 
 
 def test_a_new_event_is_sent_before_counts_that_wait() -> None:

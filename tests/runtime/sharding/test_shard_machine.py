@@ -2,13 +2,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubectl_runtime.runtime.manager.lease_events import Tick, Wait
+from kubectl_runtime.runtime.manager.lease_machine import LeaseState
 from kubectl_runtime.runtime.sharding.replicas import FORGOTTEN_AFTER
+from kubectl_runtime.runtime.sharding.shard_events import Listed, Sight
+from kubectl_runtime.runtime.sharding.shard_machine import step
 from kubectl_runtime.runtime.sharding.shard_state import Phase
 from tests.runtime.sharding.shard_world import LEASE, RETRY, SLACK, Faults, Replica, World
 
@@ -105,6 +110,39 @@ def test_a_run_that_does_not_end_keeps_its_shard_for_the_grace_period_and_no_wri
     world.run(LEASE + RETRY + SLACK)
     assert (world.unowned(), world.faulty) == ([], [])
     assert world.loads() == [8, 8]
+
+
+@pytest.mark.parametrize("busy", [range(8, 16), range(8), range(1, 16, 2), [3, 15]], ids=repr)
+def test_shards_without_a_run_are_given_up_before_busy_ones(busy: Iterable[int]) -> None:
+    world = World(1)
+    first = world.join()
+    world.run(SLACK)
+    busy = set(busy)
+    first.busy = [int(shard in busy) for shard in range(16)]
+    world.join()
+    world.run(SETTLED)
+    kept = {shard for shard in range(16) if first.works(shard)}
+    assert busy <= kept
+    assert first.state.draining == {}, "nothing has to wait for a run"
+    assert (world.loads(), world.unowned()) == ([8, 8], [])
+
+
+@pytest.mark.parametrize(("seen_at", "newer"), [(-1.0, False), (0.0, False), (0.5, True)])
+def test_a_list_does_not_overwrite_what_a_request_has_seen_since_it_began(seen_at: float, newer: bool) -> None:
+    world = world_of(2)
+    replica = world.replicas[0]
+    shard = next(n for n in range(16) if not replica.works(n))
+    sights = tuple(Sight(name, str(one.version), one.shard, one.shards, one.record)
+                   for name, one in world.leases.items())
+    listed = next(sight.record for sight in sights if sight.shard == shard)
+    assert listed is not None
+    known = replace(listed, holder="another one")
+    now = replica.now
+    lease = LeaseState(seen=known, seen_at=now.at - 1 + seen_at)
+    shards = tuple(lease if n == shard else old for n, old in enumerate(replica.state.shards))
+    state = replace(replica.state, shards=shards, list_asked=now.at - 1)
+    state, _ = step(replica.rules, state, Listed(sights), now, replica.busy)
+    assert state.shards[shard].seen == (known if newer else listed)
 
 
 def test_a_shard_that_is_given_up_is_kept_if_there_is_room_again() -> None:
