@@ -51,6 +51,9 @@ from kubectl_runtime.runtime.usercode import described
 
 K = TypeVar("K")
 
+EVENTS_SECONDS = 2.0
+"""The most that undelivered events get at the end. The server may be the reason that they are undelivered."""
+
 
 class Running(WellBeing, Generic[K]):
     """A controller that runs, made by `Controller.start`: its store, its state, and its end.
@@ -84,11 +87,10 @@ class Running(WellBeing, Generic[K]):
         self._process = os.getpid()
         self._forget: list[Callable[[], None]] = []
         self._words = LastWords(self._assembly.logger, f"{plan.name} last words")
-        flight = self._assembly.flight
-        record = [] if flight is None else [lambda left: flight.close(self.reason or "stopped", left)]
         self._ending = Ending(plan.name, self._shutdown, self._assembly.runner, plan.clock, self._words,
                               threads=lambda: self.threads, sources=lambda: self._threads.sources,
-                              after_runs=[self._assembly.recorder.close, *record], release=self._release)
+                              after_runs=[self._close_events, self._close_flight],
+                              release=self._release)
 
     @property
     def store(self) -> Store[K]:
@@ -141,7 +143,7 @@ class Running(WellBeing, Generic[K]):
     def trigger(self, item: Any) -> None:
         """Reconcile an object or ObjectRef soon; does not block. Raises RequestError when it is of another kind."""
         self._check_here()
-        self._assembly.inbox.trigger(item)
+        self._assembly.trigger(item)
 
     def trigger_all(self) -> None:
         """Reconcile every stored object soon."""
@@ -153,17 +155,26 @@ class Running(WellBeing, Generic[K]):
         whose runs are stuck.
 
         Blocks until everything has ended or the time is over, and then at most a second for the last lines of the log.
-        Later calls return the same. Does nothing in the child of a fork, where nothing of it runs.
+        Events that were recorded and not sent get 2 s of the time. Later calls return the same. Does nothing in the
+        child of a fork, where nothing of it runs.
         """
-        if self._is_elsewhere:
-            return []
-        self._shutdown.begin("stop() was called", seconds(timeout))
-        self._assembly.runner.wake()
-        if self.owns(threading.current_thread()):
+        if not self._may_wait(timeout):
             return []
         stuck = self._ending.wait()
         self._signals.close()  # here it may be the main thread, which alone can put handlers back
         return stuck
+
+    def stop_runs(self, timeout: Duration) -> list[ObjectRef]:
+        """As `stop`, but block only until no run goes on that is not stuck: what is left needs no leadership."""
+        return self._ending.wait_runs() if self._may_wait(timeout) else []
+
+    def _may_wait(self, timeout: Duration) -> bool:
+        """Begin to stop; whether this thread may wait for the end."""
+        if self._is_elsewhere:
+            return False
+        self._shutdown.begin("stop() was called", seconds(timeout))
+        self._assembly.runner.wake()
+        return not self.owns(threading.current_thread())
 
     @property
     def has_ended(self) -> bool:
@@ -234,8 +245,11 @@ class Running(WellBeing, Generic[K]):
         self._threads.start()
 
     def add_watch(self, plan: WatchPlan) -> None:
-        """Watch something more, from now on. While the other stores are not complete, this one is waited for too. Raises
-        RequestError for what cannot be watched; after anything else the controller ends, as a part of it is missing."""
+        """Watch something more, from now on. While the other stores are not complete, this one is waited for too.
+
+        Raises RequestError for what cannot be watched. After anything else the controller ends, as a part of it is
+        missing.
+        """
         try:
             self._threads.watch(self._assembly.add_watch(plan))
         except RequestError:
@@ -277,6 +291,13 @@ class Running(WellBeing, Generic[K]):
         for forget in self._forget:
             forget()
         atexit.unregister(self._at_exit)
+
+    def _close_events(self, left: float) -> None:
+        self._assembly.recorder.close(min(left, EVENTS_SECONDS))
+
+    def _close_flight(self, left: float) -> None:
+        if self._assembly.flight is not None:
+            self._assembly.flight.close(self.reason or "stopped", left)
 
     def _check_here(self) -> None:
         if self._is_elsewhere:

@@ -119,8 +119,8 @@ class Recorder:
 
     def close(self, timeout: Duration = 5) -> bool:
         """Send what was published, as `flush` does, then end: what is left is lost, and so is what is published later.
-        Whether nothing was left. Blocks for at most `timeout` seconds, and 1 s more when a request is under way. Safe
-        to repeat."""
+        Whether nothing was left; else one line in the log says how much was, and the last error. Blocks for at most
+        `timeout` seconds; a request that is under way then ends. Safe to repeat."""
         self._closed = True
         life = self._life()
         atexit.unregister(self._at_exit)

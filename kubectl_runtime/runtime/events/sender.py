@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.errors import ApiError, reason_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.scope import CallScope, enter_scope, leave_scope
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.events.ledger import Ledger, Lost, Result, Series, Subject
 from kubectl_runtime.runtime.events.writing import (
     Reporter,
@@ -58,6 +60,10 @@ class Sender:
         self._flushing = 0
         self._close_by: float | None = None
         self._warned: set[str] = set()
+        self._over = StopToken(clock=client.clock)
+        self._calls = CallScope(self._over, self._over)
+        self._trouble = ""
+        """The last error, in words."""
 
     # From any thread
 
@@ -114,17 +120,21 @@ class Sender:
                 self._flushing -= 1
 
     def close(self, timeout: float, *, driven: bool) -> bool:
-        """As `flush`, and nothing more is taken or sent afterwards; whether all was told."""
+        """As `flush`, and nothing more is taken or sent afterwards: a request that is under way ends. Whether all was
+        told; else one line says how many were not, and the last error."""
         deadline = self._clock.monotonic() + timeout
         with self._changed:
             self._close_by = deadline if self._close_by is None else min(self._close_by, deadline)
             self._changed.notify_all()
         told = self._await(lambda: not self._ledger.open, deadline, driven)
+        self._over.set("the recorder was closed")
         with self._changed:
             dropped = self._ledger.drop_all()
             lost = ", ".join(f"{number} since {why.value}" for why, number in self._ledger.lost.items() if number)
         if dropped or lost:
-            self.warn("closed", f"closed; events lost: {lost}")
+            trouble = self._trouble or ("the server has not answered" if self._sending else "")
+            why = f"; the last error: {trouble}" if dropped and trouble else ""
+            self.warn("closed", f"closed; events lost: {lost}{why}")
         return told
 
     # The one that sends
@@ -143,6 +153,11 @@ class Sender:
         error = self._send(series, deadline)
         result = result_of(error, patched=series.exists)
         with self._changed:
+            if self._over.is_set():  # what it is about was given up
+                self._sending = False
+                return None
+            if error is not None:
+                self._trouble = described(error)
             why = self._ledger.settle(series, result, counts=not is_about_the_recorder(error))
             self._pause(result, error)
             self._sending = False
@@ -200,11 +215,14 @@ class Sender:
                     self._clock.wait(self._changed, deadline - now if wait is None else min(deadline - now, wait))
 
     def _send(self, series: Series, deadline: float) -> BaseException | None:
+        entered = enter_scope(self._calls)
         try:
             self._client.request(request_for(series, self._reporter), deadline=deadline)
         except BaseException as error:  # noqa: BLE001 - layers of the client are user code, which ends no thread
             pass_interrupt(error)
             return error
+        finally:
+            leave_scope(entered)
         return None
 
     def _pause(self, result: Result, error: BaseException | None) -> None:

@@ -6,6 +6,7 @@
 """
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from kubectl_runtime.core.base.clock import seconds
@@ -42,7 +43,7 @@ class Candidacy:
         """Why this process cannot stand for election; empty when it can, and without an election."""
         return "" if self._lock is None else self._lock.trouble
 
-    def start(self, add_thread: Callable[[str, Callable[[], None]], None]) -> None:
+    def start(self, add_thread: Callable[[str, Callable[[], None]], object]) -> None:
         """Stand for election, in a thread that `add_thread(name, body)` starts. Does not block."""
         if self._lock is None:
             self._lead()
@@ -60,6 +61,10 @@ class Candidacy:
         self._leaving = True
         within = min(max(LEAST, time_left), seconds(self._lock.election.renew_deadline))
         self._lock.close(release=False if still_working else None, timeout=within)
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is one of the election's, which call its callbacks."""
+        return self._lock is not None and self._lock.owns(thread)
 
     def _await_leadership(self) -> None:
         lock = self._lock

@@ -41,6 +41,7 @@ from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 _JOIN_SECONDS = 2.0
+_CALLBACK_SECONDS = 1.0
 
 
 def elect(client: Client, election: LeaderElection) -> LeaderLock:
@@ -78,6 +79,8 @@ class LeaderLock:
         self._leader = ""
         self._callbacks = ElectionCallbacks(election.name)
         self._threads: list[Thread] = []
+        self._caller: Thread | None = None
+        """Of them the one that calls the callbacks, if there are any."""
         self.client = self.guard(client)
         """The client for the work that needs the Lease: it begins a write only while this process leads, and raises
         NotLeaderError otherwise. See `elected_client` for what that can and what it cannot prevent."""
@@ -157,26 +160,34 @@ class LeaderLock:
             bodies["callbacks"] = self._callbacks.run
         self._threads = [Thread(target=body, name=f"election {election.name} {what}", daemon=True)
                          for what, body in bodies.items()]
+        self._caller = self._threads[2] if "callbacks" in bodies else None
         log.info("election %s/%s: %s is a candidate", self.namespace, election.name, self.identity)
         self._observer.leadership_changed(election.name, False)
         for thread in self._threads:
             thread.start()
         return self
 
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is one of its own, which call the election's callbacks."""
+        return thread in self._threads
+
     def close(self, *, release: bool | None = None, timeout: Duration | None = None) -> None:
         """End the candidacy; what leaving the `with` does. Safe to repeat; later calls wait as well.
 
         The work that needs the Lease has to have ended, or `release` must be False: then the Lease runs out by itself.
-        Blocks until the Lease is released or `timeout` seconds (by default the renew deadline) have passed.
+        Blocks until the Lease is released or `timeout` seconds (by default the renew deadline) have passed, and at most
+        a second for a callback that does not return. From a callback it only begins the end.
         """
         wanted = self.election.release if release is None else release
         within = self._rules.renew_deadline if timeout is None else seconds(timeout)
         self._step(Leave(wanted, within))
-        if threading.current_thread() in self._threads:
+        if self.owns(threading.current_thread()):
             return
         patience = time.monotonic() + within + _JOIN_SECONDS  # real time: these are threads of the operating system
         for thread in self._threads:
-            thread.join(max(0.0, patience - time.monotonic()))
+            left = patience - time.monotonic()
+            # Callbacks are user code, which holds nobody.
+            thread.join(max(0.0, min(left, _CALLBACK_SECONDS) if thread is self._caller else left))
             if thread.is_alive():
                 log.warning("election %s: thread %r does not end", self.election.name, thread.name)
 

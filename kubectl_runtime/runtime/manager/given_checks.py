@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
@@ -22,6 +23,8 @@ class Checks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._checks: dict[str, TimedCheck] = {}
+        self._asked: list[threading.Thread] = []
+        """The threads that are in one at this moment."""
 
     def add(self, name: str, check: Callable[[], object], timeout: Duration = TIMEOUT) -> None:
         """Add a check. Raises RequestError when the name is taken, is one of the manager's own, or cannot be the last
@@ -34,7 +37,19 @@ class Checks:
         with self._lock:
             if name in self._checks:
                 raise RequestError(f"there is a check called {name} already")
-            self._checks = {**self._checks, name: TimedCheck(name, check, timeout)}
+            self._checks = {**self._checks, name: TimedCheck(name, partial(self._ask, check), timeout)}
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is in one of these checks. Takes no lock."""
+        return thread in self._asked
+
+    def _ask(self, check: Callable[[], object]) -> object:
+        thread = threading.current_thread()
+        self._asked.append(thread)
+        try:
+            return check()
+        finally:
+            self._asked.remove(thread)
 
     def all(self) -> dict[str, TimedCheck]:
         """Those that were added, by name, in this order."""

@@ -7,9 +7,10 @@
     by         stores
     leading    held controllers begin their runs, and what needs the       stopping
                leadership starts
-    stopping   every member is told at once; they are waited for side by   stopped
-               side; then the Lease is released, if nothing that needs it
-               still runs; then the servers stop, the last one first
+    stopping   every member is told at once; when the runs and functions   stopped
+               that need the Lease have ended, it is released; then the
+               rest of the members is waited for, such as events that are
+               still to be sent; then the servers stop, the last one first
 
 It stops after `stop()`, a signal (with `run`), the first failure of a member, or the loss of the Lease. Stopping takes
 `grace` seconds at most; threads that still run then are returned, and logged with their stacks. The Lease is renewed
@@ -27,17 +28,16 @@ from signal import Signals
 from types import TracebackType
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.controller.stopping.signals import ShutdownSignals
 from kubectl_runtime.runtime.manager.candidacy import Candidacy
 from kubectl_runtime.runtime.manager.elector import LeaderLock
 from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.manager_end import LeadershipLost, ManagerEnd
-from kubectl_runtime.runtime.manager.members import HEED, Member, StillRunning, finish_all
+from kubectl_runtime.runtime.manager.members import HEED, Member, StillRunning, finish_all, still_leading
 from kubectl_runtime.runtime.manager.partaking import Partaking
 from kubectl_runtime.runtime.manager.servers import LEAST, Server, ServerGroup
 from kubectl_runtime.runtime.sharding.sharding import Sharding
@@ -73,7 +73,8 @@ class RunningManager:
         self.part = Partaking(client, sharding, grace, failed=partial(self.fail, "the sharding"))
         self._signals = ShutdownSignals()
         self._threads: list[Thread] = []
-        self._ended = StopToken(clock=client.clock)
+        self._ended = threading.Event()
+        self._supervisor: Thread | None = None
         self._ending = False
         self._left: list[StillRunning] = []
 
@@ -135,7 +136,7 @@ class RunningManager:
         return self._end.token.wait(None if timeout is None else seconds(timeout))
 
     def launch(self, servers: Sequence[Server], members: Sequence[Member], *, foreground: bool) -> None:
-        """Start everything, servers first. `foreground`: the caller waits by `obey_signal`; else a thread does.
+        """Start everything, servers first. `foreground`: the caller waits by `obey_signal`.
 
         Blocks until the servers listen. Raises what one of them raises, when what was started has stopped again.
         """
@@ -147,11 +148,10 @@ class RunningManager:
         except BaseException:
             self._signals.close()
             raise
-        if not foreground:
-            self._add_thread("manager", self._supervise)
         with self._change:
             self._phase = Phase.STANDING_BY
         try:
+            self._supervisor = self._add_thread("manager", self._supervise)
             for member in members:
                 if self._admitted(member):  # one before it may have failed already
                     self._begin(member)
@@ -159,7 +159,7 @@ class RunningManager:
             self.part.start()
         except BaseException:  # no memory, no more threads: what was started must not stay
             self._begin_stop("it could not be started", 0)
-            self._finish()
+            self._await_end()
             raise
         atexit.register(self._at_exit)
 
@@ -199,15 +199,19 @@ class RunningManager:
     def stop(self, timeout: Duration | None = None) -> list[StillRunning]:
         """End the manager; what of it still runs after `timeout` seconds (its `grace` by default), by thread.
 
-        Blocks until everything has ended or the time is over. Later calls return the same. From a thread of one of its
-        members it only begins the stop, as no thread can wait for itself. Does nothing in the child of a fork.
+        Blocks until everything has ended or the time is over. Later calls return the same. From a thread that the end
+        waits for (a run, a runnable, a callback of the election, a check) it only begins the stop, as no thread can
+        wait for itself. Does nothing in the child of a fork.
         """
         if self._end.is_elsewhere:
             return []
         self._begin_stop("stop() was called", self._grace if timeout is None else seconds(timeout))
-        if any(member.owns(threading.current_thread()) for member in self._members):
-            return []
-        return self._finish()
+        return [] if self._owns(threading.current_thread()) else self._await_end()
+
+    def _owns(self, thread: threading.Thread) -> bool:
+        waited_for = [self._candidacy.owns, self.part.owns, self._checks.owns,
+                      *(member.owns for member in list(self._members))]
+        return thread in self._threads or any(owns(thread) for owns in waited_for)
 
     def obey_signal(self) -> int | None:
         """Block until a signal comes or the end begins, and begin the end; the signal's number, None without one."""
@@ -225,6 +229,8 @@ class RunningManager:
     def abandon(self) -> None:
         """Tell everything to stop at once, and wait for nothing any more."""
         self._begin_stop("abandoned", 0)
+        for member in list(self._members):
+            member.abort()
         self._signals.close()
         atexit.unregister(self._at_exit)
 
@@ -238,7 +244,11 @@ class RunningManager:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self.stop()
+        try:
+            self.stop()
+        except KeyboardInterrupt:  # the person does not want to wait
+            self.abandon()
+            raise
         if error is None:
             self.raise_error()
 
@@ -260,18 +270,32 @@ class RunningManager:
         self.part.quit(self._end.time_left())
         self._signals.release()
 
-    def _finish(self) -> list[StillRunning]:
+    def _await_end(self) -> list[StillRunning]:
+        if self._supervisor is None or not self._supervisor.is_alive():
+            self._finish()
+        # In pieces, so that a signal which comes just before the wait is seen.
+        while not self._ended.wait(MAIN_THREAD_WAIT):
+            pass
+        return self._left
+
+    def _finish(self) -> None:
         with self._change:
             mine, self._ending = not self._ending, True
             members = list(self._members)
-        if not mine:
-            self._ended.wait()
-            return self._left
+        if mine:
+            try:
+                self._end_all(members)
+            finally:
+                self._ended.set()
+
+    def _end_all(self, members: list[Member]) -> None:
+        # Others wait for the Lease; what is left of a controller without its runs needs it no more.
+        leading = still_leading(members, self._end)
+        with self._end.words.taken_down():
+            self._candidacy.end(leading, self._end.time_left())
         left = finish_all(members, self._end)
-        needing = {member.name for member in members if member.needs_leader}
         with self._end.words.taken_down():
             self.part.end(self._end.time_left())
-            self._candidacy.end({one.owner for one in left} & needing, self._end.time_left())
             self._servers.stop(self._end.time_left)
             log.info("manager: stopped%s", f"; still running: {len(left)}" if left else "")
         with self._change:
@@ -279,22 +303,21 @@ class RunningManager:
         self._end.words.finish(time.monotonic() + LEAST)
         self._signals.close()
         atexit.unregister(self._at_exit)
-        self._ended.set()
         for thread in {*self._threads} - {threading.current_thread()}:
             thread.join(LEAST)
-        return left
 
     def _supervise(self) -> None:
         self._end.token.wait()
         self._finish()
 
-    def _add_thread(self, name: str, body: Callable[[], None]) -> None:
+    def _add_thread(self, name: str, body: Callable[[], None]) -> Thread:
         thread = Thread(target=body, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
+        return thread
 
     def _at_exit(self) -> None:
         """The program ends and nobody called `stop`."""
         if not self._end.is_elsewhere:
             self._begin_stop("the program ends", self._grace)
-            self._finish()
+            self._await_end()

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Clock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -32,6 +32,8 @@ from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileF
 from kubectl_runtime.runtime.shutdown import stack_of
 
 log = guarded_logger(__name__)
+
+T = TypeVar("T")
 
 HEED = 2.0
 """Seconds for runs that are told to end at once."""
@@ -63,6 +65,9 @@ class Member(Protocol):
 
     def elected(self) -> None:
         """This process leads: begin what needs the leadership. Does not block."""
+
+    def finish_work(self, timeout: float) -> bool:
+        """Block until nothing of it needs the leadership any more, at most `timeout` seconds; whether that is so."""
 
     def finish(self, timeout: float) -> list[StillRunning]:
         """Block until it has ended, at most `timeout` seconds and a moment for its threads."""
@@ -102,10 +107,11 @@ class ControllerMember:
             self._forget = lambda: None
         plan = replace(plan, signals=False, stop=self.stop, grace=grace)
         if lock is not None:
-            plan = replace(plan, client=lock.guard(plan.client), hold=self._hold)
+            plan = replace(plan, client=lock.guard(plan.client), events=plan.client, hold=self._hold)
         if part is not None and part.sharder is not None:
             part.expect(self.name)
-            plan = replace(plan, client=part.sharder.guard(plan.client), partition=part.sharder, hold=self._join)
+            plan = replace(plan, client=part.sharder.guard(plan.client), events=plan.client, partition=part.sharder,
+                           hold=self._join)
         self._make: Callable[[], Running[Any]] = partial(Running, plan, reconcile, error_policy, data)
         self._running: Running[Any] | None = None
         self._launched = threading.Event()
@@ -127,6 +133,13 @@ class ControllerMember:
     def elected(self) -> None:
         """Let runs begin, once the stores are complete."""
         self._elected.set()
+
+    def finish_work(self, timeout: float) -> bool:
+        """Stop the controller's runs, in at most `timeout` seconds; whether none is stuck. Blocks."""
+        deadline = time.monotonic() + timeout
+        self._launched.wait(timeout)
+        running = self._running
+        return running is None or not running.stop_runs(max(0.0, deadline - time.monotonic()))
 
     def finish(self, timeout: float) -> list[StillRunning]:
         """Stop the controller, in at most `timeout` seconds; what still runs. Blocks."""
@@ -203,7 +216,7 @@ class RunnableMember:
         self._failed = failed
         self._thread = Thread(target=self._run, name=f"runnable {name}", daemon=True)
         self._once = threading.Lock()
-        self._started = False
+        self._started = self._over = False
 
     def start(self) -> None:
         """Start its thread, if it does not need the leadership."""
@@ -215,18 +228,24 @@ class RunnableMember:
         if self.needs_leader:
             self._begin()
 
+    def finish_work(self, timeout: float) -> bool:
+        """Wait for its function to return, at most `timeout` seconds; whether it has."""
+        return self._has_returned(timeout)
+
     def finish(self, timeout: float) -> list[StillRunning]:
         """Wait for its function to return, at most `timeout` seconds; what still runs."""
-        with self._once:
-            started, self._started = self._started, True  # from now on it never begins
-        if not started:
-            return []
-        self._thread.join(min(timeout, threading.TIMEOUT_MAX))
-        if not self._thread.is_alive():
+        if self._has_returned(timeout):
             return []
         left = StillRunning(self.name, f"thread {self._thread.name!r}", stack_of(self._thread.ident))
         log.error("runnable %s does not end; its stack:\n%s", self.name, left.stack)
         return [left]
+
+    def _has_returned(self, timeout: float) -> bool:
+        with self._once:
+            begun, self._over = self._started, True  # from now on it never begins
+        if begun:
+            self._thread.join(min(timeout, threading.TIMEOUT_MAX))
+        return not self._thread.is_alive()
 
     def abort(self) -> None:
         """Do nothing: the function has no second token."""
@@ -245,7 +264,7 @@ class RunnableMember:
 
     def _begin(self) -> None:
         with self._once:
-            if self._started or self.stop.is_set():
+            if self._started or self._over or self.stop.is_set():
                 return
             self._started = True
             self._thread.start()
@@ -261,22 +280,35 @@ class RunnableMember:
 
 
 def finish_all(members: list[Member], end: ManagerEnd) -> list[StillRunning]:
-    """Finish `members` side by side in the time that is left, so that none takes the time of another; what of them
-    still runs."""
-    found: list[list[StillRunning]] = [[] for _ in members]
+    """Finish `members` side by side in the time that is left; what of them still runs."""
+    nothing: list[StillRunning] = []
+    return sum(side_by_side(members, lambda member: member.finish(end.time_left()), nothing, end), nothing)
 
-    def finish(number: int) -> None:
+
+def still_leading(members: list[Member], end: ManagerEnd) -> set[str]:
+    """The names of those `members` whose work under the leadership has not ended in the time that is left."""
+    needing = [member for member in members if member.needs_leader]
+    ended = side_by_side(needing, lambda member: member.finish_work(end.time_left()), False, end)
+    return {member.name for member, has_ended in zip(needing, ended, strict=True) if not has_ended}
+
+
+def side_by_side(members: list[Member], finish: Callable[[Member], T], otherwise: T, end: ManagerEnd) -> list[T]:
+    """`finish` each of `members` in a thread of its own, so that none takes the time of another; what came of each, and
+    `otherwise` where it raised."""
+    found = [otherwise] * len(members)
+
+    def one(number: int) -> None:
         with end.words.taken_down():
-            found[number] = members[number].finish(end.time_left())
+            found[number] = finish(members[number])
 
-    threads = [Thread(target=partial(finish, number), name=f"end of {member.name}", daemon=True)
+    threads = [Thread(target=partial(one, number), name=f"end of {member.name}", daemon=True)
                for number, member in enumerate(members)]
     for number, thread in enumerate(threads):
         try:
             thread.start()
         except RuntimeError:  # the interpreter ends, or there are no more threads
-            finish(number)
+            one(number)
     for thread in threads:
         while thread.is_alive():
             thread.join(MAIN_THREAD_WAIT)
-    return [left for of_one in found for left in of_one]
+    return found

@@ -64,6 +64,10 @@ class Partaking:
         if self.sharder is not None:
             self.sharder.close(min(max(LEAST, time_left), seconds(self.sharder.sharding.renew_deadline)))
 
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is one of the sharding's."""
+        return self.sharder is not None and self.sharder.owns(thread)
+
     def _go_on(self, ready: str | None) -> None:
         with self._lock:
             if ready is None:

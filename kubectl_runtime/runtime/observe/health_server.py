@@ -45,6 +45,8 @@ log = guarded_logger(__name__)
 
 CONNECTIONS = 128
 """A kubelet, a scraper or two and a person need five."""
+IDLE = 1.0
+"""Seconds that requests in progress get at the end: checks are user code and may never return."""
 
 _USE = "it is for health and metrics, and serve= of the Manager (or the HealthServer itself) says another address"
 
@@ -143,13 +145,13 @@ class HealthServer:
         log.info("%s listens at port %d", self.name, self.port)
 
     def stop(self, timeout: Duration = 5) -> None:
-        """Stop listening, finish the requests in progress, and end. After `timeout` seconds it breaks them off.
-        Returns at once when it does not run; later calls do nothing. In the child of a fork it only closes its copy of
-        the parent's socket."""
+        """Stop listening, finish the requests in progress, and end. After `timeout` seconds, at most one, it
+        breaks them off: a check may never return. Returns at once when it does not run; later calls do nothing. In the
+        child of a fork it only closes its copy of the parent's socket."""
         with self._change:
             listener, self._listener, self._is_over = self._listener, None, True
         if listener is not None:
-            listener.stop(seconds(timeout))
+            listener.stop(min(IDLE, seconds(timeout)))
             log.info("%s has stopped", self.name)
 
     def __enter__(self) -> HealthServer:

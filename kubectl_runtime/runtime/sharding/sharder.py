@@ -177,6 +177,10 @@ class Sharder:
             for n in range(self.sharding.shards):
                 self._observer.election_ended(self.sharding.election(n).name)
 
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is one of its own."""
+        return thread in self._threads
+
     @property
     def has_left(self) -> bool:
         """Whether all shards have been given up, for good."""

@@ -139,6 +139,8 @@ def test_failures_retries_requeues_and_what_did_not_run_are_told_apart() -> None
         if obj.name == "fails" and (error := outcomes.pop(0)) is not None:
             raise error
         if obj.name == "broken":
+            if ctx.attempt == 1:
+                rig.cluster.put(Parent, "broken", 7, verb="patch")
             raise DecodeError(obj.ref, "$.spec", "it is not what it should be")
         return Action.requeue(50) if obj.name == "again" else Action.await_change()
 
@@ -153,7 +155,8 @@ def test_failures_retries_requeues_and_what_did_not_run_are_told_apart() -> None
     assert [call[5] for call in rig.observer.of("run_started") if call[1][1] == "fails"] == [0.0, 1.0, 3.0]
     assert rig.results("again") == [("requeue_after", "")]
     assert rig.results("missing") == [("gone", "")]
-    assert rig.results("broken") == [("terminal_error", "DecodeError"), ("skipped", "")]
+    assert rig.results("broken") == [
+        ("terminal_error", "DecodeError"), ("skipped", ""), ("terminal_error", "DecodeError")]
 
 
 def test_a_failure_that_waits_for_a_change_is_no_retry() -> None:

@@ -53,6 +53,7 @@ class AuditedContext:
 class AuditedGenerate(Generate):
     def reconcile(self, obj: ConfigMapGenerator, ctx: Context[None]) -> Action:
         say("begin", name=obj.name)
+        ctx.record("Generated", "its child is as it should be")
         try:
             return super().reconcile(obj, AuditedContext(ctx))  # type: ignore[arg-type]
         finally:

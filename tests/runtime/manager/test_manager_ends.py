@@ -1,8 +1,11 @@
 """How a manager ends, and what it leaves as it was: the cases that controller-runtime's tests assert as well."""
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
+import re
+import signal
 import socket
 import threading
 import time
@@ -157,6 +160,55 @@ def test_no_thread_is_left_though_events_were_told(client: Client) -> None:
         assert running.stop() == []
 
 
+FAULTS: dict[str, Callable[[Any], Any]] = {
+    "500": lambda rule: rule.status(500), "403": lambda rule: rule.status(403),
+    "no answer": lambda rule: rule.never_answer(), "reset": lambda rule: rule.drop(),
+    "later": lambda rule: rule.status(503, headers={"Retry-After": "60"})}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_events_that_cannot_be_sent_keep_neither_the_lease_nor_the_end(
+        server: ApiServer, client: Client, fault: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The fixture looks for their thread."""
+    caplog.set_level(logging.INFO)
+    recorded, moments = threading.Event(), dict[str, float]()
+
+    def records(obj: ConfigMap, ctx: Context[None]) -> Action:
+        for number in range(3):
+            ctx.record(f"Seen{number}", "it was seen")
+        recorded.set()
+        return Action.await_change()
+
+    def leads(stop: StopToken) -> None:
+        moments["leads"] = time.monotonic()
+        stop.wait()
+
+    rule = server.faults.on(resource="events")
+    FAULTS[fault](rule)
+    try:
+        election = {**STEADY, "name": "events", "namespace": "default"}
+        first = Manager(client, leader=LeaderElection(identity="1", **election), serve=None).add(maps(client), records)
+        running = first.start()
+        assert recorded.wait(LIMIT)
+        until(lambda: rule.taken, "the first event is tried")
+        second = Manager(client, leader=LeaderElection(identity="2", **election), serve=None)
+        with second.add_runnable(leads, "leads").start():
+            before = time.monotonic()
+            assert running.stop() == []
+            moments["stopped"] = time.monotonic()
+            until(lambda: "leads" in moments, "the other one leads")
+            assert moments["stopped"] - before < 5, "events get 2 s of the 25"
+            assert moments["leads"] - before < STEADY["retry"] + 1.5, "the Lease is given back before that"
+    finally:
+        server.faults.clear()
+    lines = [record.getMessage() for record in caplog.records if "events lost" in record.getMessage()]
+    assert len(lines) == 1
+    number = re.search(r"lost: (\d+) since", lines[0])
+    assert number is not None
+    assert int(number[1]) == 3
+    assert ("; the last error: " in lines[0]) is (fault != "403")
+
+
 def test_the_config_of_the_client_stays_as_it_was(client: Client) -> None:
     before = copy.copy(client.config)
     with Manager(client, leader=LeaderElection("config", "default", **STEADY), serve=None).add(
@@ -247,3 +299,140 @@ def test_a_server_that_does_not_stop_keeps_nobody(client: Client, caplog: pytest
         free.set()
     assert "stuck does not stop; it is here" in caplog.text
     assert "free.wait" in caplog.text
+
+
+ELECTED: dict[str, Any] = {**STEADY, "namespace": "default"}
+
+
+@pytest.mark.parametrize("caller", ["on_started", "on_new_leader", "on_stopped", "check", "runnable", "reconciler"])
+def test_code_that_the_end_waits_for_may_stop_the_manager(client: Client, caller: str) -> None:
+    """From a thread that the end waits for, `stop` only begins it."""
+    holder: list[Any] = []
+    ready, took = threading.Event(), list[float]()
+
+    def stops(*_: object) -> Action:
+        assert ready.wait(LIMIT)
+        began = time.monotonic()
+        holder[0].stop()
+        took.append(time.monotonic() - began)
+        return Action.await_change()
+
+    callbacks = {caller: stops} if caller.startswith("on_") else {}
+    election = LeaderElection(f"stopped-by-{caller.replace('_', '-')}", **ELECTED, **callbacks)
+    manager = Manager(client, leader=election, serve=None, grace=8).add(maps(client), stops if caller == "reconciler"
+                                                                       else nothing)
+    if caller == "runnable":
+        manager.add_runnable(stops, "stops")
+    if caller == "check":
+        manager.add_check("stops", stops)
+    running = manager.start()
+    holder.append(running)
+    until(lambda: running.is_leader, "it leads")
+    ready.set()
+    began = time.monotonic()
+    if caller == "on_stopped":
+        assert running.stop() == []
+    elif caller == "check":
+        running.failing_checks()
+    assert running.wait(LIMIT)
+    assert running.stop() == []
+    assert time.monotonic() - began < 4, "at once, and not when the grace is over"
+    until(lambda: took, "its stop returned")
+    assert took[0] < 1
+    assert running.error is None
+
+
+@pytest.mark.parametrize("callback", ["on_started", "on_stopped", "on_new_leader"])
+def test_a_callback_that_does_not_return_holds_nobody(client: Client, callback: str) -> None:
+    go_on, called = threading.Event(), threading.Event()
+
+    def blocks(*_: object) -> None:
+        called.set()
+        go_on.wait(LIMIT)
+
+    election = LeaderElection(f"blocked-{callback.replace('_', '-')}", **ELECTED, **{callback: blocks})
+    running = Manager(client, leader=election, serve=None, grace=15).add(maps(client), nothing).start()
+    until(lambda: running.is_leader, "it leads")
+    began = time.monotonic()
+    try:
+        assert running.stop() == []
+        assert time.monotonic() - began < 5
+        assert called.is_set()
+    finally:
+        go_on.set()
+
+
+def test_a_check_that_does_not_return_does_not_hold_the_end(client: Client) -> None:
+    go_on, asked = threading.Event(), threading.Event()
+
+    def blocks() -> None:
+        asked.set()
+        go_on.wait(LIMIT)
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    running = Manager(client, serve=f"127.0.0.1:{port}", grace=15).add(maps(client), nothing).add_check(
+        "blocks", blocks).start()
+    with socket.create_connection(("127.0.0.1", port)) as kubelet:
+        kubelet.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+        assert asked.wait(LIMIT)
+        began = time.monotonic()
+        try:
+            assert running.stop() == []
+            assert time.monotonic() - began < 5
+        finally:
+            go_on.set()
+
+
+ENDS: dict[str, Callable[[Manager, Client], object]] = {
+    "a signal of the program": lambda manager, client: (manager.start().stop(0)),
+    "a failure": lambda manager, client: manager.add_runnable(fails, "fails").start(),
+    "its client is closed": lambda manager, client: (manager.start(), client.close()),
+    "a member stops it": lambda manager, client: stopped_by_a_runnable(manager),
+    "Ctrl-C": lambda manager, client: interrupted(manager, 1),
+    "Ctrl-C twice": lambda manager, client: interrupted(manager, 2),
+}
+
+
+def fails(stop: StopToken) -> None:
+    raise ValueError("planned")
+
+
+def stopped_by_a_runnable(manager: Manager) -> None:
+    holder: list[Any] = []
+    started = threading.Event()
+
+    def stops(stop: StopToken) -> None:
+        assert started.wait(LIMIT)
+        holder[0].stop()
+
+    holder.append(manager.add_runnable(stops, "stops").start())
+    started.set()
+
+
+def interrupted(manager: Manager, times: int) -> None:
+    """In the main thread, where `run` takes it for a signal: so by a `with` block."""
+    begun = threading.Event()
+
+    def stays(stop: StopToken) -> None:
+        begun.set()
+        if times == 2:
+            stop.wait()
+            threading.Event().wait(1.5)
+
+    with contextlib.suppress(KeyboardInterrupt), manager.add_runnable(stays, "stays").start():
+        assert begun.wait(LIMIT)
+        if times == 2:
+            threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,)).start()
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("elected", [False, True])
+def test_however_a_manager_ends_no_thread_is_left(server: ApiServer, end: str, elected: bool) -> None:
+    """The fixture looks for them."""
+    leader = LeaderElection("all-ends", **ELECTED) if elected else None
+    with server.client() as client:
+        manager = Manager(client, leader=leader, serve="127.0.0.1:0", grace=5).add(maps(client), nothing)
+        ENDS[end](manager, client)
+        until(lambda: manager._running.phase == "stopped", "it ends by itself")

@@ -1,4 +1,5 @@
-"""Two replicas as processes against one embedded server, of which the leader is killed, or stopped beyond its lease.
+"""Two replicas as processes against one embedded server, of which the leader is killed, ended, or stopped beyond its
+lease.
 
     ELECTION_ROUNDS   how often, once by default; `tox run -e election` does it 20 times
     ELECTION_TIMES    lease/renew deadline/retry in seconds, 2/1.5/0.3 by default
@@ -106,7 +107,8 @@ class Replica:
 class Pair:
     """Two replicas at work, in a world in which there is always something to do."""
 
-    def __init__(self, client: Client, kubeconfig: Path, seed: int) -> None:
+    def __init__(self, server: ApiServer, client: Client, kubeconfig: Path, seed: int) -> None:
+        self.server = server
         self.random = random.Random(seed)
         self.kubeconfig = kubeconfig
         self.generators = Api.namespaced(client, ConfigMapGenerator, "default")
@@ -195,7 +197,7 @@ def pair(tmp_path: Path) -> Iterator[Callable[[int], Pair]]:
         apply_crd(client, ConfigMapGenerator, field_manager="test")
 
         def make(seed: int) -> Pair:
-            made.append(Pair(client, kubeconfig, seed))
+            made.append(Pair(server, client, kubeconfig, seed))
             return made[-1]
 
         try:
@@ -226,6 +228,26 @@ def test_when_the_leader_is_killed_the_other_takes_over_in_time_and_nothing_is_l
     two.settle()
     report(two, record_property, "killed")
     assert max(two.takeovers) <= LEASE + RETRY + SLACK
+    assert two.strays("begin", "end", "attempt") == []
+
+
+@pytest.mark.parametrize("fault", [lambda rule: rule.status(500), lambda rule: rule.status(403),
+                                   lambda rule: rule.never_answer()], ids=["500", "403", "no answer"])
+def test_a_leader_that_is_to_end_gives_the_lease_back_before_its_events(
+        pair: Callable[[int], Pair], record_property: Callable[[str, Any], None], fault: Callable[[Any], Any]) -> None:
+    two = pair(3)
+    fault(two.server.faults.on(resource="events"))
+    for _ in range(ROUNDS):
+        two.random_moment()
+        leaving = two.leader
+        two.send_to_leader(signal.SIGTERM)
+        next_one = two.standby.first("leads")
+        assert leaving.end() == 0
+        last = max(told.at for told in leaving.told if told.event == "end")
+        two.taken_over(last)
+        assert next_one.at - last <= RETRY + 0.5 + (0 if ROUNDS > 1 else 1.2), "not after the events, which get 2 s"
+    two.settle()
+    report(two, record_property, "ended")
     assert two.strays("begin", "end", "attempt") == []
 
 

@@ -4,12 +4,15 @@
     waiting            for the runs in progress, until they are told to stop: `aborted`
     aborted            their reads and waits end; a little later their writes: `cut`
     given up           what still runs is stuck
+    runs are over      `stuck` is known; what the runs needed, such as a Lease, may be given back
+    closing            what was recorded is sent, in 2 s
     joining            the threads of the library end within milliseconds; those in which user code blocks are not
                        waited for: stuck runs, and trigger sources
-    settled            `stuck` is known; the signals and the name are given back; what is left is said
+    settled            the signals and the name are given back; what is left is logged
 
-Nobody waits for a log handler here (see `LastWords`). Where no thread can be started any more, because the interpreter
-ends, the first who waits does the work.
+All of this comes to its end by itself, whether a caller waits or not. Nothing here waits for a log handler (see
+`LastWords`). Where no thread can be started any more, because the interpreter ends, the first caller that waits does
+the work.
 """
 from __future__ import annotations
 
@@ -57,11 +60,14 @@ class Ending:
         self._sources = sources
         self._after_runs = after_runs
         self._release = release
+        self._runs_over = threading.Event()
         self._settled = threading.Event()
-        self._claim = threading.Lock()
+        self._claims = threading.Lock(), threading.Lock()
+        """Of the part that is about runs, and of the rest."""
+        self._stuck: dict[int, Run] = {}
         self._thread: threading.Thread = Thread(target=self._work, name=f"{name} ending", daemon=True)
         self.stuck: list[ObjectRef] = []
-        """The keys whose runs did not end. Complete once the end is settled."""
+        """The keys whose runs did not end. Complete once the runs are over."""
 
     def begin(self) -> None:
         """Draining has begun. Does not block."""
@@ -78,25 +84,46 @@ class Ending:
     def wait(self) -> list[ObjectRef]:
         """Block until it is settled, which the grace period bounds, and for a moment for the last lines; the stuck
         keys."""
-        if self._thread is threading.current_thread() or not self._thread.is_alive():
+        if self._is_unattended:
             self._work()
-        # In pieces, so that a signal which comes just before the wait is seen.
-        while not self._settled.wait(MAIN_THREAD_WAIT):
-            pass
+        _await(self._settled)
         left = (self._shutdown.give_up_at or 0.0) - self._clock.monotonic()
         self._words.finish(time.monotonic() + max(LAST_WORDS_SECONDS, min(left, JOIN_SECONDS)))
         return self.stuck
 
+    def wait_runs(self) -> list[ObjectRef]:
+        """Block until no run goes on that is not stuck, which the grace period bounds; the stuck keys."""
+        if self._is_unattended:
+            self._end_runs()
+        _await(self._runs_over)
+        return self.stuck
+
+    @property
+    def _is_unattended(self) -> bool:
+        return self._thread is threading.current_thread() or not self._thread.is_alive()
+
     def _work(self) -> None:
-        if not self._claim.acquire(blocking=False):
+        self._end_runs()
+        if not self._claims[1].acquire(blocking=False):
             return
         try:
             with self._words.taken_down():
-                self._end()
+                self._end_rest()
         finally:
             self._settled.set()
+            self._words.finish(0.0)  # its thread ends, though nothing may wait for it
 
-    def _end(self) -> None:
+    def _end_runs(self) -> None:
+        if not self._claims[0].acquire(blocking=False):
+            _await(self._runs_over)
+            return
+        try:
+            with self._words.taken_down():
+                self._see_runs_through()
+        finally:
+            self._runs_over.set()
+
+    def _see_runs_through(self) -> None:
         shutdown, runner = self._shutdown, self._runner
         if not runner.wait_idle(lambda: shutdown.deadline or 0.0):
             shutdown.abort("the grace period is over")
@@ -104,13 +131,16 @@ class Ending:
                 shutdown.cut.set("the grace period is over")
                 runner.wait_idle(lambda: shutdown.give_up_at or 0.0)
         shutdown.abort("the controller has ended")  # for threads of users that look at `ctx.stop`
-        stuck = {run.thread_id: run for run in runner.running()}
+        self._stuck = {run.thread_id: run for run in runner.running()}
+        self.stuck = [run.request.ref for run in self._stuck.values()]
+
+    def _end_rest(self) -> None:
+        shutdown, stuck = self._shutdown, self._stuck
         # After the runs, which may still have something to tell, and before the program can close the client.
         for close in self._after_runs:
             close(max(0.0, (shutdown.give_up_at or 0.0) - self._clock.monotonic()))
         self._join([thread for thread in self._threads() if thread.ident not in stuck], JOIN_SECONDS)
         self._join(self._sources(), SOURCE_SECONDS)
-        self.stuck = [run.request.ref for run in stuck.values()]
         self._report(stuck)
         self._release(len(stuck))
 
@@ -134,6 +164,12 @@ class Ending:
                                  thread.name)
         count = len(stuck) + len(others)
         self._words.info("stopped%s", f"; stuck: {count}" if count else "")
+
+
+def _await(event: threading.Event) -> None:
+    # In pieces, so that a signal which comes just before the wait is seen.
+    while not event.wait(MAIN_THREAD_WAIT):
+        pass
 
 
 def _lives(thread: threading.Thread) -> bool:
