@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -115,3 +117,40 @@ def _programs_compile_what_they_import_once(tmp_path_factory: pytest.TempPathFac
         base = tmp_path_factory.getbasetemp()
         shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
         os.environ["PYTHONPYCACHEPREFIX"] = str(shared / "bytecode")
+
+
+_OF_WAYS = re.compile(r"wire/test_(deadlines|proxies)\.py")
+"""Tests that are about the way to a server, and choose it themselves."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _everything_goes_through_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """With KUBE_TEST_PROXY=http, https or socks5 each client of the suite that has no proxy reaches its server, over
+    real sockets, through one of that kind. Programs that tests start are on their own.
+
+    What says how a server is found missing, or its reading slow, then finds the proxy instead: three tests of
+    client/api/test_calls.py."""
+    kind = os.environ.get("KUBE_TEST_PROXY")
+    if not kind:
+        yield
+        return
+    from kubectl_runtime.certificates.authority import Authority
+    from kubectl_runtime.certificates.contexts import server_context
+    from kubectl_runtime.client.wire.adapters import ApiAdapter
+    from tests.client.proxies import ProxyServer
+
+    tls = None
+    if kind == "https":
+        authority, trusted = Authority("the proxy's"), tmp_path_factory.mktemp("proxy") / "ca.pem"
+        trusted.write_bytes(authority.pem)
+        os.environ["SSL_CERT_FILE"] = str(trusted)
+        tls = server_context(authority.server(("127.0.0.1",)))
+    made = ApiAdapter.__init__
+    with ProxyServer(kind, tls=tls) as proxy, pytest.MonkeyPatch.context() as patch:
+        def through_it(adapter: ApiAdapter, base_url: str, **options: Any) -> None:
+            if not _OF_WAYS.search(os.environ.get("PYTEST_CURRENT_TEST", "")):
+                options["proxy"] = options.get("proxy") or proxy.url
+            made(adapter, base_url, **options)
+
+        patch.setattr(ApiAdapter, "__init__", through_it)
+        yield

@@ -82,7 +82,7 @@ def test_a_pods_client_needs_no_yaml_either(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [
     "cluster_url='https://[fe80::zz]:1'", "cluster_url='https://a..b'", "ca_data=b'rubbish'", "ca_file='/missing'",
     "ca_file='{ca}'", "client_certificate_data=b'x', client_key_data=b'y'",
-    "client_certificate_file='/missing', client_key_file='/missing'", "proxy_url='ftp://a'", "proxy_url='socks5://a:1'",
+    "client_certificate_file='/missing', client_key_file='/missing'", "proxy_url='ftp://a'",
     "tls_server_name='a b'", "timeout=0",
 ])
 def test_what_cannot_work_is_refused_as_the_client_is_made(wrong: str, tmp_path: Path) -> None:
@@ -98,6 +98,22 @@ def test_what_cannot_work_is_refused_as_the_client_is_made(wrong: str, tmp_path:
             print(type(error).__name__, heavy())
     """)
     assert said == "ConfigError []"
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h", "SOCKS4"])
+def test_a_socks_proxy_without_pysocks_names_the_extra_as_the_client_is_made(scheme: str) -> None:
+    said = python(f"""
+        sys.modules["socks"] = None
+        from kubectl_runtime import Client, Config
+        from kubectl_runtime.core.base.errors import MissingExtra
+        for config in ({{"proxy_url": "{scheme}://a:1"}}, {{}}):
+            os.environ["ALL_PROXY"] = "{scheme}://a:1"
+            try:
+                Client(Config(cluster_url="https://kubernetes.example.com", **config))
+            except MissingExtra as error:
+                print(error.extra, "the extra 'socks': pip install" in str(error), heavy(), end="; ")
+    """)
+    assert said == "socks True []; socks True [];"
 
 
 def test_a_client_that_is_closed_unused_has_imported_nothing_and_calls_no_more() -> None:

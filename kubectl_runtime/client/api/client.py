@@ -104,7 +104,7 @@ class Client:
         self._timeout = seconds(config.timeout)
         self._root = self
         own = stack_of(config, rules, retry or RetryPolicy(), rate_limit, clock, self.observer,
-                       self._carriers.use_certificate, lambda: self._carriers.closing)
+                       self._carriers.use_certificate)
         self._layers = with_layers(own, layers)
         send = exchange(self._carriers.current, config, clock, self.reachability)
         send = innermost(send, config, clock, self.observer, self.reachability)
@@ -173,9 +173,7 @@ class Client:
         call.streaming, call.read_timeout = True, read_timeout
         answer = self._answer(call)
         assert answer.response is not None
-        closing = self._carriers.closing
-        stops = (call.stop,) if call.stop is closing else (closing, call.stop)
-        return self._carriers.opened(answer.response, request.operation, stops)
+        return self._carriers.opened(answer.response, request.operation, (call.stop,))
 
     def connect(self, request: Request, protocols: Sequence[str] = (), *, inbox: Inbox | None = None,
                 stop: StopToken | None = None, deadline: float | None = None) -> WebSocket:
@@ -193,9 +191,8 @@ class Client:
         call.streaming = True
         answer = self._answer(call)
         assert answer.response is not None
-        stops = (self._carriers.closing, call.stop)  # the one, it may be, twice
-        return WebSocket(opened(answer.response, request, key, protocols), request.operation, inbox=inbox, stops=stops,
-                         clock=self.clock)
+        return WebSocket(opened(answer.response, request, key, protocols), request.operation, inbox=inbox,
+                         stops=(call.stop,), clock=self.clock)
 
     def server_version(self) -> ServerVersion:
         """The server's version. Raises as `request` does."""
@@ -240,13 +237,16 @@ class Client:
     def _call(self, request: Request, deadline: float | None, stop: StopToken | None) -> Call:
         if deadline is None:
             deadline = self.clock.monotonic() + self._timeout
-        return Call(request, deadline, self._ended_by(stop), headers=dict(request.headers))
+        closing = self._carriers.closing
+        return Call(request, deadline, self._ended_by(stop, closing), headers=dict(request.headers), closing=closing)
 
-    def _ended_by(self, stop: StopToken | None) -> StopToken:
-        """What ends a call: the caller's token, or else the client's end; and the end of the controller's run that
-        makes it."""
-        own, scope = stop or self._carriers.closing, call_scope()
-        return own if scope is None else FirstOf(own, scope.stop, clock=self.clock)
+    def _ended_by(self, stop: StopToken | None, closing: StopToken) -> StopToken:
+        """What ends a call: the caller's token, the client's end, and the end of the controller's run that makes it."""
+        scope = call_scope()
+        if scope is not None:
+            tokens = (closing, scope.stop) if stop is None else (stop, closing, scope.stop)
+            return FirstOf(*tokens, clock=self.clock)
+        return closing if stop is None else FirstOf(stop, closing)
 
     def _answer(self, call: Call) -> Answer:
         failure = None

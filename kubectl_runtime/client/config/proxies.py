@@ -6,16 +6,60 @@ each with an optional `:port`. Loopback addresses and `localhost` never go throu
 """
 from __future__ import annotations
 
+import base64
 import importlib.util
 import ipaddress
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from kubectl_runtime.client.config.checks import has_host
-from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.client.config.secrets import Secret
+from kubectl_runtime.core.base.errors import ConfigError, MissingExtra
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_SOCKS_PORT = 1080
 _SCHEMES = ("http", "https", "socks5", "socks5h", "socks4", "socks4a")
+
+
+class Proxy(msgspec.Struct, frozen=True):
+    """A proxy, as its URL names it."""
+
+    scheme: str
+    host: str
+    port: int
+    username: str | None = None
+    password: Secret | None = None
+
+    @classmethod
+    def of(cls, url: str) -> Proxy:
+        """The proxy of a URL that `check_proxy` has passed."""
+        parts = urlsplit(url)
+        username = None if parts.username is None else unquote(parts.username)
+        password = None if parts.password is None else Secret(unquote(parts.password))
+        return cls(parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme, _SOCKS_PORT),
+                   username, password)
+
+    @property
+    def is_socks(self) -> bool:
+        """Whether it speaks SOCKS, and not HTTP."""
+        return self.scheme.startswith("socks")
+
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def authorization(self) -> Secret | None:
+        """The value of the header Proxy-Authorization; None without a user name."""
+        if self.username is None:
+            return None
+        return Secret("Basic " + base64.b64encode(f"{self.username}:{self.password or ''}".encode()).decode())
+
+    def __repr__(self) -> str:
+        return f"<{self.scheme} proxy {self.place}>"  # without the password
 
 
 def environment_proxy(url: str, environ: Mapping[str, str]) -> str | None:
@@ -35,8 +79,10 @@ def matches_no_proxy(host: str, port: int, no_proxy: str) -> bool:
 
 
 def check_proxy(proxy: str, source: str) -> str:
-    """`proxy` with its scheme (http when it has none). Raises ConfigError when it cannot be a proxy's URL."""
-    url = proxy if "://" in proxy else f"http://{proxy}"
+    """`proxy` with its scheme (http when it has none). Raises ConfigError when it cannot be a proxy's URL, MissingExtra
+    for a SOCKS proxy without PySocks."""
+    scheme = proxy.partition("://")[0] if "://" in proxy else ""
+    url = Secret(scheme.lower() + proxy[len(scheme):] if scheme else f"http://{proxy}")
     if not _is_proxy(url):
         raise ConfigError(f"the proxy of {source} is not a proxy URL: expected e.g. http://proxy.example.com:3128 "
                           f"(scheme one of {', '.join(_SCHEMES)})")
@@ -57,7 +103,7 @@ def _is_proxy(url: str) -> bool:
 
 def _require_socks(source: str) -> None:
     if importlib.util.find_spec("socks") is None:
-        raise ConfigError(f"the proxy of {source} is a SOCKS proxy: install PySocks to use it")
+        raise MissingExtra(f"the SOCKS proxy of {source} needs", "socks")
 
 
 def is_loopback_url(url: str) -> bool:

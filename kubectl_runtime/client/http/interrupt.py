@@ -1,13 +1,17 @@
-"""`Interrupt`: how a stop token ends a request that waits for the network.
+"""`Interrupt`: how a stop token ends a request that waits for the network, and what a request is checked for last.
 
     entered             the thread's requests belong to it
-    connecting          `connects(socket)`: the connection is made, and its TLS handshake    }  a token is set: the
+    looking up          `waits_for(event, ...)`: the name's addresses are to come            }  a token is set: the
+    connecting          `connects(socket)`: the connection is made, and its TLS handshake    }  event is set, or the
     waiting             `waits_on(socket)`: the request is on its way, the answer to come    }  socket is shut down
     `released()`        the connection goes back to its pool: it is somebody else's          }  nothing is shut down
     left                the tokens are forgotten                                             }
 
 A shutdown wakes the thread within milliseconds, and `stopped` is True. The lock makes it certain that none comes after
 `released` or `leave`, however late the token's callback runs: the connection may carry another thread's write by then.
+
+`waits_on` is called right before the first byte of the request leaves: there the `check` of the request is made, which
+may refuse it, and from there on the `unsent` tokens count no more.
 
 An answer that was opened as a stream is `ByteStream`'s to end; this one is for everything before that, where a server
 that accepts a connection and says nothing would otherwise hold the thread until its time is up.
@@ -31,15 +35,22 @@ class Interrupt:
     """Lets stop tokens end the wait of a thread for an answer, by shutting its socket down. A context manager, for one
     request of one thread; any thread may set the tokens."""
 
-    def __init__(self, *tokens: StopToken | None) -> None:
-        """Without a token nothing ends it."""
+    def __init__(self, *tokens: StopToken | None, unsent: StopToken | None = None,
+                 check: Callable[[], None] | None = None) -> None:
+        """Without a token nothing ends it. `unsent` is a token that ends it only while nothing of the request was sent.
+        `check` is called right before the first byte of the request is sent; what it raises refuses the request."""
         self._tokens = [token for token in tokens if token is not None]
+        self._unsent = unsent
+        self._check = check
         self._lock = threading.Lock()
         self._socket: Any = None
+        self._wake: Callable[[], object] | None = None
         self._copy: socket.socket | None = None
         self._ours = True
         self._process = os.getpid()
         self.stopped = False
+        self.sent = False
+        """Whether a byte of the request may have left."""
         self.reason = ""
         """Of the token that was set."""
         self._forget: list[Callable[[], None]] = []
@@ -51,9 +62,11 @@ class Interrupt:
         return self.stopped
 
     def __enter__(self) -> Self:
-        if self._tokens:
+        if self._tokens or self._unsent is not None or self._check is not None:
             self._entered = _current.set(self)
             self._forget = [token.on_set(partial(self._end, token)) for token in self._tokens]
+            if self._unsent is not None:
+                self._forget.append(self._unsent.on_set(partial(self._end, self._unsent, only_unsent=True)))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,17 +77,36 @@ class Interrupt:
         self.release()
         _current.reset(self._entered)
 
-    def attach(self, connection: Any, *, copied: bool) -> None:
-        """The request now waits on this socket. `copied`: on whatever TLS makes of it too, which takes its descriptor
-        away; a copy of that still reaches the connection."""
+    def attach(self, connection: socket.socket) -> None:
+        """The request is about to connect this socket, or whatever TLS makes of it, which takes its descriptor away: a
+        copy of that still reaches the connection."""
         with self._lock:
             self._drop_copy()
             self._ours = True
-            if copied:
-                self._copy = connection = connection.dup()
-            self._socket = connection
+            self._socket = self._copy = connection.dup()
             if self.stopped:  # set before there was a socket
                 self._shut_down()
+
+    def begin(self, connection: Any) -> None:
+        """The first byte of the request is about to be sent. Raises what the check raises."""
+        if self._check is not None:
+            self._check()
+        with self._lock:
+            if self.stopped:
+                raise ConnectionAbortedError("given up before it was sent")
+            self._drop_copy()
+            self.sent = self._ours = True
+            self._socket = connection
+
+    def wait(self, event: threading.Event, seconds: float) -> None:
+        """Block until `event` is set, which a token does too, for `seconds` at most."""
+        with self._lock:
+            self._wake = event.set
+            if self.stopped:
+                event.set()
+        event.wait(seconds)
+        with self._lock:
+            self._wake = None
 
     def release(self) -> bool:
         """The connection is not waited on any more; whether it was shut down before."""
@@ -85,15 +117,17 @@ class Interrupt:
             self._drop_copy()
             return was_shut_down
 
-    def _end(self, token: StopToken) -> None:
+    def _end(self, token: StopToken, *, only_unsent: bool = False) -> None:
         if self._process != os.getpid():  # the child of a fork, where the token was set: the request is the parent's
             return
         with self._lock:
-            if self._ours and not self.stopped:
+            if self._ours and not self.stopped and not (only_unsent and self.sent):
                 self.stopped, self.reason = True, token.reason
                 self._shut_down()
 
     def _shut_down(self) -> None:
+        if self._wake is not None:
+            self._wake()
         if isinstance(self._socket, socket.socket):
             with suppress(OSError):  # it has ended by itself
                 # The plain socket's: SSLSocket.shutdown takes the encryption away under the thread that reads.
@@ -114,15 +148,26 @@ def connects(connection: socket.socket) -> bool:
     interrupt = _current.get()
     if interrupt is None:
         return True
-    interrupt.attach(connection, copied=True)
+    interrupt.attach(connection)
     return not interrupt.has_ended
 
 
+def waits_for(event: threading.Event, seconds: float) -> None:
+    """Block until `event` is set, for `seconds` at most, or until a token ends this thread's request, which sets it."""
+    interrupt = _current.get()
+    if interrupt is None:
+        event.wait(seconds)
+    else:
+        interrupt.wait(event, seconds)
+
+
 def waits_on(connection: Any) -> None:
-    """This thread's request is about to wait on this socket."""
+    """This thread's request is about to be sent on this socket, and to wait there for its answer. Raises
+    ConnectionAbortedError when a token was set before, and what the check of the request raises: nothing may be sent
+    then."""
     interrupt = _current.get()
     if interrupt is not None:
-        interrupt.attach(connection, copied=False)
+        interrupt.begin(connection)
 
 
 def released() -> bool:

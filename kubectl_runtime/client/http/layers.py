@@ -16,12 +16,10 @@ from kubectl_runtime.client.http.stack import AUTH, BASE_URL, HEADERS, RATE_LIMI
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
-from kubectl_runtime.core.base.stop import StopToken
 
 
 def stack_of(config: Config, rules: WireRules, retry: RetryPolicy, rate_limit: RateLimit | None, clock: Clock,
-             observer: Observer, use_certificate: Callable[[ClientCertificate], None],
-             closing: Callable[[], StopToken]) -> Stack:
+             observer: Observer, use_certificate: Callable[[ClientCertificate], None]) -> Stack:
     """What stands around each call, by name, for the user to change."""
     host, fixed = _host(config), fixed_headers(config, rules.headers)
     credentials = None if rules.auth or "Authorization" in fixed else config.credentials(clock)
@@ -30,7 +28,7 @@ def stack_of(config: Config, rules: WireRules, retry: RetryPolicy, rate_limit: R
     return Stack((
         (BASE_URL, base_url(config.cluster_url)),
         (RETRY, retrying(retry, clock, host, observer)),
-        (AUTH, None if credentials is None else authenticating(credentials, use_certificate, closing)),
+        (AUTH, None if credentials is None else authenticating(credentials, use_certificate)),
         (HEADERS, extra_headers(fixed)),
         (RATE_LIMIT, None if rate_limit is None else limiting(rate_limit, clock)),
     ))

@@ -62,6 +62,8 @@ class Call(msgspec.Struct):
     `streaming`: the answer's body stays open (unless it is an error), and `read_timeout` limits each silence in it.
     `send_by`: a point on the client's clock after which no connection is made for it any more.
     `in_doubt`: an attempt may have been carried out, though no whole answer came.
+    `checks`: called with it right before its first byte is sent, each attempt; they refuse it by raising.
+    `closing`: set when the client is closed, which ends a write of which nothing was sent. (`stop` has it in it.)
     A header with several values is sent as several lines.
     """
 
@@ -75,6 +77,8 @@ class Call(msgspec.Struct):
     attempt: int = 0
     send_by: float = inf
     in_doubt: bool = False
+    checks: tuple[Callable[[Call], None], ...] = ()
+    closing: StopToken | None = None
 
     def __repr__(self) -> str:
         return f"<Call {self.request!r}, attempt {self.attempt}>"  # not its headers, which hold credentials
@@ -206,11 +210,10 @@ def _concluded(call: Call, answer: Answer) -> Answer:
     return answer if status is None else Answer(HTTPStatus.OK, {"Content-Type": "application/json"}, status)
 
 
-def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCertificate], None],
-                   closing: Callable[[], StopToken] = StopToken) -> Layer:
+def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCertificate], None]) -> Layer:
     """Adds the Authorization header. After a 401 the credentials are renewed and the call is sent once more.
 
-    Waiting for credentials ends with the call's stop token, or when the client's `closing` is set."""
+    Waiting for credentials ends with the call's stop token, or when the client is closed."""
     may_wait = not isinstance(credentials, FixedCredentials)
 
     def layer(send: Send) -> Send:
@@ -225,7 +228,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
 
         def obtained(call: Call, obtain: Callable[[float], T]) -> T:
             # Credentials look at the scope; a client of the program's own that they call obeys it as well.
-            stop = _end_of_waiting(call, closing())
+            stop = _end_of_waiting(call)
             entered = enter_scope(CallScope(stop, stop))
             try:
                 return obtain(call.deadline)
@@ -249,11 +252,12 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
     return layer
 
 
-def _end_of_waiting(call: Call, closing: StopToken) -> StopToken:
+def _end_of_waiting(call: Call) -> StopToken:
     """What ends a call before it is sent: for a write within a run not the run's draining, but its end."""
     scope = call_scope()
-    stop = call.stop if scope is None or call.request.method == "GET" else scope.cut
-    return stop if stop is closing else FirstOf(stop, closing, clock=SYSTEM_CLOCK)
+    if scope is None or call.request.method == "GET":
+        return call.stop
+    return scope.cut if call.closing is None else FirstOf(scope.cut, call.closing, clock=SYSTEM_CLOCK)
 
 
 def extra_headers(headers: Mapping[str, str | tuple[str, ...]]) -> Layer:

@@ -20,7 +20,8 @@ READS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 class Fence:
-    """A layer: `check(call)` right before each attempt of a write, which it refuses by raising. Safe from any thread.
+    """A layer: `check(call)` before each attempt of a write, and again right before its first byte is sent: between
+    the two a name may be looked up and a connection made. It refuses by raising. Safe from any thread.
     """
 
     def __init__(self, check: Callable[[Call], None]) -> None:
@@ -31,10 +32,17 @@ class Fence:
 
         def guarded(call: Call) -> Answer:
             if call.request.method not in READS:
-                check(call)
+                _checked(call, check)
             return send(call)
 
         return guarded
+
+
+def _checked(call: Call, check: Callable[[Call], None]) -> None:
+    """`check`, now and right before the first byte of each attempt that follows."""
+    check(call)
+    if check not in call.checks:
+        call.checks = (*call.checks, check)
 
 
 class Behind(NamedTuple):
@@ -59,7 +67,7 @@ def fenced_in_runs(family: object) -> Layer:
                 behind = _behind.get()
                 if behind is not None and behind.family is family:
                     for fence in behind.fences:
-                        fence.check(call)
+                        _checked(call, fence.check)
             return send(call)
 
         return fenced

@@ -1,10 +1,16 @@
 """One attempt of a call, as far as time goes: its deadline and its stop token end its wait. The wire carries it.
 
-The stop token ends a read that waits, not a write.
+    call     the attempt ends when                                        while
+    a read   the call's token is set                                      it waits for anything
+    a write  the client is closed                                         nothing of it was sent
+    a write  the `cut` of the controller's run is set, which makes it     it waits for anything
+
+The checks of a call (`Call.checks`, its fences) are made right before its first byte is sent.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -25,9 +31,9 @@ _LEAST = 0.001
 class Carrier(Protocol):
     """What a wire (client/wire) is to this side of it."""
 
-    def carry(self, call: Call, connect: float, read: float | None) -> Answer:
-        """Send `call` once. Blocks at most `connect` seconds for a connection, `read` for each silence in the answer,
-        and, unless it is a stream, to the call's deadline for its body. Raises TransportError."""
+    def carry(self, call: Call, connect: float, left: float) -> Answer:
+        """Send `call` once, unless `connect` seconds have passed before there is a connection for it. Blocks `left`
+        seconds at most, for a stream until the head of its answer is there. Raises TransportError."""
 
 
 def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, reachability: Reachability) -> Send:
@@ -49,8 +55,7 @@ def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, re
                 if interrupt.has_ended:
                     raise _given_up(call, interrupt, sent=False)
                 answer = current.carry(
-                    call, max(_LEAST, min(reachability.connect_limit(connect_timeout), left, call.send_by - now)),
-                    call.read_timeout if call.streaming else left)
+                    call, max(_LEAST, min(reachability.connect_limit(connect_timeout), left, call.send_by - now)), left)
         except TransportError as error:
             if interrupt.stopped:
                 raise _given_up(call, interrupt, sent=error.sent) from None
@@ -58,7 +63,7 @@ def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, re
         if interrupt.stopped:  # what looks like an answer may be the beginning of one
             if answer.response is not None:
                 answer.response.close()
-            raise _given_up(call, interrupt)
+            raise _given_up(call, interrupt, sent=True)
         return answer
 
     return send
@@ -68,9 +73,15 @@ def _interrupt(call: Call) -> Interrupt:
     if call.request.method == "GET":
         return Interrupt(call.stop)
     scope = call_scope()
-    return Interrupt(None if scope is None else scope.cut)
+    return Interrupt(None if scope is None else scope.cut, unsent=call.closing,
+                     check=partial(_check, call) if call.checks else None)
 
 
-def _given_up(call: Call, interrupt: Interrupt, *, sent: bool = True) -> ConnectionFailed:
+def _check(call: Call) -> None:
+    for check in call.checks:
+        check(call)
+
+
+def _given_up(call: Call, interrupt: Interrupt, *, sent: bool) -> ConnectionFailed:
     return ConnectionFailed(f"{call.request.operation}: given up, as {interrupt.reason or 'its stop token was set'}",
                             Failure(sent=sent, permanent=True))

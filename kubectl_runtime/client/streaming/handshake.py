@@ -19,6 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 from requests.models import Response
 
+from kubectl_runtime.client.http.sockets import TlsInTls
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.requests.request import Request
 
@@ -29,7 +30,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 class Opened:
     """The socket of a websocket, not blocking, and the first bytes after the head. `close` closes it."""
 
-    socket: socket.socket
+    socket: socket.socket | TlsInTls
     first: bytes
     protocol: str
     response: Response
@@ -73,9 +74,9 @@ def _opened(response: Response, operation: str, key: str, protocols: Sequence[st
     raw: Any = response.raw
     found = getattr(getattr(raw, "connection", None), "sock", None)
     file = getattr(getattr(raw, "_original_response", None), "fp", None)
-    if not isinstance(found, socket.socket) or file is None:
-        raise TransportError(f"{operation}: the adapter of this client cannot carry a websocket: there is no plain "
-                             "socket below its answers (a mock, or an https:// proxy)")
+    if not isinstance(found, socket.socket | TlsInTls) or file is None:
+        raise TransportError(f"{operation}: the adapter of this client cannot carry a websocket: there is no socket "
+                             "below its answers (a mock)")
     found.setblocking(False)
     return Opened(found, _buffered(file), protocol, response)
 

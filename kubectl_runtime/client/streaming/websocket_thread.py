@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from kubectl_runtime.client.http.sockets import TlsInTls
 from kubectl_runtime.client.streaming.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameReader, frame
 from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.client.streaming.inbox import Inbox, Messages
@@ -153,7 +154,7 @@ class WebSocketThread:
                     if self._deadline is not None:
                         limit = min(limit, self._deadline - time.monotonic())
                     may_read = bool(wanted & selectors.EVENT_READ)
-                    pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+                    pending = isinstance(self._socket, ssl.SSLSocket | TlsInTls) and self._socket.pending() > 0
                     ready = may_read and pending
                     # There may be room since it was held back, and whoever made it saw no sleeper to wake
                     at_once = ready or (may_read and self._held_back)
@@ -269,7 +270,7 @@ class _Ended(Exception):
         self.error = error
 
 
-def _watch(selector: selectors.BaseSelector, connection: socket.socket, watched: int, wanted: int) -> None:
+def _watch(selector: selectors.BaseSelector, connection: socket.socket | TlsInTls, watched: int, wanted: int) -> None:
     if not watched:
         selector.register(connection, wanted)
     elif not wanted:

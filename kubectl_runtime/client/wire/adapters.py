@@ -21,13 +21,15 @@ import urllib3.exceptions
 from requests.adapters import HTTPAdapter
 from requests.cookies import RequestsCookieJar
 from requests.models import PreparedRequest, Response
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeout
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Timeout
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ProtocolError, ProxyError, SSLError
 
+from kubectl_runtime.client.config.proxies import Proxy
 from kubectl_runtime.client.http.interrupt import released
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.wire.connections import ApiConnection, ApiTlsConnection
+from kubectl_runtime.client.wire.dialing import Limits
 from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 
 KEEPALIVE_IDLE = 30
@@ -80,9 +82,11 @@ class _Pool(HTTPConnectionPool):
         """As the base class, for what `HTTPAdapter.send` asks of a client's adapter: one attempt, whose answer is not
         read yet and leads nowhere else."""
         timeout = options.get("timeout")
-        if more or options.get("chunked") or self.proxy is not None or not isinstance(timeout, Timeout):
+        if more or options.get("chunked") or not isinstance(timeout, Timeout):
             return super().urlopen(method, url, body, headers, retries, *more, **options)
-        connection = self._get_conn()
+        connection: Any = self._get_conn()
+        connection.limits = limits = timeout if isinstance(timeout, Limits) else Limits.of(timeout)
+        limits.sent = False
         try:
             return self._make_request(connection, method, url, body=body, headers=headers, timeout=timeout,
                                       retries=retries, response_conn=connection, preload_content=False,
@@ -146,22 +150,14 @@ class ApiAdapter(HTTPAdapter):
         """`size`: how many idle connections to keep. `server_hostname`: for SNI and verification instead of the URL's
         host. Opens no connection."""
         parts = urlsplit(base_url)
-        self._target: dict[str, Any] = {"scheme": parts.scheme, "host": parts.hostname, "port": parts.port}
+        self._scheme, self._host = parts.scheme, parts.hostname or ""
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._origin_length = len(f"{parts.scheme}://{parts.netloc}")
         self._forwarded = proxy is not None and parts.scheme == "http" and not proxy.startswith("socks")
-        self._proxy = proxy
         self._limit = size
-        self._tls: dict[str, Any] = {}
-        if parts.scheme == "https":
-            self._tls = {"ssl_context": tls, **({"server_hostname": server_hostname} if server_hostname else {})}
         self._resize = ForkSafeLock()
         super().__init__(pool_connections=1, pool_maxsize=size, max_retries=0, pool_block=False)
-        self._pool = self._make_pool()
-
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
-        """Make the one pool of connections, to the one server."""
-        super().init_poolmanager(connections, maxsize, block, socket_options=_socket_options(), **options)
-        _use_our_pools(self.poolmanager)
+        self._pool = self._make_pool(None if proxy is None else Proxy.of(proxy), tls, server_hostname)
 
     def grow(self, size: int) -> None:
         """Keep at least `size` idle connections from now on."""
@@ -176,13 +172,20 @@ class ApiAdapter(HTTPAdapter):
         super().close()  # which forgets its pools and leaves their connections to the garbage collector
         self._pool.close()
 
-    def _make_pool(self) -> HTTPConnectionPool:
-        if self._proxy is None:
-            manager: PoolManager = self.poolmanager
-        else:
-            manager = self.proxy_manager_for(self._proxy, socket_options=_socket_options())
-            _use_our_pools(manager)
-        return manager.connection_from_host(**self._target, pool_kwargs=self._tls)
+    def _make_pool(self, via: Proxy | None, tls: TlsSource | None, server_hostname: str | None) -> HTTPConnectionPool:
+        """The one pool of connections, to the one server. A proxy is none of urllib3's, so that it takes no other way.
+        """
+        options: dict[str, Any] = {"maxsize": self._limit, "block": False, "socket_options": _socket_options()}
+        if via is not None:
+            options["via"] = via
+            if via.scheme == "https":
+                options["via_tls"] = TlsSource(ca=None, ca_source="the system's CAs (SSL_CERT_FILE names others), not "
+                                               "the cluster's: it is the proxy's certificate")
+        if self._scheme == "http":
+            return _Pool(self._host, self._port, **options)
+        if server_hostname:
+            options["server_hostname"] = server_hostname
+        return _TlsPool(self._host, self._port, ssl_context=tls, **options)
 
     # What HTTPAdapter.send asks for each request
 
@@ -196,7 +199,8 @@ class ApiAdapter(HTTPAdapter):
     def request_url(self, request: PreparedRequest, proxies: Mapping[str, str] | None) -> str:  # noqa: ARG002
         """The path and query that stand in the request's first line."""
         url = request.url or ""
-        return url if self._forwarded else url[self._origin_length:]
+        # A websocket is no request that a proxy could pass on.
+        return url if self._forwarded and "Upgrade" not in (request.headers or ()) else url[self._origin_length:]
 
     def build_response(self, req: PreparedRequest, resp: Any) -> Response:
         """What requests makes of an answer, without looking for cookies."""
@@ -210,6 +214,3 @@ class ApiAdapter(HTTPAdapter):
         response.connection = self
         return response
 
-
-def _use_our_pools(manager: PoolManager) -> None:
-    manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}

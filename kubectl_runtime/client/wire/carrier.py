@@ -21,6 +21,7 @@ from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.client.wire.adapters import ApiAdapter
 from kubectl_runtime.client.wire.bodies import check_coding, whole_body
 from kubectl_runtime.client.wire.chunked import FramingError
+from kubectl_runtime.client.wire.dialing import Limits
 from kubectl_runtime.client.wire.transport_errors import transport_error
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError, RequestError
@@ -46,10 +47,14 @@ class RequestsCarrier:
                            server_hostname=rules.config.tls_server_name)
                 for size in (rules.connections, STREAM_CONNECTIONS))
 
-    def carry(self, call: Call, connect: float, read: float | None) -> Answer:
+    def carry(self, call: Call, connect: float, left: float) -> Answer:
         """As `Carrier`. Raises RequestError for what a layer has put there and HTTP cannot carry."""
         rules, adapter = self._rules, self.streams if call.streaming else self.calls
-        arguments = {"stream": True, "timeout": (connect, read), **rules.arguments}
+        limits = Limits(connect, left, streaming=call.streaming, silence=call.read_timeout)
+        timeout: Any = limits
+        if rules.mounted is not None:  # it may know no other form
+            timeout = (connect, call.read_timeout if call.streaming else left)
+        arguments = {"stream": True, "timeout": timeout, **rules.arguments}
         try:
             if rules.session is None:
                 response = adapter.send(_prepared(call, plain=True), **arguments)
@@ -63,8 +68,8 @@ class RequestsCarrier:
             body = b"" if opened else whole_body(response, call, self._clock)
             return Answer(response.status_code, response.headers, body, response if opened else None)
         except (requests.RequestException, urllib3.exceptions.HTTPError, FramingError, OSError) as error:
-            problem: KubeError = transport_error(error, call.request.operation, self._server, rules.config.origin, read,
-                                                 rules.proxy)
+            problem: KubeError = transport_error(error, call.request.operation, self._server, rules.config.origin,
+                                                 limits.seconds, rules.proxy, sent=limits.sent)
         except (ValueError, TypeError) as error:
             if rules.session is not None:  # the user's adapter or hook
                 raise

@@ -1,9 +1,10 @@
-"""Connections to the API server: `dial`, which a stop token can end, and urllib3's connections, for less.
+"""Connections to the API server: urllib3's, for less, each request of which ends at its `Limits`.
 
     request      the head in one piece and, with the body, in one write; http.client writes them apart, and checks and
                  encodes each line. What is not of the usual form is left to it (`request_head`).
     getresponse  reads the head in one step (heads.py), without a second look at the headers
-    connect      can be interrupted, and takes the TLS context of that moment
+    connect      the address or the proxy (dialing.py), a tunnel, TLS: with the context of that moment, and all of it
+                 within the time for connecting; a stop token ends it
 """
 from __future__ import annotations
 
@@ -12,22 +13,25 @@ import re
 import socket
 import ssl
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, LocationParseError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError, ProxyError
 from urllib3.response import HTTPResponse
 
-from kubectl_runtime.client.config.secrets import SecretBytes
-from kubectl_runtime.client.http.interrupt import connects, waits_on
+from kubectl_runtime.client.config.config import UNLIMITED
+from kubectl_runtime.client.config.proxies import Proxy
+from kubectl_runtime.client.config.secrets import Secret, SecretBytes
+from kubectl_runtime.client.http.interrupt import waits_on
+from kubectl_runtime.client.http.sockets import ApiSocket, ApiTlsSocket, TlsInTls, bottom, remaining
 from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.client.wire.dialing import Limits, dial, dial_by_socks
 from kubectl_runtime.client.wire.heads import QuickResponse
 from kubectl_runtime.client.wire.transport_errors import ENDED, is_about_our_certificate
 from kubectl_runtime.core.base.errors import text_of
-
-Options = Sequence[tuple[int, int, int | bytes]]
 
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
 """Methods whose requests say no length when they have no body."""
@@ -36,40 +40,6 @@ _CUT_OFF = (*ENDED, ConnectionError)
 _FRAMING = frozenset(("host", "transfer-encoding"))
 _is_usual = re.compile(r"[A-Z]+ /[\x21-\x7e]* HTTP/1\.1\r\nHost: [^\r\n]+\r\n"
                        r"(?:[A-Za-z0-9-]+: [^\r\n\0]*\r\n)+\r\n").fullmatch
-
-
-def dial(host: str, port: int, timeout: float | None, source: tuple[str, int] | None,
-         options: Options | None) -> socket.socket:
-    """A connected socket. Blocks for `timeout` seconds at most for each address (None: as long as the system tries).
-
-    urllib3's own function does not show the socket before it is connected; otherwise this one does the same: each
-    address that the name has, in order, with the options set first. Raises what the last address raised: TimeoutError,
-    OSError; socket.gaierror for a name that has no address. The look-up of the name cannot be interrupted.
-    """
-    host = host.strip("[]")
-    try:
-        host.encode("idna")
-    except UnicodeError:
-        raise LocationParseError(f"'{host}', label empty or too long") from None
-    failure: OSError = OSError("the name has no address")
-    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
-        connection: Any = None
-        try:
-            connection = socket.socket(family, kind, protocol)
-            for option in options or ():
-                connection.setsockopt(*option)
-            connection.settimeout(timeout)
-            if source:
-                connection.bind(source)
-            if not connects(connection):
-                raise ConnectionAbortedError("given up before it was made")
-            connection.connect(address)
-            return connection  # type: ignore[no-any-return]
-        except OSError as error:
-            failure = error
-            if connection is not None:
-                connection.close()
-    raise failure
 
 
 def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -> SecretBytes | None:
@@ -92,49 +62,154 @@ def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -
 
 
 class ApiConnection(HTTPConnection):
-    """One connection without TLS."""
+    """One connection without TLS, by way of a proxy if there is one.
+
+    proxy          the server is http                               the server is https
+    http, https    the proxy is asked with whole URLs (`forwards`)  a tunnel (CONNECT), and TLS within it
+                   a websocket: a tunnel
+    socks          the proxy connects                               the proxy connects, and TLS
+    """
 
     _asked: tuple[str, str] | None = None
     """Method and URL of a request that was sent here, and not by urllib3, until it is answered."""
     _named: str = ""
+    _forwards = False
 
-    def _new_conn(self) -> socket.socket:
-        """What urllib3's connections do to connect, in a way that can be interrupted."""
+    def __init__(self, *arguments: Any, via: Proxy | None = None, via_tls: TlsSource | None = None,
+                 **options: Any) -> None:
+        """`via_tls`: whom an https proxy is trusted by."""
+        super().__init__(*arguments, **options)
+        self._via, self._via_tls = via, via_tls
+        self.limits = Limits(UNLIMITED, UNLIMITED)
+        """Of the present request."""
+
+    def connect(self) -> None:
+        """Connect. Blocks until the limit for that at most. Raises what urllib3 does."""
+        by = self.limits.connect_by
         try:
-            made = dial(self._dns_host, self.port, self.timeout, self.source_address, self.socket_options)
-        except socket.gaierror as error:
-            raise NameResolutionError(self.host, self, error) from error
+            self.sock = self._secured(self._reached(by), by)
         except TimeoutError as error:
-            raise ConnectTimeoutError(
-                self, f"Connection to {self.host} timed out. (connect timeout={self.timeout})") from error
-        except OSError as error:
-            raise NewConnectionError(self, f"Failed to establish a new connection: {error}") from error
+            raise ConnectTimeoutError(self, f"Connection to {self.host} timed out.") from error
         sys.audit("http.client.connect", self, self.host, self.port)
-        return made
+
+    def _secured(self, connection: ApiSocket | ApiTlsSocket, by: float) -> Any:  # noqa: ARG002 - for TLS
+        """What the request is sent on."""
+        return connection
+
+    def _reached(self, by: float) -> ApiSocket | ApiTlsSocket:
+        """A connection that leads to the server, or to the proxy that is asked with whole URLs."""
+        via = self._via
+        try:
+            if via is None:
+                return dial(self._dns_host, self.port, by, self.socket_options)
+            if via.is_socks:
+                return dial_by_socks(via, self._dns_host, self.port, by, self.socket_options)
+            connection: ApiSocket | ApiTlsSocket = dial(via.host, via.port, by, self.socket_options)
+        except socket.gaierror as error:
+            if via is not None:
+                raise ProxyError(f"the proxy {via.place}", error) from error
+            raise NameResolutionError(self.host, self, error) from error
+        except OSError as error:
+            if via is not None:
+                raise ProxyError(f"the proxy {via.place}", error) from error
+            if isinstance(error, TimeoutError):
+                raise
+            raise NewConnectionError(self, f"Failed to establish a new connection: {error}") from error
+        try:
+            if self._via_tls is not None:
+                connection = self._trusted_proxy(connection, via, self._via_tls, by)
+            if not self._forwards:
+                self._tunnel_through(connection, via, by)
+        except OSError as error:
+            connection.close()
+            raise ProxyError(f"the proxy {via.place}", error) from error
+        except HTTPException as error:
+            connection.close()
+            no_http = OSError(f"the proxy's answer to CONNECT is no HTTP: {text_of(error)}")
+            raise ProxyError(f"the proxy {via.place}", no_http) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _trusted_proxy(self, connection: ApiSocket | ApiTlsSocket, via: Proxy, tls: TlsSource, by: float
+                       ) -> ApiTlsSocket:
+        try:
+            made: ApiTlsSocket = _handshake(connection, tls.current(), via.host, by)
+            return made
+        except ssl.SSLError as error:
+            tls.explain(error)
+            raise
+
+    def _tunnel_through(self, connection: ApiSocket | ApiTlsSocket, via: Proxy, by: float) -> None:
+        """Have the proxy connect to the server."""
+        host = self._dns_host
+        if ":" in host:
+            host = f"[{host}]"
+        elif not host.isascii():
+            host = host.encode("idna").decode()
+        lines = [f"CONNECT {host}:{self.port} HTTP/1.1", f"Host: {host}:{self.port}"]
+        if via.authorization is not None:
+            lines.append(Secret(f"Proxy-Authorization: {via.authorization}"))
+        connection.deadline = by
+        connection.sendall(SecretBytes("\r\n".join([*lines, "", ""]).encode()))
+        answer = QuickResponse(connection, method="CONNECT")
+        try:
+            answer.begin()
+        finally:
+            answer.close()
+        if not 200 <= answer.status < 300:
+            raise OSError(f"Tunnel connection failed: {answer.status} {answer.reason}")
 
     def request(self, method: str, url: str, body: Any = None, headers: Any = None, *,
                 chunked: bool = False, **options: Any) -> None:
         """Send one request, its head and body in one piece where they are small. Raises as http.client does."""
         self._asked = None
+        if self._via is not None:
+            headers = self._towards_proxy(url, headers)
+        if self.sock is None:
+            self.connect()
+        self._begin()
         whole = type(body) is bytes and "Content-Length" in headers if body is not None else method in _WITHOUT_BODY
         head = request_head(method, url, self._host_header(), headers) if whole and headers and not chunked else None
         if head is None:
             super().request(method, url, body=body, headers=headers, chunked=chunked, **options)
             return
-        if self.sock is not None:  # one that is made now has this limit already
-            self.sock.settimeout(self.timeout)
         self._asked = (method, url)
-        self.send(SecretBytes(head + body) if body else head)
+        self.sock.sendall(SecretBytes(head + body) if body else head)
+
+    def _towards_proxy(self, url: str, headers: Any) -> Any:
+        """Have the connection be one for this URL: a whole one is the proxy's to look at, and so is what it wants to
+        know of us."""
+        via, forwards = self._via, not url.startswith("/")
+        if self.sock is not None and forwards != self._forwards:
+            self.close()
+        self._forwards = forwards
+        if not forwards or via is None or via.authorization is None:
+            return headers
+        return {**headers, "Proxy-Authorization": via.authorization}
+
+    def _begin(self) -> None:
+        """The first byte is about to leave: what is over is not sent."""
+        connection: Any = self.sock
+        connection.deadline = self.limits.deadline
+        if time.monotonic() >= self.limits.deadline:
+            raise ConnectTimeoutError(self, "the time was over before the request was sent")
+        waits_on(bottom(connection))
+        self.limits.sent = True
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         """The response to the request that was sent. Blocks until its head is there. Raises as http.client does."""
-        waits_on(self.sock)
         asked, self._asked = self._asked, None
-        if asked is None:
-            return super().getresponse()
         connection: Any = self.sock
-        connection.settimeout(self.timeout)
-        answer: Any = QuickResponse(connection, method=asked[0])
+        answer = super().getresponse() if asked is None else self._quick_answer(connection, *asked)
+        if self.limits.streaming and answer.status < 300:
+            connection.deadline = None
+            connection.settimeout(self.limits.silence)
+        return answer
+
+    def _quick_answer(self, connection: Any, method: str, url: str) -> HTTPResponse:
+        answer: Any = QuickResponse(connection, method=method)
         try:
             answer.begin()
         except BaseException as error:
@@ -147,15 +222,12 @@ class ApiConnection(HTTPConnection):
         return HTTPResponse(
             body=answer, headers=answer.headers, status=answer.status, version=answer.version,
             version_string="HTTP/1.1", reason=answer.reason, preload_content=False, decode_content=False,
-            original_response=answer, request_method=asked[0], request_url=asked[1], sock_shutdown=connection.shutdown)
+            original_response=answer, request_method=method, request_url=url, sock_shutdown=connection.shutdown)
 
     def _host_header(self) -> str:
         """As http.client has it: the host, with the port unless it is the scheme's own."""
         if not self._named:
-            through: Any = self  # the tunnel's end is not in the stubs
             host, port = self.host, self.port
-            if through._tunnel_host:
-                host, port = through._tunnel_host, through._tunnel_port
             if ":" in host:
                 host = f"[{host.strip('[]').partition('%')[0]}]"
             elif not host.isascii():
@@ -171,19 +243,16 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         self._tls = ssl_context
         super().__init__(*arguments, ssl_context=ssl_context.current(), **options)
 
-    def connect(self) -> None:
-        """Connect, and make the TLS handshake. Blocks for the connection's timeout at most. Raises what urllib3
-        does."""
-        self.ssl_context = self._tls.current()
+    def _secured(self, connection: ApiSocket | ApiTlsSocket, by: float) -> Any:
+        """With TLS of the server. The context is that of this moment."""
+        context = self.ssl_context = self._tls.current()
+        self.is_verified = context.verify_mode is ssl.CERT_REQUIRED
+        name = self.server_hostname or self.host
         try:
-            super().connect()
-        except TimeoutError as error:  # of the handshake, or of the proxy's answer: nothing was asked of the server yet
-            raise ConnectTimeoutError(self, f"the TLS handshake with {self.host} was not made in time") from error
+            return _handshake(connection, context, name, by)
         except _CUT_OFF as error:  # nobody is there behind a load balancer, say; of a certificate it tells nothing
             why = "" if isinstance(error, ssl.SSLError) else f": {error.strerror or type(error).__name__}"
             raise NewConnectionError(self, f"the TLS handshake was cut off{why}") from error
-        except HTTPException as error:
-            raise NewConnectionError(self, f"the proxy's answer to CONNECT is no HTTP: {text_of(error)}") from error
         except ssl.SSLError as error:
             self._tls.explain(error)
             raise
@@ -206,3 +275,20 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
                 raise ConnectionAbortedError(errno.ECONNABORTED, f"TLS broke off: {error.reason or error}") from error
             self._tls.explain(error)  # the server's view of our certificate comes only now
             raise
+
+
+def _handshake(connection: ApiSocket | ApiTlsSocket, context: ssl.SSLContext, name: str, by: float) -> Any:
+    """`connection` with the TLS of `name` on it, until `by` at most; closed when that fails. Raises ssl.SSLError,
+    OSError."""
+    host = name.strip("[]").partition("%")[0] if ":" in name else name.rstrip(".")
+    context.set_alpn_protocols(["http/1.1"])
+    if isinstance(connection, ApiTlsSocket):
+        connection.deadline = by
+        return TlsInTls(connection, context, host)
+    connection.settimeout(remaining(by))
+    context.sslsocket_class = ApiTlsSocket
+    try:
+        return context.wrap_socket(connection, server_hostname=host)
+    except BaseException:
+        connection.close()
+        raise

@@ -32,37 +32,42 @@ _tunnel_refused = re.compile(r"Tunnel connection failed: (\d{3})").match
 
 
 def transport_error(error: Exception, operation: str, server: str, origin: str, limit: float | None,
-                    proxy: str | None = None) -> TransportError:
+                    proxy: str | None = None, *, sent: bool = True) -> TransportError:
     """What an exception of requests or urllib3 means. `server` is host:port, `limit` the seconds that were allowed,
-    `proxy` the URL of the proxy, if one is used: of its user and password nothing is shown."""
+    `proxy` the URL of the proxy, if one is used: of its user and password nothing is shown. `sent`: whether a byte of
+    the request may have left, where the exception does not tell."""
     inner = _innermost(error)
     said = _text(inner)
+    named = f"the proxy {without_password(proxy)}" if proxy else "the proxy"
+    reached = f"{server} through {named}" if proxy else server
     ended = isinstance(inner, ENDED)  # of a user's adapter: ours say what has ended
     if isinstance(error, requests.exceptions.SSLError) and not ended:
         return ConnectionFailed(f"{operation}: no trusted connection to {server}: {said}. {_remedy(inner, origin)}",
                                 Failure(sent=False, permanent=True))
+    if isinstance(error, requests.exceptions.ProxyError) and isinstance(inner, ssl.SSLError) and not ended:
+        return ConnectionFailed(f"{operation}: no trusted connection to {named}: {said}. {_proxy_trust(inner)}",
+                                Failure(sent=False, permanent=True))
     if isinstance(error, requests.exceptions.ProxyError):
         refused = _tunnel_refused(said)
         code = int(refused.group(1)) if refused is not None else 0
-        named = f"the proxy {without_password(proxy)}" if proxy else "the proxy"
         return ConnectionFailed(f"{operation}: {named} gives no connection to {server}: {said}. "
                                 f"{_proxy_remedy(code, server, origin)}",
                                 Failure(sent=False, permanent=0 < code < HTTPStatus.INTERNAL_SERVER_ERROR))
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return ConnectionFailed(f"{operation}: cannot connect to {server} in time. Is the address right, and does no "
+        return ConnectionFailed(f"{operation}: cannot connect to {reached} in time. Is the address right, and does no "
                                 f"firewall drop the packets? It comes from {origin}", Failure(sent=False))
     if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
         within = f" within {limit:.3g} s" if limit is not None else " in time"
-        return RequestTimeout(f"{operation}: no answer from {server}{within}")
+        return RequestTimeout(f"{operation}: no answer from {reached}{within}", sent=sent)
     if isinstance(inner, TimeoutError) and inner.errno is None:  # with one it is the system's: a dead connection
-        return RequestTimeout(f"{operation}: {server} did not take the whole request in time")
+        return RequestTimeout(f"{operation}: {reached} did not take the whole request in time", sent=sent)
     if isinstance(inner, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ClosedPoolError)):
         return ConnectionFailed(f"{operation}: cannot connect to {server} ({said}). Is the API server running there? "
                                 f"The address comes from {origin}", Failure(sent=False))
     unread = isinstance(inner, _NO_WHOLE_ANSWER)
     no_http = isinstance(inner, http.client.HTTPException) and not unread
-    return ConnectionFailed(f"{operation}: the connection to {server} was lost ({said})",
-                            Failure(answered=not unread, permanent=no_http))
+    return ConnectionFailed(f"{operation}: the connection to {reached} was lost ({said})",
+                            Failure(sent=sent, answered=not unread, permanent=no_http))
 
 
 def _proxy_remedy(code: int, server: str, origin: str) -> str:
@@ -90,6 +95,15 @@ def _remedy(error: BaseException, origin: str) -> str:
     if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
         return f"Perhaps it speaks HTTP without TLS: then http:// is right in {origin}"
     return f"Check the certificate authority and tls-server-name of {origin}"
+
+
+def _proxy_trust(error: BaseException) -> str:
+    """What mends a proxy that TLS refused."""
+    if getattr(error, "verify_code", 0) in _OUT_OF_TIME:
+        return "The proxy's certificate has to be renewed, or the clock of this machine is wrong"
+    if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
+        return "Perhaps it speaks HTTP without TLS: then its URL begins with http://"
+    return "Check the certificate authority of the proxy, and the host in its URL"
 
 
 def _innermost(error: BaseException) -> BaseException:

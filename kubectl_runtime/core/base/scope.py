@@ -47,10 +47,10 @@ def with_scope(stop: StopToken, clock: Clock) -> StopToken:
 class FirstOf(StopToken):
     """Set as soon as one of several tokens is. Costs nothing until somebody waits or asks to be called."""
 
-    def __init__(self, *tokens: StopToken, clock: Clock) -> None:
-        """`clock`: for waits with a timeout."""
+    def __init__(self, *tokens: StopToken, clock: Clock | None = None) -> None:
+        """`clock`: for waits with a timeout; by default that of the first token."""
         # Not the base class's way: it has no state of its own, so no lock; one is made for each call within a run.
-        self._clock = clock
+        self._clock = clock or tokens[0]._clock
         self._tokens = tokens
 
     @property

@@ -1,18 +1,18 @@
 """The client of the elected one: begins no write once its time is over.
 
     GET                                            sent
-    any other method, while leading                sent; no connection is made for it past the deadline
+    any other method, while leading                sent, unless its first byte would leave past the deadline
     any other method, before, between and after    NotLeaderError; nothing was sent
 
 Within a run of an elected controller the same holds for every client that shares the connections of its `ctx.client`,
 so that an Api made outside is not a back door (see `client.http.run_fence`). It does not hold for such a client in a
 thread that the run started, nor for one that was made by itself: there it has to be `ctx.client`, or `lock.guard(it)`.
 
-The check is the last thing before an attempt goes to the connection, after retries, credentials and every other layer,
-so that no wait of the library stands between it and the first byte. What is left is a window that no check can close:
-the thread, the process or the whole machine may be stopped right after it, and the bytes may be on their way for as
-long as the network keeps them. While the machine runs it is short: microseconds on an open connection, and on a new
-one the handshake, of which connecting ends at the deadline. Another leader begins `lease - renew_deadline` (5 s) after
+The check is made before an attempt, after retries, credentials and every other layer, and again right before its first
+byte is sent: after the name was looked up, the connection and its handshake were made. So no wait of the library stands
+between it and the first byte. What is left is a window that no check can close: the thread, the process or the whole
+machine may be stopped right after it, and the bytes may be on their way for as long as the network keeps them. While
+the machine runs it is microseconds. Another leader begins `lease - renew_deadline` (5 s) after
 that deadline at the earliest, so only a stop longer than that lets two writers meet. Against those the fence is the
 object's resourceVersion: a `replace`, or a patch that tests it, made from what an earlier leader read, is refused by
 the server once somebody has written since. A blind write (an apply, a merge patch, a delete without preconditions) has
