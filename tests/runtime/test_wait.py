@@ -1,6 +1,7 @@
 """Waiting for one object, over the embedded server: what ends a wait, what does not, and what it tells."""
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -122,6 +123,8 @@ def test_breaks_are_gone_through(
     server.requests.wait_for(1, "watch")
     maps.create(ConfigMap(name="a", data={"k": "1"}))
     trouble(server)
+    if "KUBE_TEST_PROXY" in os.environ:
+        maps.get("a")  # a proxy passes on a little later that a connection has ended; a write may be on its way by then
     maps.patch("a", Patch.merge({"data": {"k": "2"}}))
     assert waiting.result(PATIENCE).data == {"k": "2"}
 
