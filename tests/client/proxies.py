@@ -28,6 +28,7 @@ class ProxyServer:
         self.port = self._listener.getsockname()[1]
         self.asked: list[tuple[str, int]] = []
         self.methods: list[str] = []
+        self.accepted = 0
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -71,6 +72,7 @@ class ProxyServer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            self.accepted += 1
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             thread = threading.Thread(target=self._run, args=(connection,), name="proxied", daemon=True)
             self._threads.append(thread)

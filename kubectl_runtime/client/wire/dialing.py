@@ -1,11 +1,13 @@
 """`dial`: a connected socket to an address, or through a SOCKS proxy, until a moment and not beyond.
 
-    look-up    the system's getaddrinfo, which nothing can interrupt, runs in one daemon thread for each host and port
-               that is looked up at the moment; a caller whose time is up, or whose stop token is set, leaves it behind
+    look-up    of a name (an address needs none): the system's getaddrinfo, which nothing can interrupt, runs in one
+               daemon thread for each host and port that is looked up at the moment; a caller whose time is up, or whose
+               stop token is set, leaves it behind
     addresses  one after the other, as Go does it: each gets its share of the time that is left, 2 s at least
 """
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import threading
@@ -70,6 +72,8 @@ def look_up(host: str, port: int, by: float) -> list[Address]:
     """The addresses of `host`, as getaddrinfo has them. Blocks until `by` at most. Raises socket.gaierror for a name
     without any, TimeoutError, LocationParseError for what is no name, ConnectionAbortedError after a stop."""
     host = host.strip("[]")
+    if _is_address(host):
+        return _addresses(host, port)
     try:
         host.encode("idna")
     except UnicodeError:
@@ -94,10 +98,23 @@ def look_up(host: str, port: int, by: float) -> list[Address]:
     return found.result()
 
 
-def _resolve(key: tuple[int, str, int], found: Future[list[Address]]) -> None:
-    result, error = None, None
+def _is_address(host: str) -> bool:
     try:
-        result = socket.getaddrinfo(key[1], key[2], 0, socket.SOCK_STREAM)
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _addresses(host: str, port: int) -> list[Address]:
+    return socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)  # type: ignore[return-value] # TCP's addresses
+
+
+def _resolve(key: tuple[int, str, int], found: Future[list[Address]]) -> None:
+    result: list[Address] = []
+    error = None
+    try:
+        result = _addresses(key[1], key[2])
     except BaseException as failure:  # noqa: BLE001 - whatever it is, those who wait must learn of it
         error = failure
     with _lock:
@@ -105,7 +122,7 @@ def _resolve(key: tuple[int, str, int], found: Future[list[Address]]) -> None:
     if error is not None:
         found.set_exception(error)
     else:
-        found.set_result(result)  # type: ignore[arg-type] # TCP's addresses
+        found.set_result(result)
 
 
 def dial(host: str, port: int, by: float, options: Options | None,
@@ -177,8 +194,11 @@ def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, options: Option
             connection.connect((host, port))
             return ApiSocket(family, kind, protocol, fileno=connection.detach())
         except socks.ProxyError as error:
-            if isinstance(error.socket_err, TimeoutError | ConnectionAbortedError):
-                raise error.socket_err from None
+            cause = error.socket_err
+            if isinstance(cause, TimeoutError | ConnectionAbortedError):
+                raise cause from None
+            if isinstance(cause, socks.SOCKS5AuthError):
+                raise ProxyError(f"the SOCKS proxy {proxy.place}", PermissionError(str(cause))) from None
             raise ProxyError(f"the SOCKS proxy {proxy.place}", OSError(str(error))) from None
         finally:
             connection.close()

@@ -50,6 +50,8 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     if isinstance(error, requests.exceptions.ProxyError):
         refused = _tunnel_refused(said)
         code = int(refused.group(1)) if refused is not None else 0
+        if isinstance(inner, PermissionError) and inner.errno is None:  # a SOCKS proxy; with a number it is the system
+            code = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
         return ConnectionFailed(f"{operation}: {named} gives no connection to {server}: {said}. "
                                 f"{_proxy_remedy(code, server, origin)}",
                                 Failure(sent=False, permanent=0 < code < HTTPStatus.INTERNAL_SERVER_ERROR))

@@ -52,6 +52,11 @@ class Over(Exception):
     """The test is over."""
 
 
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
 @dataclass
 class Stage:
     """What a row has at hand."""
@@ -626,6 +631,21 @@ def test_closing_the_client_ends_a_read_that_has_a_token_of_its_own() -> None:
         with pytest.raises(TransportError, match="given up, as the client was closed"):
             client.request(_LIST, stop=StopToken())
         assert time.monotonic() - began < MARGIN
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"])
+def test_an_address_needs_no_look_up(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by: list[threading.Thread] = []
+
+    def look_up(*arguments: Any, **options: Any) -> Any:
+        by.append(threading.current_thread())
+        return _resolve(*arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with Client(Config(cluster_url=f"http://{host}:{unused_port()}"), retry=RetryPolicy.never()) as client:
+        with pytest.raises(TransportError, match="cannot connect"):
+            client.request(_LIST)
+    assert by == [threading.current_thread()]
 
 
 def test_one_thread_looks_a_name_up_for_all_and_leaves_nothing_behind(slow_names: threading.Event) -> None:

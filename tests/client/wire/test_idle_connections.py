@@ -107,7 +107,7 @@ def test_tls_that_breaks_under_a_write_leaves_the_outcome_open() -> None:
 
 @pytest.mark.parametrize("through_proxy", [False, True])
 def test_a_handshake_that_is_never_answered_has_sent_nothing(through_proxy: bool) -> None:
-    words = r"the proxy http://127\.0\.0\.1:\d+ gives no .* timed out" if through_proxy else "cannot connect to .* in time"
+    words = r"the proxy http://[\d.:]+ gives no .* timed out" if through_proxy else r"cannot connect to .* in time"
     over = threading.Event()
     with WireServer(lambda _: over.wait(20) and None) as silent:
         url = "https://cluster.example.com" if through_proxy else silent.url.replace("http:", "https:")

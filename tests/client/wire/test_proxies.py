@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, Client, Config, RetryPolicy, StopToken, TransportError
+from kubectl_runtime import Api, Client, Config, KubeError, OutcomeUnknownError, RetryPolicy, StopToken, TransportError
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.resources.core_v1 import Pod
 from tests.client.proxies import ProxyServer
@@ -190,3 +190,30 @@ def test_https_is_said_of_a_proxy_that_has_no_tls(server: WireServer) -> None:
         said = failure(server.url, plain.url.replace("http", "https"), ca_data=OURS.pem)
     assert "the proxy" in said
     assert "the CA data of" not in said
+
+
+@pytest.mark.parametrize("verb", ["list", "watch", "create"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_proxy_that_wants_a_login_is_asked_once(kind: str, verb: str, server: WireServer) -> None:
+    with proxy_of(kind, login=("jane", "geheim")) as proxy:
+        config = Config(cluster_url=server.url, proxy_url=proxy.url, ca_data=OURS.pem)
+        with Client(config, retry=RetryPolicy(base=0.001, maximum=0.002)) as client:
+            maps = Api.namespaced(client, ConfigMap, "default")
+            calls = {"list": maps.list, "watch": lambda: next(iter(maps.watch())),
+                     "create": lambda: maps.create(ConfigMap(name="a"))}
+            with pytest.raises(KubeError, match=r"asks? for user and password") as caught:
+                calls[verb]()
+        assert proxy.accepted == 1
+    assert not isinstance(caught.value, OutcomeUnknownError)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_proxy_that_never_answers_is_named(kind: str, server: WireServer) -> None:
+    over = threading.Event()
+    with WireServer(lambda _: over.wait(20) and None) as silent:
+        url = silent.url.replace("http:", f"{kind}:")
+        with Client(Config(cluster_url=server.url, proxy_url=url, ca_data=OURS.pem, timeout=0.3)) as client:
+            with pytest.raises(TransportError) as caught:
+                Api.namespaced(client, ConfigMap, "default").get("a")
+        over.set()
+    assert f"the proxy {url}" in str(caught.value)
