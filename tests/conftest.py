@@ -129,7 +129,7 @@ def _everything_goes_through_a_proxy(tmp_path_factory: pytest.TempPathFactory) -
     real sockets, through one of that kind. Programs that tests start are on their own.
 
     What says how a server is found missing, or its reading slow, then finds the proxy instead: three tests of
-    client/api/test_calls.py."""
+    client/api/test_calls.py, and one of test_lost_answers.py."""
     kind = os.environ.get("KUBE_TEST_PROXY")
     if not kind:
         yield
