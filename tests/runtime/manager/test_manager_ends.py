@@ -431,7 +431,7 @@ def interrupted(manager: Manager, times: int) -> None:
 @pytest.mark.parametrize("elected", [False, True])
 def test_however_a_manager_ends_no_thread_is_left(server: ApiServer, end: str, elected: bool) -> None:
     """The fixture looks for them."""
-    leader = LeaderElection("all-ends", **ELECTED) if elected else None
+    leader = LeaderElection(f"ends-{list(ENDS).index(end)}", **ELECTED) if elected else None
     with server.client() as client:
         manager = Manager(client, leader=leader, serve="127.0.0.1:0", grace=5).add(maps(client), nothing)
         ENDS[end](manager, client)
