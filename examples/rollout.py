@@ -12,7 +12,16 @@ import argparse
 import logging
 import sys
 
-from kubectl_runtime import Api, Client, KubeError, ListParams, Patch, await_condition, conditions, delete_and_finalize
+from kubectl_runtime import (
+    Api,
+    Client,
+    KubeError,
+    ListParams,
+    Patch,
+    await_condition,
+    conditions,
+    delete_and_finalize,
+)
 from kubectl_runtime.resources import Deployment, ReplicaSet
 
 RELEASE = "example.com/release"

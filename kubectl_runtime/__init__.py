@@ -52,28 +52,28 @@ from kubectl_runtime.core.base.version import VERSION
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not follow the table
     from kubectl_runtime.client.api.api import Api as Api
+    from kubectl_runtime.client.api.api import Namespaces as Namespaces
+    from kubectl_runtime.client.api.api_base import ObjectList as ObjectList
     from kubectl_runtime.client.api.client import Client as Client
     from kubectl_runtime.client.api.discovery import Discovery as Discovery
     from kubectl_runtime.client.api.entry import Entry as Entry
-    from kubectl_runtime.client.api.fetch import fetch as fetch
     from kubectl_runtime.client.api.kind_verbs import ServiceAccountToken as ServiceAccountToken
-    from kubectl_runtime.client.api.namespaces import Namespaces as Namespaces
-    from kubectl_runtime.client.api.paging import ObjectList as ObjectList
     from kubectl_runtime.client.api.queryable import MissingRights as MissingRights
     from kubectl_runtime.client.api.queryable import ensure_queryable as ensure_queryable
+    from kubectl_runtime.client.api.queryable import fetch as fetch
     from kubectl_runtime.client.api.writes import OwnWrites as OwnWrites
+    from kubectl_runtime.client.config.checks import Impersonation as Impersonation
     from kubectl_runtime.client.config.config import Config as Config
     from kubectl_runtime.client.config.config import NotConfiguredError as NotConfiguredError
-    from kubectl_runtime.client.config.impersonation import Impersonation as Impersonation
-    from kubectl_runtime.client.http.failures import KindNotServedError as KindNotServedError
-    from kubectl_runtime.client.http.failures import UnexpectedAnswer as UnexpectedAnswer
-    from kubectl_runtime.client.http.rate_limit import RateLimit as RateLimit
+    from kubectl_runtime.client.http.layers import Stack as Stack
+    from kubectl_runtime.client.http.reachability import RateLimit as RateLimit
+    from kubectl_runtime.client.http.retry import KindNotServedError as KindNotServedError
     from kubectl_runtime.client.http.retry import RetryPolicy as RetryPolicy
-    from kubectl_runtime.client.http.stack import Stack as Stack
-    from kubectl_runtime.client.server.served_kinds import ApiGroup as ApiGroup
-    from kubectl_runtime.client.server.served_kinds import ServedKind as ServedKind
+    from kubectl_runtime.client.http.retry import UnexpectedAnswer as UnexpectedAnswer
+    from kubectl_runtime.client.server.discovery_documents import ApiGroup as ApiGroup
+    from kubectl_runtime.client.server.discovery_documents import ServedKind as ServedKind
+    from kubectl_runtime.client.streaming.forwarding import LocalPort as LocalPort
     from kubectl_runtime.client.streaming.forwarding import PortForward as PortForward
-    from kubectl_runtime.client.streaming.local_port import LocalPort as LocalPort
     from kubectl_runtime.client.streaming.logs import LogStream as LogStream
     from kubectl_runtime.client.streaming.process import AttachedProcess as AttachedProcess
     from kubectl_runtime.client.streaming.process import CompletedExec as CompletedExec
@@ -87,20 +87,22 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.base.errors import PartialObjectError as PartialObjectError
     from kubectl_runtime.core.base.errors import RequestError as RequestError
     from kubectl_runtime.core.base.errors import RequestTimeout as RequestTimeout
+    from kubectl_runtime.core.base.errors import Status as Status
     from kubectl_runtime.core.base.errors import TransportError as TransportError
     from kubectl_runtime.core.base.errors import WriteBackError as WriteBackError
     from kubectl_runtime.core.base.observer import Observer as Observer
     from kubectl_runtime.core.base.observer import RunResult as RunResult
     from kubectl_runtime.core.base.observer import together as together
-    from kubectl_runtime.core.base.status import Status as Status
     from kubectl_runtime.core.base.stop import StopToken as StopToken
     from kubectl_runtime.core.base.wire import MapKeys as MapKeys
-    from kubectl_runtime.core.codec.prune import strip_managed_fields as strip_managed_fields
+    from kubectl_runtime.core.codec.record import strip_managed_fields as strip_managed_fields
     from kubectl_runtime.core.meta.godurations import GoDuration as GoDuration
     from kubectl_runtime.core.meta.gvk import ApiResource as ApiResource
     from kubectl_runtime.core.meta.gvk import GroupVersionKind as GroupVersionKind
     from kubectl_runtime.core.meta.gvk import GroupVersionResource as GroupVersionResource
     from kubectl_runtime.core.meta.gvk import Scope as Scope
+    from kubectl_runtime.core.meta.gvk import version_generation as version_generation
+    from kubectl_runtime.core.meta.gvk import version_priority as version_priority
     from kubectl_runtime.core.meta.metav1 import Condition as Condition
     from kubectl_runtime.core.meta.metav1 import FrozenPart as FrozenPart
     from kubectl_runtime.core.meta.metav1 import LabelSelector as LabelSelector
@@ -109,23 +111,23 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.meta.metav1 import OwnerReference as OwnerReference
     from kubectl_runtime.core.meta.metav1 import Part as Part
     from kubectl_runtime.core.meta.metav1 import TemplateMeta as TemplateMeta
+    from kubectl_runtime.core.meta.metav1 import set_condition as set_condition
     from kubectl_runtime.core.meta.problems import DecodeError as DecodeError
     from kubectl_runtime.core.meta.quantities import Quantity as Quantity
     from kubectl_runtime.core.meta.refs import ObjectRef as ObjectRef
     from kubectl_runtime.core.meta.selectors import Selector as Selector
-    from kubectl_runtime.core.meta.versions import version_generation as version_generation
-    from kubectl_runtime.core.meta.versions import version_priority as version_priority
     from kubectl_runtime.core.objects.admission import AdmissionReview as AdmissionReview
-    from kubectl_runtime.core.objects.child_name import child_name as child_name
-    from kubectl_runtime.core.objects.conditions import set_condition as set_condition
     from kubectl_runtime.core.objects.conversion import ConversionReview as ConversionReview
     from kubectl_runtime.core.objects.dynamic import DynamicObject as DynamicObject
+    from kubectl_runtime.core.objects.dynamic import Object as Object
     from kubectl_runtime.core.objects.dynamic import dynamic as dynamic
-    from kubectl_runtime.core.objects.half_typed import Object as Object
-    from kubectl_runtime.core.objects.invalid import InvalidObject as InvalidObject
+    from kubectl_runtime.core.objects.ownership import child_name as child_name
+    from kubectl_runtime.core.objects.partial import InvalidObject as InvalidObject
     from kubectl_runtime.core.objects.partial import PartialObjectMeta as PartialObjectMeta
     from kubectl_runtime.core.objects.partial import PartialView as PartialView
     from kubectl_runtime.core.objects.resource import Resource as Resource
+    from kubectl_runtime.core.requests.body import Patch as Patch
+    from kubectl_runtime.core.requests.body import pointer as pointer
     from kubectl_runtime.core.requests.params import DeleteParams as DeleteParams
     from kubectl_runtime.core.requests.params import GetParams as GetParams
     from kubectl_runtime.core.requests.params import ListParams as ListParams
@@ -133,25 +135,39 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.requests.params import PostParams as PostParams
     from kubectl_runtime.core.requests.params import Preconditions as Preconditions
     from kubectl_runtime.core.requests.params import WatchParams as WatchParams
-    from kubectl_runtime.core.requests.patch import Patch as Patch
-    from kubectl_runtime.core.requests.patch import pointer as pointer
     from kubectl_runtime.core.requests.pods import AttachParams as AttachParams
     from kubectl_runtime.core.requests.pods import LogParams as LogParams
     from kubectl_runtime.crd.conversion import Conversion as Conversion
     from kubectl_runtime.crd.conversion import ConversionError as ConversionError
     from kubectl_runtime.crd.customresource import CustomResource as CustomResource
-    from kubectl_runtime.crd.customresource import PrinterColumn as PrinterColumn
+    from kubectl_runtime.crd.customresource import merge_crds as merge_crds
     from kubectl_runtime.crd.marks import EmbeddedResource as EmbeddedResource
     from kubectl_runtime.crd.marks import FieldSchema as FieldSchema
     from kubectl_runtime.crd.marks import ListType as ListType
     from kubectl_runtime.crd.marks import MapType as MapType
     from kubectl_runtime.crd.marks import OneOf as OneOf
     from kubectl_runtime.crd.marks import PreserveUnknownFields as PreserveUnknownFields
+    from kubectl_runtime.crd.marks import PrinterColumn as PrinterColumn
     from kubectl_runtime.crd.marks import Rule as Rule
+    from kubectl_runtime.crd.marks import ScaleSubresource as ScaleSubresource
     from kubectl_runtime.crd.marks import rules as rules
-    from kubectl_runtime.crd.merge import merge_crds as merge_crds
-    from kubectl_runtime.crd.options import ScaleSubresource as ScaleSubresource
     from kubectl_runtime.crd.validator import Validator as Validator
+    from kubectl_runtime.kubectl.apply import apply_manifests as apply_manifests
+    from kubectl_runtime.kubectl.apply import delete_manifests as delete_manifests
+    from kubectl_runtime.kubectl.diff import diff_manifests as diff_manifests
+    from kubectl_runtime.kubectl.drain import DrainError as DrainError
+    from kubectl_runtime.kubectl.drain import DrainReport as DrainReport
+    from kubectl_runtime.kubectl.drain import PodOutcome as PodOutcome
+    from kubectl_runtime.kubectl.drain import drain as drain
+    from kubectl_runtime.kubectl.report import ManifestOutcome as ManifestOutcome
+    from kubectl_runtime.kubectl.report import ManifestReport as ManifestReport
+    from kubectl_runtime.kubectl.report import ManifestsFailed as ManifestsFailed
+    from kubectl_runtime.manager.elector import NotLeaderError as NotLeaderError
+    from kubectl_runtime.manager.elector import elect as elect
+    from kubectl_runtime.manager.leases import LeaderElection as LeaderElection
+    from kubectl_runtime.manager.manager import Manager as Manager
+    from kubectl_runtime.manager.members import LeadershipLost as LeadershipLost
+    from kubectl_runtime.manager.sharding import Sharding as Sharding
     from kubectl_runtime.manifests.problems import ManifestError as ManifestError
     from kubectl_runtime.runtime import conditions as conditions
     from kubectl_runtime.runtime import logs as logs
@@ -160,51 +176,35 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.apply_crd import apply_crd as apply_crd
     from kubectl_runtime.runtime.controller.controller import BoundController as BoundController
     from kubectl_runtime.runtime.controller.controller import Controller as Controller
-    from kubectl_runtime.runtime.controller.controller_error import ControllerError as ControllerError
+    from kubectl_runtime.runtime.controller.plan import ControllerError as ControllerError
     from kubectl_runtime.runtime.controller.running import Running as Running
     from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError as SyncTimeoutError
-    from kubectl_runtime.runtime.create_or_update import create_or_update as create_or_update
-    from kubectl_runtime.runtime.drain import DrainError as DrainError
-    from kubectl_runtime.runtime.drain import DrainReport as DrainReport
-    from kubectl_runtime.runtime.drain import PodOutcome as PodOutcome
-    from kubectl_runtime.runtime.drain import drain as drain
     from kubectl_runtime.runtime.events import Recorder as Recorder
     from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
     from kubectl_runtime.runtime.finalizer import finalizer as finalizer
-    from kubectl_runtime.runtime.manager.elected_client import NotLeaderError as NotLeaderError
-    from kubectl_runtime.runtime.manager.elector import elect as elect
-    from kubectl_runtime.runtime.manager.leader_election import LeaderElection as LeaderElection
-    from kubectl_runtime.runtime.manager.manager import Manager as Manager
-    from kubectl_runtime.runtime.manager.manager_end import LeadershipLost as LeadershipLost
-    from kubectl_runtime.runtime.manifests.apply_manifests import apply_manifests as apply_manifests
-    from kubectl_runtime.runtime.manifests.delete_manifests import delete_manifests as delete_manifests
-    from kubectl_runtime.runtime.manifests.diff_manifests import diff_manifests as diff_manifests
-    from kubectl_runtime.runtime.manifests.manifest_report import ManifestOutcome as ManifestOutcome
-    from kubectl_runtime.runtime.manifests.manifest_report import ManifestReport as ManifestReport
-    from kubectl_runtime.runtime.manifests.manifest_report import ManifestsFailed as ManifestsFailed
-    from kubectl_runtime.runtime.observe.debug_page import DebugPage as DebugPage
-    from kubectl_runtime.runtime.observe.health_server import HealthServer as HealthServer
+    from kubectl_runtime.runtime.observe.debug import DebugPage as DebugPage
+    from kubectl_runtime.runtime.observe.health import HealthServer as HealthServer
     from kubectl_runtime.runtime.observe.metrics import Metrics as Metrics
     from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
-    from kubectl_runtime.runtime.reconcile.action import Action as Action
-    from kubectl_runtime.runtime.reconcile.action import TerminalError as TerminalError
-    from kubectl_runtime.runtime.reconcile.context import Context as Context
+    from kubectl_runtime.runtime.reconcile.reconciler import Action as Action
+    from kubectl_runtime.runtime.reconcile.reconciler import Context as Context
     from kubectl_runtime.runtime.reconcile.reconciler import Reconciler as Reconciler
     from kubectl_runtime.runtime.reconcile.reconciler import RunReport as RunReport
     from kubectl_runtime.runtime.reconcile.reconciler import SupportsReconcile as SupportsReconcile
-    from kubectl_runtime.runtime.reflector.reflector import reflector as reflector
-    from kubectl_runtime.runtime.reflector.store import Store as Store
-    from kubectl_runtime.runtime.reflector.store import StoreNotReady as StoreNotReady
-    from kubectl_runtime.runtime.reflector.store_writer import store as store
-    from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff as ConflictBackoff
-    from kubectl_runtime.runtime.retry_on_conflict import retry_on_conflict as retry_on_conflict
-    from kubectl_runtime.runtime.sharding.sharding import Sharding as Sharding
+    from kubectl_runtime.runtime.reconcile.reconciler import TerminalError as TerminalError
+    from kubectl_runtime.runtime.retry import ConflictBackoff as ConflictBackoff
+    from kubectl_runtime.runtime.retry import create_or_update as create_or_update
+    from kubectl_runtime.runtime.retry import retry_on_conflict as retry_on_conflict
+    from kubectl_runtime.runtime.store.reflector import reflector as reflector
+    from kubectl_runtime.runtime.store.store import Store as Store
+    from kubectl_runtime.runtime.store.store import StoreNotReady as StoreNotReady
+    from kubectl_runtime.runtime.store.store_writer import store as store
     from kubectl_runtime.runtime.triggers import predicates as predicates
     from kubectl_runtime.runtime.triggers.predicates import ObjectEvent as ObjectEvent
     from kubectl_runtime.runtime.triggers.predicates import Predicate as Predicate
-    from kubectl_runtime.runtime.triggers.stages import applied_objects as applied_objects
-    from kubectl_runtime.runtime.triggers.stages import predicate_filter as predicate_filter
-    from kubectl_runtime.runtime.triggers.stages import touched_objects as touched_objects
+    from kubectl_runtime.runtime.triggers.streams import applied_objects as applied_objects
+    from kubectl_runtime.runtime.triggers.streams import predicate_filter as predicate_filter
+    from kubectl_runtime.runtime.triggers.streams import touched_objects as touched_objects
     from kubectl_runtime.runtime.triggers.triggers import EVERYTHING as EVERYTHING
     from kubectl_runtime.runtime.triggers.triggers import Everything as Everything
     from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest as ReconcileRequest
@@ -214,41 +214,41 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.wait import WaitTimeout as WaitTimeout
     from kubectl_runtime.runtime.wait import await_condition as await_condition
     from kubectl_runtime.runtime.wait import delete_and_finalize as delete_and_finalize
-    from kubectl_runtime.runtime.watcher.event import Apply as Apply
-    from kubectl_runtime.runtime.watcher.event import Delete as Delete
-    from kubectl_runtime.runtime.watcher.event import Event as Event
-    from kubectl_runtime.runtime.watcher.event import Failed as Failed
-    from kubectl_runtime.runtime.watcher.event import Init as Init
-    from kubectl_runtime.runtime.watcher.event import InitApply as InitApply
-    from kubectl_runtime.runtime.watcher.event import InitDone as InitDone
-    from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff as WatchBackoff
-    from kubectl_runtime.runtime.watcher.watch_state import Phase as Phase
-    from kubectl_runtime.runtime.watcher.watch_state import WatchState as WatchState
-    from kubectl_runtime.runtime.watcher.watcher import metadata_watcher as metadata_watcher
-    from kubectl_runtime.runtime.watcher.watcher import watch_object as watch_object
-    from kubectl_runtime.runtime.watcher.watcher import watcher as watcher
-    from kubectl_runtime.runtime.watcher.watcher_config import InitialListStrategy as InitialListStrategy
-    from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic as ListSemantic
-    from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig as WatcherConfig
-    from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks as apply_webhooks
-    from kubectl_runtime.runtime.webhooks.serving_certificates import SelfSigned as SelfSigned
-    from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer as WebhookServer
+    from kubectl_runtime.runtime.watch.backoff import WatchBackoff as WatchBackoff
+    from kubectl_runtime.runtime.watch.config import InitialListStrategy as InitialListStrategy
+    from kubectl_runtime.runtime.watch.config import ListSemantic as ListSemantic
+    from kubectl_runtime.runtime.watch.config import WatcherConfig as WatcherConfig
+    from kubectl_runtime.runtime.watch.event import Apply as Apply
+    from kubectl_runtime.runtime.watch.event import Delete as Delete
+    from kubectl_runtime.runtime.watch.event import Event as Event
+    from kubectl_runtime.runtime.watch.event import Failed as Failed
+    from kubectl_runtime.runtime.watch.event import Init as Init
+    from kubectl_runtime.runtime.watch.event import InitApply as InitApply
+    from kubectl_runtime.runtime.watch.event import InitDone as InitDone
+    from kubectl_runtime.runtime.watch.states import Phase as Phase
+    from kubectl_runtime.runtime.watch.states import WatchState as WatchState
+    from kubectl_runtime.runtime.watch.watcher import metadata_watcher as metadata_watcher
+    from kubectl_runtime.runtime.watch.watcher import watch_object as watch_object
+    from kubectl_runtime.runtime.watch.watcher import watcher as watcher
+    from kubectl_runtime.webhooks.configurations import apply_webhooks as apply_webhooks
     from kubectl_runtime.webhooks.handler import Admission as Admission
+    from kubectl_runtime.webhooks.handler import AdmissionRequest as AdmissionRequest
     from kubectl_runtime.webhooks.handler import Denied as Denied
-    from kubectl_runtime.webhooks.request import AdmissionRequest as AdmissionRequest
+    from kubectl_runtime.webhooks.server import WebhookServer as WebhookServer
+    from kubectl_runtime.webhooks.serving_certificates import SelfSigned as SelfSigned
 
 __version__ = VERSION
 
 _HOME = {
-    "Action": "runtime.reconcile.action",
+    "Action": "runtime.reconcile.reconciler",
     "Admission": "webhooks.handler",
-    "AdmissionRequest": "webhooks.request",
+    "AdmissionRequest": "webhooks.handler",
     "AdmissionReview": "core.objects.admission",
     "Api": "client.api.api",
     "ApiError": "core.base.errors",
-    "ApiGroup": "client.server.served_kinds",
+    "ApiGroup": "client.server.discovery_documents",
     "ApiResource": "core.meta.gvk",
-    "Apply": "runtime.watcher.event",
+    "Apply": "runtime.watch.event",
     "AttachParams": "core.requests.pods",
     "AttachedProcess": "client.streaming.process",
     "AuthError": "core.base.errors",
@@ -258,32 +258,32 @@ _HOME = {
     "Condition": "core.meta.metav1",
     "Config": "client.config.config",
     "ConfigError": "core.base.errors",
-    "ConflictBackoff": "runtime.retry_on_conflict",
-    "Context": "runtime.reconcile.context",
+    "ConflictBackoff": "runtime.retry",
+    "Context": "runtime.reconcile.reconciler",
     "Controller": "runtime.controller.controller",
-    "ControllerError": "runtime.controller.controller_error",
+    "ControllerError": "runtime.controller.plan",
     "Conversion": "crd.conversion",
     "ConversionError": "crd.conversion",
     "ConversionReview": "core.objects.conversion",
     "CustomResource": "crd.customresource",
-    "DebugPage": "runtime.observe.debug_page",
+    "DebugPage": "runtime.observe.debug",
     "DecodeError": "core.meta.problems",
-    "Delete": "runtime.watcher.event",
+    "Delete": "runtime.watch.event",
     "DeleteParams": "core.requests.params",
     "Denied": "webhooks.handler",
     "Discovery": "client.api.discovery",
     "DiscoveryError": "core.base.errors",
     "DowngradeError": "runtime.apply_crd",
-    "DrainError": "runtime.drain",
-    "DrainReport": "runtime.drain",
+    "DrainError": "kubectl.drain",
+    "DrainReport": "kubectl.drain",
     "DynamicObject": "core.objects.dynamic",
     "EVERYTHING": "runtime.triggers.triggers",
     "Everything": "runtime.triggers.triggers",
     "EmbeddedResource": "crd.marks",
     "Entry": "client.api.entry",
-    "Event": "runtime.watcher.event",
+    "Event": "runtime.watch.event",
     "ExecFailed": "client.streaming.process",
-    "Failed": "runtime.watcher.event",
+    "Failed": "runtime.watch.event",
     "FieldSchema": "crd.marks",
     "FinalizingReconciler": "runtime.finalizer",
     "FrozenPart": "core.meta.metav1",
@@ -291,41 +291,41 @@ _HOME = {
     "GoDuration": "core.meta.godurations",
     "GroupVersionKind": "core.meta.gvk",
     "GroupVersionResource": "core.meta.gvk",
-    "HealthServer": "runtime.observe.health_server",
-    "Impersonation": "client.config.impersonation",
-    "Init": "runtime.watcher.event",
-    "InitApply": "runtime.watcher.event",
-    "InitDone": "runtime.watcher.event",
-    "InitialListStrategy": "runtime.watcher.watcher_config",
-    "InvalidObject": "core.objects.invalid",
+    "HealthServer": "runtime.observe.health",
+    "Impersonation": "client.config.checks",
+    "Init": "runtime.watch.event",
+    "InitApply": "runtime.watch.event",
+    "InitDone": "runtime.watch.event",
+    "InitialListStrategy": "runtime.watch.config",
+    "InvalidObject": "core.objects.partial",
     "KeyBackoff": "runtime.queue.key_backoff",
-    "KindNotServedError": "client.http.failures",
+    "KindNotServedError": "client.http.retry",
     "KubeError": "core.base.errors",
     "LabelSelector": "core.meta.metav1",
-    "LeaderElection": "runtime.manager.leader_election",
-    "LeadershipLost": "runtime.manager.manager_end",
+    "LeaderElection": "manager.leases",
+    "LeadershipLost": "manager.members",
     "ListMeta": "core.meta.metav1",
     "ListParams": "core.requests.params",
-    "ListSemantic": "runtime.watcher.watcher_config",
+    "ListSemantic": "runtime.watch.config",
     "ListType": "crd.marks",
-    "LocalPort": "client.streaming.local_port",
+    "LocalPort": "client.streaming.forwarding",
     "LogParams": "core.requests.pods",
     "LogStream": "client.streaming.logs",
-    "Manager": "runtime.manager.manager",
+    "Manager": "manager.manager",
     "ManifestError": "manifests.problems",
-    "ManifestOutcome": "runtime.manifests.manifest_report",
-    "ManifestReport": "runtime.manifests.manifest_report",
-    "ManifestsFailed": "runtime.manifests.manifest_report",
+    "ManifestOutcome": "kubectl.report",
+    "ManifestReport": "kubectl.report",
+    "ManifestsFailed": "kubectl.report",
     "MapKeys": "core.base.wire",
     "MapType": "crd.marks",
     "Metrics": "runtime.observe.metrics",
     "MissingRights": "client.api.queryable",
-    "Namespaces": "client.api.namespaces",
+    "Namespaces": "client.api.api",
     "NotConfiguredError": "client.config.config",
-    "NotLeaderError": "runtime.manager.elected_client",
-    "Object": "core.objects.half_typed",
+    "NotLeaderError": "manager.elector",
+    "Object": "core.objects.dynamic",
     "ObjectEvent": "runtime.triggers.predicates",
-    "ObjectList": "client.api.paging",
+    "ObjectList": "client.api.api_base",
     "ObjectMeta": "core.meta.metav1",
     "ObjectRef": "core.meta.refs",
     "Observer": "core.base.observer",
@@ -337,18 +337,18 @@ _HOME = {
     "PartialObjectError": "core.base.errors",
     "PartialObjectMeta": "core.objects.partial",
     "PartialView": "core.objects.partial",
-    "Patch": "core.requests.patch",
+    "Patch": "core.requests.body",
     "PatchParams": "core.requests.params",
-    "Phase": "runtime.watcher.watch_state",
-    "PodOutcome": "runtime.drain",
+    "Phase": "runtime.watch.states",
+    "PodOutcome": "kubectl.drain",
     "PortForward": "client.streaming.forwarding",
     "PostParams": "core.requests.params",
     "Preconditions": "core.requests.params",
     "Predicate": "runtime.triggers.predicates",
     "PreserveUnknownFields": "crd.marks",
-    "PrinterColumn": "crd.customresource",
+    "PrinterColumn": "crd.marks",
     "Quantity": "core.meta.quantities",
-    "RateLimit": "client.http.rate_limit",
+    "RateLimit": "client.http.reachability",
     "ReconcileRequest": "runtime.triggers.triggers",
     "Reconciler": "runtime.reconcile.reconciler",
     "Recorder": "runtime.events",
@@ -360,71 +360,71 @@ _HOME = {
     "RunReport": "runtime.reconcile.reconciler",
     "RunResult": "core.base.observer",
     "Running": "runtime.controller.running",
-    "ScaleSubresource": "crd.options",
+    "ScaleSubresource": "crd.marks",
     "Scope": "core.meta.gvk",
     "Selector": "core.meta.selectors",
-    "SelfSigned": "runtime.webhooks.serving_certificates",
-    "ServedKind": "client.server.served_kinds",
+    "SelfSigned": "webhooks.serving_certificates",
+    "ServedKind": "client.server.discovery_documents",
     "ServiceAccountToken": "client.api.kind_verbs",
-    "Sharding": "runtime.sharding.sharding",
-    "Stack": "client.http.stack",
-    "Status": "core.base.status",
+    "Sharding": "manager.sharding",
+    "Stack": "client.http.layers",
+    "Status": "core.base.errors",
     "StopToken": "core.base.stop",
-    "Store": "runtime.reflector.store",
-    "StoreNotReady": "runtime.reflector.store",
+    "Store": "runtime.store.store",
+    "StoreNotReady": "runtime.store.store",
     "SupportsReconcile": "runtime.reconcile.reconciler",
     "SyncTimeoutError": "runtime.controller.sync_gate",
     "TemplateMeta": "core.meta.metav1",
-    "TerminalError": "runtime.reconcile.action",
+    "TerminalError": "runtime.reconcile.reconciler",
     "TransportError": "core.base.errors",
-    "UnexpectedAnswer": "client.http.failures",
+    "UnexpectedAnswer": "client.http.retry",
     "Validator": "crd.validator",
     "WaitStopped": "runtime.wait",
     "WaitTimeout": "runtime.wait",
-    "WatchBackoff": "runtime.watcher.watch_backoff",
+    "WatchBackoff": "runtime.watch.backoff",
     "WatchParams": "core.requests.params",
-    "WatchState": "runtime.watcher.watch_state",
+    "WatchState": "runtime.watch.states",
     "WatchedStore": "runtime.triggers.watch_store",
-    "WatcherConfig": "runtime.watcher.watcher_config",
-    "WebhookServer": "runtime.webhooks.webhook_server",
+    "WatcherConfig": "runtime.watch.config",
+    "WebhookServer": "webhooks.server",
     "WriteBackError": "core.base.errors",
-    "applied_objects": "runtime.triggers.stages",
+    "applied_objects": "runtime.triggers.streams",
     "apply_crd": "runtime.apply_crd",
-    "apply_manifests": "runtime.manifests.apply_manifests",
-    "apply_webhooks": "runtime.webhooks.apply_webhooks",
+    "apply_manifests": "kubectl.apply",
+    "apply_webhooks": "webhooks.configurations",
     "await_condition": "runtime.wait",
-    "child_name": "core.objects.child_name",
+    "child_name": "core.objects.ownership",
     "conditions": "runtime.conditions",
-    "create_or_update": "runtime.create_or_update",
+    "create_or_update": "runtime.retry",
     "delete_and_finalize": "runtime.wait",
-    "delete_manifests": "runtime.manifests.delete_manifests",
-    "diff_manifests": "runtime.manifests.diff_manifests",
-    "drain": "runtime.drain",
+    "delete_manifests": "kubectl.apply",
+    "diff_manifests": "kubectl.diff",
+    "drain": "kubectl.drain",
     "dynamic": "core.objects.dynamic",
-    "elect": "runtime.manager.elector",
+    "elect": "manager.elector",
     "ensure_queryable": "client.api.queryable",
-    "fetch": "client.api.fetch",
+    "fetch": "client.api.queryable",
     "finalizer": "runtime.finalizer",
     "logs": "runtime.logs",
-    "merge_crds": "crd.merge",
-    "metadata_watcher": "runtime.watcher.watcher",
-    "pointer": "core.requests.patch",
-    "predicate_filter": "runtime.triggers.stages",
+    "merge_crds": "crd.customresource",
+    "metadata_watcher": "runtime.watch.watcher",
+    "pointer": "core.requests.body",
+    "predicate_filter": "runtime.triggers.streams",
     "predicates": "runtime.triggers.predicates",
-    "reflector": "runtime.reflector.reflector",
-    "retry_on_conflict": "runtime.retry_on_conflict",
+    "reflector": "runtime.store.reflector",
+    "retry_on_conflict": "runtime.retry",
     "rules": "crd.marks",
-    "set_condition": "core.objects.conditions",
+    "set_condition": "core.meta.metav1",
     "status": "runtime.status",
-    "store": "runtime.reflector.store_writer",
-    "strip_managed_fields": "core.codec.prune",
+    "store": "runtime.store.store_writer",
+    "strip_managed_fields": "core.codec.record",
     "together": "core.base.observer",
-    "touched_objects": "runtime.triggers.stages",
-    "version_generation": "core.meta.versions",
-    "version_priority": "core.meta.versions",
-    "watch_object": "runtime.watcher.watcher",
+    "touched_objects": "runtime.triggers.streams",
+    "version_generation": "core.meta.gvk",
+    "version_priority": "core.meta.gvk",
+    "watch_object": "runtime.watch.watcher",
     "watch_store": "runtime.triggers.watch_store",
-    "watcher": "runtime.watcher.watcher",
+    "watcher": "runtime.watch.watcher",
 }
 """Where each public name lives, below this package."""
 

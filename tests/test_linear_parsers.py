@@ -17,9 +17,9 @@ import pytest
 from kubectl_runtime.apiserver.output import jsonpath
 from kubectl_runtime.certificates.bundles import certificates_in
 from kubectl_runtime.client.http import tls
-from kubectl_runtime.client.http.failures import error_of
+from kubectl_runtime.client.http.retry import error_of
 from kubectl_runtime.core.codec import salvage
-from kubectl_runtime.core.codec.head_bytes import head_of_object
+from kubectl_runtime.core.codec.decode import head_of_object
 from kubectl_runtime.core.meta.godurations import GoDuration
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import parse_time
@@ -29,8 +29,7 @@ from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.crd.codegen import _words
 from kubectl_runtime.manifests.documents import read_text
-from kubectl_runtime.schema.durations import parse_duration
-from kubectl_runtime.schema.formats import text_fits
+from kubectl_runtime.schema.formats import parse_duration, text_fits
 from kubectl_runtime.schema.patterns import compiled
 
 PODS = ApiResource("", "v1", "Pod", "pods")

@@ -11,11 +11,10 @@ from kubectl_runtime.apiserver.access import Access, User
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.output.negotiation import Media
 from kubectl_runtime.apiserver.query.options import WriteOptions
-from kubectl_runtime.apiserver.route import RequestInfo
-from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.storage.storage import Cluster
 from kubectl_runtime.apiserver.webhooks.hooks import Hooks
-from kubectl_runtime.apiserver.wire import HttpRequest
+from kubectl_runtime.apiserver.wire import HttpRequest, RequestInfo
 
 Object = dict[str, Any]
 

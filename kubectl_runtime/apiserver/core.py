@@ -6,8 +6,15 @@ handlers and the form of the answer, and runs the controllers.
 
 `tick()` does what is due by the clock: compaction and the controllers' steps. `next_wakeup()` tells when that is.
 Whoever drives the core (the server's housekeeping thread, a simulated transport) calls them; no thread is started here.
-"""
 
+`Starting`: how a kube-apiserver answers while it is not ready yet, for a while after its start.
+
+    part of the time   request                    answer
+    first half         any but a health check     503: not all paths are known yet; `Retry-After: 5`
+    second half        a list or a watch          429: the storage is (re)initializing; `Retry-After: 1`
+    second half        any other                  as ever
+    all                /readyz, /healthz          500, with the check that fails
+"""
 from __future__ import annotations
 
 import threading
@@ -19,9 +26,10 @@ from kubectl_runtime.apiserver import discovery, errors, openapi
 from kubectl_runtime.apiserver.access import Access, User
 from kubectl_runtime.apiserver.access.authn import AUTHENTICATED, MASTERS
 from kubectl_runtime.apiserver.context import RequestContext
-from kubectl_runtime.apiserver.controllers.bootstrap import create_defaults
+from kubectl_runtime.apiserver.controllers.accounts import create_defaults
 from kubectl_runtime.apiserver.controllers.loop import ControlLoop
 from kubectl_runtime.apiserver.crds.controller import CrdController
+from kubectl_runtime.apiserver.discovery import unready
 from kubectl_runtime.apiserver.encoding.body import PROTOBUF, check_readable
 from kubectl_runtime.apiserver.handlers.answers import page_not_found
 from kubectl_runtime.apiserver.handlers.dispatch import handle_resource
@@ -37,16 +45,45 @@ from kubectl_runtime.apiserver.output.negotiation import (
     wants_protobuf_only,
     warning_headers,
 )
-from kubectl_runtime.apiserver.query.durations import duration_error
-from kubectl_runtime.apiserver.route import RequestInfo, parse
-from kubectl_runtime.apiserver.starting import Starting
-from kubectl_runtime.apiserver.storage.cluster import Cluster
+from kubectl_runtime.apiserver.query.selectors import duration_error
 from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.storage.storage import Cluster
 from kubectl_runtime.apiserver.webhooks.hooks import Hooks
 from kubectl_runtime.apiserver.webhooks.outgoing import NoCaller, WebhookCaller
-from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, RequestInfo, parse
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guard import guarded_logger
+
+_HEALTH = ("/healthz", "/livez", "/readyz")
+
+
+class Starting:
+    """Not ready until `seconds` have passed on the clock."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        now = clock.monotonic()
+        self._knows_paths, self._ready = now + seconds / 2, now + seconds
+
+    def answer(self, request: HttpRequest, info: RequestInfo) -> HttpResponse | None:
+        """The answer to a request; None when it is answered as ever. Raises StatusError."""
+        now = self._clock.monotonic()
+        if now >= self._ready:
+            return None
+        if request.path.startswith(_HEALTH):
+            return None if request.path.startswith("/livez") else unready(request.path.strip("/").partition("/")[0])
+        if now < self._knows_paths:
+            raise _later(503, "ServiceUnavailable", "the request has been made before all known HTTP paths have been "
+                         "installed, please try again", 5)
+        if info.is_resource and info.verb in ("list", "watch"):
+            raise _later(429, "TooManyRequests", "storage is (re)initializing", 1)
+        return None
+
+
+def _later(code: int, reason: str, message: str, seconds: int) -> errors.StatusError:
+    return errors.StatusError(code, reason, message, details={"retryAfterSeconds": seconds},
+                              headers=[("Retry-After", str(seconds))])
+
 
 Object = dict[str, Any]
 

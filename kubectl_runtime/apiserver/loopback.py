@@ -7,9 +7,8 @@ from typing import Any
 
 from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.output.negotiation import encode
-from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.storage.storage import Cluster, Version
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 
 Object = dict[str, Any]

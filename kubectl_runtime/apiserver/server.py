@@ -6,36 +6,169 @@
 
 It serves HTTP on loopback from `start` (or ``with``) to `stop`. The data live as long as the object: `restart` keeps
 them unless asked otherwise, and `snapshot`/`restore` go back to a state.
-"""
 
+`Housekeeper`: the thread that drives a core by the clock while a server runs; a simulation does so by itself.
+
+`load_objects`: objects into a server's storage by way of its handlers, so that every rule holds for them.
+
+Namespaces that are missing are made, CRDs are established before what follows them is loaded, and an object that is
+there is replaced. A status in a manifest is written through /status. What is wrong is told with the document that it
+stands in; what came before it stays loaded.
+"""
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from kubectl_runtime.apiserver.access import Access, AuthorizationMode, Tokens, User, users_by_token
+import msgspec
+
+from kubectl_runtime.apiserver.access import ADMIN, Access, AuthorizationMode, Tokens, User, users_by_token
 from kubectl_runtime.apiserver.controllers.controller_catalog import build_controllers
-from kubectl_runtime.apiserver.core import DEFAULT_COMPACTION, ApiCore
-from kubectl_runtime.apiserver.housekeeper import Housekeeper
-from kubectl_runtime.apiserver.kubeconfig import Credentials, Issuer, write_kubeconfig
+from kubectl_runtime.apiserver.core import DEFAULT_COMPACTION, ApiCore, Starting
+from kubectl_runtime.apiserver.credentials import Credentials, Issuer, ServerTls, server_tls, write_kubeconfig
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
-from kubectl_runtime.apiserver.loading import load_objects
-from kubectl_runtime.apiserver.rim.faults import Faults, Recording
-from kubectl_runtime.apiserver.rim.http.listener import Listener
-from kubectl_runtime.apiserver.rim.webhooks.mounted import Application
-from kubectl_runtime.apiserver.rim.webhooks.router import WebhookRouter
-from kubectl_runtime.apiserver.starting import Starting
-from kubectl_runtime.apiserver.tls import ServerTls, server_tls
+from kubectl_runtime.apiserver.loopback import path_of
+from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.transport.faults import Faults, Recording
+from kubectl_runtime.apiserver.transport.http.listener import GRACE, Listener
+from kubectl_runtime.apiserver.transport.webhook_calls import Application, WebhookRouter
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
-from kubectl_runtime.manifests.sources import Manifests
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.manifests.documents import Manifests, Object, read_objects
 
 if TYPE_CHECKING:
-    from kubectl_runtime.apiserver.rim.inprocess.transport import ApiTransport
+    from kubectl_runtime.apiserver.transport.inprocess import ApiTransport
     from kubectl_runtime.client.api.client import Client
+
+log = guarded_logger(__name__)
+
+RETRY = 1.0  # seconds until the next try after a step that failed
+
+
+class Housekeeper:
+    """The thread that ticks the core: compaction and controllers, when they are due. A step that fails is logged and
+    ends nothing: without controllers deletions would hang for ever."""
+
+    def __init__(self, core: ApiCore, clock: Clock, name: str) -> None:
+        self._core, self._clock = core, clock
+        self._condition = threading.Condition()
+        self._stopping = False
+        core.on_due(self._wake)
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _wake(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    def stop(self) -> list[str]:
+        """End the thread; blocks for at most `GRACE` seconds. Returns its name if it did not end."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+        self._thread.join(GRACE)
+        return [self._thread.name] if self._thread.is_alive() else []
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._stopping and (left := self._left()) is not None and left > 0:
+                    self._clock.wait(self._condition, left)
+                while not self._stopping and self._left() is None:
+                    self._clock.wait(self._condition, None)
+                if self._stopping:
+                    return
+            try:
+                if not self._core.tick():  # somebody else drives the core, too
+                    with self._condition:
+                        if not self._stopping:
+                            self._clock.wait(self._condition, RETRY)
+            except Exception:  # without this thread no deletion would end: it tries again
+                log.exception("a step of the embedded API server's controllers failed")
+                with self._condition:
+                    if not self._stopping:
+                        self._clock.wait(self._condition, RETRY)
+
+    def _left(self) -> float | None:
+        """Seconds until the core has work; None: until something is written."""
+        due = self._core.next_wakeup()
+        return None if due is None else due - self._clock.monotonic()
+
+
+_CRD = "CustomResourceDefinition"
+
+
+def load_objects(core: ApiCore, manifests: Manifests) -> int:
+    """Load everything; returns the number of objects. Raises ValueError naming what was refused and where it stands,
+    and OSError."""
+    count = 0
+    for obj, place in read_objects(manifests):
+        _load(core, obj, place)
+        count += 1
+    return count
+
+
+def _load(core: ApiCore, obj: Object, place: str) -> None:
+    api_version, kind, metadata = obj.get("apiVersion") or "", obj.get("kind") or "", obj.get("metadata") or {}
+    if not (isinstance(api_version, str) and isinstance(kind, str) and isinstance(metadata, dict)):
+        raise ValueError(f"{place} is no Kubernetes object: apiVersion and kind are texts, metadata is a mapping")
+    name = metadata.get("name") or metadata.get("generateName") or ""
+    if missing := [field for field, value in (("apiVersion", api_version), ("kind", kind)) if not value]:
+        raise ValueError(f"cannot load {kind or 'the object'} {name!r} ({place}): it has no {' and no '.join(missing)}")
+    group, _, version = api_version.rpartition("/")
+    resource_type = core.cluster.registry.by_kind(group, version, kind)
+    if resource_type is None:
+        raise ValueError(f"cannot load {kind} {name!r} ({place}): the server does not serve {kind!r} of "
+                         f"{api_version!r}; load its CustomResourceDefinition first")
+    namespace = str(metadata.get("namespace") or "default") if resource_type.namespaced else ""
+    title = f"{kind} {namespace + '/' if namespace else ''}{name} ({place})"
+    if namespace and core.cluster.storage.get("/namespaces", "", namespace) is None:
+        _check(title, _send(core, "POST", "/api/v1/namespaces",
+                            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
+    response = _send(core, "POST", path_of(resource_type, namespace), obj)
+    if response.status == 409 and metadata.get("name"):
+        response = _replace(core, resource_type, namespace, obj)
+    _check(title, response)
+    if obj.get("status") and resource_type.subresource("status") and kind != _CRD:  # whose status is the server's
+        stored = msgspec.json.decode(response.body)["metadata"]["name"]
+        path = path_of(resource_type, namespace, stored, "status")
+        _check(title, _send(core, "PATCH", path, {"status": obj["status"]}))
+    if core.next_wakeup() == 0.0:
+        _settle(core, kind)
+
+
+def _check(title: str, response: HttpResponse) -> None:
+    if response.status >= 300:
+        raise ValueError(f"cannot load {title}: {msgspec.json.decode(response.body).get('message', '')}")
+
+
+def _settle(core: ApiCore, kind: str) -> None:
+    """After a CRD: until it is served."""
+    if kind != _CRD:
+        return
+    while core.next_wakeup() == 0.0:
+        core.tick()
+
+
+def _replace(core: ApiCore, resource_type: ServedResource, namespace: str, obj: Object) -> HttpResponse:
+    path = path_of(resource_type, namespace, obj["metadata"]["name"])
+    current = msgspec.json.decode(_send(core, "GET", path).body)
+    metadata = {**obj["metadata"], "resourceVersion": current.get("metadata", {}).get("resourceVersion")}
+    return _send(core, "PUT", path, {**obj, "metadata": metadata})
+
+
+def _send(core: ApiCore, method: str, path: str, body: Object | None = None) -> HttpResponse:
+    media = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    return core.handle(HttpRequest(method, path, [("fieldValidation", "Ignore")], {
+        "user-agent": "load", "content-type": media}, msgspec.json.encode(body) if body is not None else b""),
+        user=ADMIN)
+
 
 DEFAULT_CONTROLLERS = ("garbage-collector", "namespace")
 
@@ -214,7 +347,7 @@ class ApiServer:
 
     def transport(self) -> ApiTransport:
         """A `requests` adapter over the same data without sockets and threads, for simulation."""
-        from kubectl_runtime.apiserver.rim.inprocess.transport import ApiTransport  # here, as it loads requests
+        from kubectl_runtime.apiserver.transport.inprocess import ApiTransport  # here, as it loads requests
 
         transport = ApiTransport(self)
         self._transports.add(transport)

@@ -11,18 +11,69 @@ Order of a delete:   ``grace_period`` · (finalizers by the core) · ``prepare_d
 Objects are plain dicts that belong to the request: the hooks change them in place. `old` is read-only. Validation of
 ``metadata`` (names, labels, annotations, finalizers, owner references) is the core's; hooks return the causes of the
 rest. Strategies keep no state; whatever they must know of other objects they ask the `StrategyContext`.
-"""
 
+Which checks of ``metadata`` the rules of a kind repeat: the real server makes them for every kind, and most kinds
+make some of them again, so that a cause is there as often.
+
+On a create the kind's own checks come first, and only if they find nothing those for every kind, which know names as
+parts of paths alone. On an update both are made, whatever the other finds.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.managedfields.tracking import ResetFields, reset_for
-from kubectl_runtime.apiserver.objectmeta.metadata_checks import USUAL, MetadataChecks
 from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors
+
+WHOLE = "whole"  # names, labels, annotations, owners, finalizers: as at creation
+CHANGE = "change"  # what cannot change; labels, annotations and owners
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataChecks:
+    """The kind's own checks at creation, on updates and on updates of /status, besides those for every kind."""
+
+    on_create: bool = True
+    on_update: tuple[str, ...] = (CHANGE,)
+    on_status: tuple[str, ...] = (CHANGE,)
+    qualified_finalizers: bool = True  # its own checks refuse finalizers without a domain
+
+    def of_update(self, subresource: str) -> tuple[str, ...]:
+        """The kind's own checks of a write to the object or to a subresource."""
+        return self.on_status if subresource == "status" else self.on_update
+
+
+_NONE = MetadataChecks(on_create=False, on_update=(), on_status=())
+_BOTH = MetadataChecks(on_update=(WHOLE, CHANGE))
+_WHOLE = MetadataChecks(on_update=(WHOLE,))
+_ANY_FINALIZER = MetadataChecks(qualified_finalizers=False)
+USUAL = MetadataChecks()
+CUSTOM = _ANY_FINALIZER
+
+_CHECKS: dict[str, MetadataChecks] = {
+    **dict.fromkeys((
+        "ConfigMap", "ControllerRevision", "ClusterRole", "ClusterRoleBinding", "Endpoints", "Ingress", "IngressClass",
+        "Job", "Namespace", "Node", "PersistentVolumeClaim", "Pod", "Role", "RoleBinding", "Secret",
+        "ServiceAccount", "StorageClass"), _BOTH),
+    **dict.fromkeys(("EndpointSlice", "LimitRange"), _WHOLE),
+    **dict.fromkeys(("CustomResourceDefinition", "Lease"), _ANY_FINALIZER),
+    **dict.fromkeys(("Event", "PodDisruptionBudget"), _NONE),
+    **dict.fromkeys(("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+                    MetadataChecks(on_update=(WHOLE,), qualified_finalizers=False)),
+    "PersistentVolume": MetadataChecks(on_update=(WHOLE, WHOLE)),
+    "CronJob": MetadataChecks(on_status=()),
+    "RuntimeClass": MetadataChecks(on_update=(WHOLE, CHANGE), qualified_finalizers=False),
+}
+
+
+def checks_of(group: str, kind: str) -> MetadataChecks:
+    """The checks that a built-in kind makes itself; Events do so only if they come through their new group."""
+    return USUAL if group == "events.k8s.io" else _CHECKS.get(kind, USUAL)
+
 
 Object = dict[str, Any]
 

@@ -3,31 +3,69 @@ subresources share.
 
 The functions run under the cluster's lock, which is free while webhooks are asked; they raise Overtaken (attempts.py)
 if what they were given is old then. `ctx` collects warnings. See strategy.py for the order of the hooks.
-"""
 
+Admission: what may keep a write from being stored although it is well-formed and its user may write the type.
+
+The functions raise the 403 or 404 that refuses it; the cluster's lock is held.
+
+From the JSON values of a body to an object of its kind: its typed shape, its defaults, and what becomes of a request
+whose body has fields that it should not have.
+
+    fieldValidation   a field that the kind does not have, or that the body names twice
+    Ignore            passes in silence
+    Warn              becomes a warning, which `ctx` collects
+    Strict            refuses the request
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.apiserver import errors, managedfields
-from kubectl_runtime.apiserver.admission import admit_create, admit_write
 from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.crds.controller import STORAGE, is_terminating
+from kubectl_runtime.apiserver.encoding.body import Keys, warning_texts
 from kubectl_runtime.apiserver.objectmeta import metadata
+from kubectl_runtime.apiserver.objectmeta.metadata import restore, without_times
 from kubectl_runtime.apiserver.objectmeta.names import generated_name
-from kubectl_runtime.apiserver.objectmeta.preserved import restore, without_times
-from kubectl_runtime.apiserver.output.stored_objects import shown_object
-from kubectl_runtime.apiserver.query.gonumbers import parse_uint
+from kubectl_runtime.apiserver.output.forms import shown_object
+from kubectl_runtime.apiserver.query.selectors import parse_uint
 from kubectl_runtime.apiserver.schemas import ANY, Schema
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.storage.storage import ObjectTooLarge, Version, make_version
-from kubectl_runtime.apiserver.webhooks.admission_attributes import CREATE, UPDATE
-from kubectl_runtime.apiserver.webhooks.asking import NOT_ON_CREATE, admitted, approved, shown
-from kubectl_runtime.apiserver.webhooks.attempts import still
-from kubectl_runtime.core.codec.jsonvalues import json_copy, same_json
+from kubectl_runtime.apiserver.webhooks.calls import still
+from kubectl_runtime.apiserver.webhooks.chain import NOT_ON_CREATE, admitted, approved, shown
+from kubectl_runtime.apiserver.webhooks.review import CREATE, UPDATE
+from kubectl_runtime.core.codec.sameness import json_copy, same_json
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
+
+_RECREATED = "unable to create new content in namespace {} because it is being terminated"
+
+
+def admit_create(ctx: RequestContext, meta: Object) -> None:
+    """Whether the namespace takes new objects, and the CRD new instances."""
+    crd = ctx.cluster.storage.get(STORAGE, "", ctx.type.qualified) if ctx.type.is_custom else None
+    if crd is not None and is_terminating(crd):
+        raise errors.forbidden(ctx.type.group, ctx.type.plural, meta.get("name") or "",
+                               "create not allowed while custom resource definition is terminating")
+    namespace = meta.get("namespace", "")
+    if not namespace or not ctx.type.strategy.checks_namespace:
+        return
+    found = ctx.cluster.storage.get("/namespaces", "", namespace)
+    if found is None:
+        raise errors.not_found("", "namespaces", namespace)
+    if found.deleting:
+        name = meta.get("name") or ""
+        raise errors.forbidden(ctx.type.group, ctx.type.plural, name, _RECREATED.format(namespace), [
+            errors.Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")])
+
+
+def admit_write(ctx: RequestContext, new: Object, old: Object | None) -> None:
+    """A Role or binding must not grant more than its writer has; `old` is None for a create."""
+    ctx.access.check_write(ctx.user_info, ctx.type.group, ctx.type.plural, new, old)
+
 
 MAX_CUSTOM = 3 << 19  # bytes that etcd takes; of built-in kinds, which do not lie there as JSON, it cannot be told
 _GENERATE_ATTEMPTS = 8
@@ -275,3 +313,32 @@ def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str
     ctx.warnings += metadata.warnings(meta, before["metadata"], ctx.type)
     if subresource in ("", "scale"):
         ctx.warnings += strategy.warnings(new, before)
+
+
+def refusing(ctx: RequestContext, problems: list[str]) -> str:
+    """What refuses the write, if field validation is strict; else the problems become warnings, or nothing."""
+    validation = ctx.options.field_validation if ctx.options else "Warn"
+    if validation == "Strict" and problems:
+        return "strict decoding error: " + ", ".join(problems)
+    if validation != "Ignore":
+        ctx.warnings += warning_texts(problems)
+    return ""
+
+
+def refuse_fields(ctx: RequestContext, type_name: str, problems: list[str]) -> None:
+    """Raises the 400 of a body with fields that it should not have; `type_name` ends in version and kind."""
+    version, kind = type_name.split(".")[-2:]
+    if why := refusing(ctx, problems):
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+
+
+def decode(ctx: RequestContext, obj: Object, keys: Keys) -> None:
+    """Give a received object its typed shape and defaults; 400 if it does not fit."""
+    kind, version = ctx.type.kind, ctx.type.version
+    try:
+        unknown = ctx.type.strategy.decode(obj)
+    except errors.BodyDecodeError as error:
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
+    refuse_fields(ctx, f"{version}.{kind}", keys.problems(unknown, mixed=not ctx.type.is_custom))
+    obj["metadata"] = obj.get("metadata") or {}
+    ctx.type.strategy.default(obj)

@@ -10,5 +10,5 @@
     top     shows what the controllers of a process do                               cli/top.py, top_*.py
     server  the embedded API server until a signal                                   kubectl_runtime.testing.__main__
 
-MODULE:NAME, which most commands take, is found by cli/places.py, and called as a program by cli/program.py.
+MODULE:NAME, which most commands take, is found by cli/places.py, and called as a program by cli/places.py.
 """

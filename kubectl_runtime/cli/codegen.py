@@ -27,8 +27,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _module(files: list[str], version: str | None) -> str:
+    from kubectl_runtime.manifests.documents import read_objects
     from kubectl_runtime.manifests.problems import ManifestError
-    from kubectl_runtime.manifests.sources import read_objects
 
     try:
         found = [content for file in files for content, _ in read_objects(file if file == "-" else Path(file))

@@ -16,9 +16,8 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.cli.places import CommandError, Place, UsageError, imported, place
-from kubectl_runtime.core.base.guarded_log import printable
-from kubectl_runtime.crd.customresource import CustomResource
-from kubectl_runtime.crd.merge import definitions_of
+from kubectl_runtime.core.base.guard import printable
+from kubectl_runtime.crd.customresource import CustomResource, definitions_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -55,14 +54,14 @@ def definitions(places: Iterable[Place]) -> list[dict[str, Any]]:
 
 
 def _text(found: list[dict[str, Any]]) -> str:
-    from kubectl_runtime.manifests.writer import documents_to_yaml
+    from kubectl_runtime.manifests.yaml_text import documents_to_yaml
 
     return documents_to_yaml(found, sort_keys=False, width=120)
 
 
 def _check(file: Path, found: list[dict[str, Any]], classes: list[Place]) -> int:
+    from kubectl_runtime.manifests.documents import read_objects
     from kubectl_runtime.manifests.problems import ManifestError
-    from kubectl_runtime.manifests.sources import read_objects
 
     try:
         written = [crd for crd, _ in read_objects(file) if crd.get("kind") == "CustomResourceDefinition"]
@@ -79,7 +78,7 @@ def _check(file: Path, found: list[dict[str, Any]], classes: list[Place]) -> int
 
 
 def _canonical(crds: list[dict[str, Any]]) -> str:
-    from kubectl_runtime.manifests.writer import documents_to_yaml
+    from kubectl_runtime.manifests.yaml_text import documents_to_yaml
 
     return documents_to_yaml(crds, width=120)
 

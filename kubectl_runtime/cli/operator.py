@@ -17,22 +17,19 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from kubectl_runtime.cli.log_setup import set_up_logs
-from kubectl_runtime.cli.places import CommandError, UsageError, imported, shown
-from kubectl_runtime.cli.program import made_by, program_in
-from kubectl_runtime.cli.run_options import FLAGS, RunOptions
+from kubectl_runtime.cli.places import CommandError, UsageError, imported, made_by, program_in, shown
+from kubectl_runtime.cli.run_options import FLAGS, RunOptions, set_up_logs
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import SERVICE_ACCOUNT_ORIGIN, Config, NotConfiguredError
-from kubectl_runtime.client.http.stack import Stack
+from kubectl_runtime.client.http.layers import Stack
 from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.observer import Observer, together
+from kubectl_runtime.manager.leases import LeaderElection
+from kubectl_runtime.manager.manager import DEBUG, SERVE, Manager, ManagerDefaults, manager_defaults
 from kubectl_runtime.runtime.controller.controller import BoundController
-from kubectl_runtime.runtime.manager.leader_election import LeaderElection
-from kubectl_runtime.runtime.manager.manager import Manager
-from kubectl_runtime.runtime.manager_defaults import DEBUG, SERVE, ManagerDefaults, manager_defaults
-from kubectl_runtime.runtime.observe.debug_page import DebugPage
+from kubectl_runtime.runtime.observe.debug import DebugPage
 from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)

@@ -22,24 +22,31 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.cli.places import CommandError, checked_name, checked_namespace, imported, place
-from kubectl_runtime.cli.program import made_by, program_in
+from kubectl_runtime.cli.places import (
+    CommandError,
+    checked_name,
+    checked_namespace,
+    imported,
+    made_by,
+    place,
+    program_in,
+)
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
-from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
-from kubectl_runtime.core.requests.names import checked_label, checked_subdomain
+from kubectl_runtime.core.requests.request import checked_label, checked_subdomain
 from kubectl_runtime.core.requests.rights import ORDER, Right, roles
+from kubectl_runtime.manager.leases import LeaderElection
+from kubectl_runtime.manager.manager import Manager
+from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
-from kubectl_runtime.runtime.manager.leader_election import LeaderElection
-from kubectl_runtime.runtime.manager.manager import Manager
-from kubectl_runtime.runtime.sharding.sharding import Sharding
-from kubectl_runtime.runtime.watcher.watch_api import apis_of
-from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer
+from kubectl_runtime.runtime.watch.states import apis_of
 from kubectl_runtime.testing.rights_recorder import Recorded
+from kubectl_runtime.webhooks.server import WebhookServer
 
 _LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
 _SHARDS = {**_LEASES, "verbs": ["create", "delete", "get", "list", "update"]}
@@ -73,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the manifests; the exit status. Raises CommandError."""
-    from kubectl_runtime.manifests.writer import documents_to_yaml
+    from kubectl_runtime.manifests.yaml_text import documents_to_yaml
 
     found = manifests(options)
     if options.recorded is None:

@@ -8,13 +8,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from kubectl_runtime.cli.log_setup import level_option, set_up_logs
-from kubectl_runtime.cli.places import SEVERAL_LINES, CommandError, imported, place, users_traceback
-from kubectl_runtime.cli.program import program_in
-from kubectl_runtime.core.base.guarded_log import printable
+from kubectl_runtime.cli.places import SEVERAL_LINES, CommandError, imported, place, program_in, users_traceback
+from kubectl_runtime.cli.run_options import level_option, set_up_logs
+from kubectl_runtime.core.base.guard import printable
 from kubectl_runtime.runtime.usercode import described
-from kubectl_runtime.testing.recordings.flight_reader import RecordingError
-from kubectl_runtime.testing.recordings.replay import Replayed, replay
+from kubectl_runtime.testing.lab.recordings import RecordingError
+from kubectl_runtime.testing.lab.replay import Replayed, replay
 
 EPILOG = """\
 The program runs in this process, on a simulated clock, with recorded stores and answers: `breakpoint()` in its source

@@ -17,7 +17,7 @@ def run(given: argparse.Namespace) -> int:
     """Run the operator until a signal; the exit status. Blocks; for the main thread. Raises CommandError."""
     options = checked(RunOptions.of(given))
     if options.dev:
-        from kubectl_runtime.cli.dev.develop import develop
+        from kubectl_runtime.cli.develop import develop
 
         return develop(options)
     from kubectl_runtime.cli.operator import run_operator

@@ -2,20 +2,94 @@
 
 Flags have the names that kubectl, Kubernetes's own components and the projects of controller-runtime give them. None
 is what nobody said.
+
+How the commands that run an operator write logs: the library's lines, and those of the program, to standard error.
+
+    text    time LEVEL logger: message        json    one object a line
+    short   the same for eyes: a time of day, the library's loggers without its name, colours on a terminal; what
+            controllers and the command say themselves, the manager does not say again
+
+The level of `--log-level`, else of the environment, is that of the library and of the program's own package; everything
+else is heard from INFO on, so that nobody has to read how urllib3 works. Warnings of Python are lines of the log, too.
+
+`Order`: what the upper process of `run --dev` tells the lower one.
 """
 from __future__ import annotations
 
 import argparse
+import logging
+import os
+import sys
+import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
-from kubectl_runtime.cli.log_setup import level_option
 from kubectl_runtime.cli.places import Place, UsageError, checked_namespace, place
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.manager.leases import LeaderElection
 from kubectl_runtime.runtime import logs
-from kubectl_runtime.runtime.manager.leader_election import LeaderElection
-from kubectl_runtime.runtime.observe.debug_page import DebugPage
-from kubectl_runtime.runtime.observe.listen_address import ListenAddress
+from kubectl_runtime.runtime.observe.debug import DebugPage
+from kubectl_runtime.runtime.observe.health import ListenAddress
+
+_SAID_ALREADY = ",".join(f"runtime.{name}=warn" for name in (
+    "observe.health_server", "manager.servers", "manager.manager_end", "manager.manager_running"))
+_COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "1;31", logging.DEBUG: "2"}
+
+
+def level_option(text: str) -> str:
+    """What `--log-level` says, unchanged, as a type of argparse: a text that cannot be read ends with the status of a
+    wrong command line, and the list of levels."""
+    _, wrong = logs.parse_levels(text)
+    if wrong:
+        raise argparse.ArgumentTypeError(f"{', '.join(map(repr, wrong))}: write a level (debug, info, warn, error or "
+                                         "off), or LOGGER=LEVEL")
+    return text
+
+
+class ShortFormatter(logs.TextFormatter):
+    """Formats log lines for people who develop: `17:04:59 WARNING controller.widget: message [ID Kind
+    namespace/name]`."""
+
+    def __init__(self, *, colours: bool) -> None:
+        super().__init__()
+        self.datefmt, self.default_msec_format = "%H:%M:%S", ""
+        self._colours = colours
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        name = record.name
+        record.name = name.removeprefix(f"{logs.ROOT}.")
+        try:
+            text = super().formatMessage(record)
+        finally:
+            record.name = name  # other handlers see the same record
+        colour = _COLOURS.get(record.levelno) if self._colours else None
+        return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+
+
+def _log_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+                 file: TextIO | None = None, line: str | None = None) -> None:
+    """What `warnings.warn` says, as a line of the log. Instead of `logging.captureWarnings`, whose text has two."""
+    if file is not None:
+        file.write(warnings.formatwarning(message, category, filename, lineno, line))
+        return
+    logging.getLogger("py.warnings").warning("%s:%d: %s: %s", filename, lineno, category.__name__, message)
+
+
+def set_up_logs(form: str, levels: str | None, package: str, *, stream: TextIO | None = None) -> None:
+    """Write logs to `stream` (standard error). `form`: text, json or short. `levels`: as `--log-level`, None for the
+    environment's. `package`: the program's."""
+    stream = sys.stderr if stream is None else stream
+    wanted = levels if levels is not None else os.environ.get(logs.VARIABLE) or "info"
+    handler = logs.setup(f"{_SAID_ALREADY},{wanted}" if form == "short" else wanted, json=form == "json",
+                         stream=stream, environ={})
+    if form == "short":
+        handler.setFormatter(ShortFormatter(colours=stream.isatty() and "NO_COLOR" not in os.environ))
+    warnings.showwarning = _log_warning
+    level = logs.parse_levels(wanted)[0].get(logs.ROOT, logging.INFO)
+    logging.getLogger().setLevel(max(level, logging.INFO))
+    if logging.getLogger(package).level == logging.NOTSET:  # the directives may name it
+        logging.getLogger(package).setLevel(level)
+
 
 DESCRIPTION = """\
 Run an operator: the function NAME of MODULE is called with a client, and what it returns is run until a signal.
@@ -193,12 +267,20 @@ def checked(options: RunOptions) -> RunOptions:
 
 
 def _duration(text: str) -> float:
-    from kubectl_runtime.testing.option_values import duration
+    from kubectl_runtime.testing.asking import duration
 
     return duration(text)
 
 
 def _service_address(text: str) -> tuple[str, str]:
-    from kubectl_runtime.testing.option_values import service_address
+    from kubectl_runtime.testing.asking import service_address
 
     return service_address(text)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run. `serve`: where health and metrics are served, if nobody says it."""
+
+    options: RunOptions
+    serve: str

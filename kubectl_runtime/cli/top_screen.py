@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kubectl_runtime.runtime.observe.debug_state import ControllerState, DebugState, KeyRow, RunRow, WatchRow
+from kubectl_runtime.runtime.observe.debug import ControllerState, DebugState, KeyRow, RunRow, WatchRow
 
 WORDS = {"backing_off": "backing off", "held_back": "held back", "waits_for_change": "waits for a change",
          "requeue_after": "success", "terminal_error": "terminal error"}

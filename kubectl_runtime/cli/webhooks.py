@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the manifests; the exit status. Raises CommandError."""
-    from kubectl_runtime.manifests.writer import documents_to_yaml
+    from kubectl_runtime.manifests.yaml_text import documents_to_yaml
 
     print(documents_to_yaml(manifests(options), sort_keys=False, width=120), end="")
     return 0

@@ -34,7 +34,7 @@ from typing import Any
 
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.crd.spellings import plain
+from kubectl_runtime.crd.schema import plain
 
 Node = Mapping[str, Any]
 

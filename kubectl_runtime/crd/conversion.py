@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast, overload
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.codec.jsonvalues import json_copy
+from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.meta.gvk import split_api_version
 from kubectl_runtime.crd.customresource import CustomResource
 

@@ -17,6 +17,22 @@
     Annotated[T, Rule(…)] and the rest of marks     see `kubectl_runtime.crd.marks`
 
 A field without a default is required. Anything else raises TypeError that names class and field.
+
+Unions of tagged Structs as one structural object: all properties side by side, one branch per tag.
+
+A branch names its tag and what it requires. The defaults of the members' fields are left to the reader: the server
+would fill the default of one member into an object of another.
+
+What cannot be said by the keyword that is meant for it: enums that take a null, base64 that takes an empty text.
+
+The API server holds a null against an ``enum``, in which it finds none even if one stands there, and takes no empty
+text as ``format: byte``. A null is never held against an ``allOf``, and an ``anyOf`` names the empty text besides.
+
+The schema of one entry of `status.conditions`: metav1.Condition's limits, as Kubernetes' API conventions give them.
+
+Only `type` and `status` are required, since an apply leaves out what is empty; Go's own classes send empty texts.
+
+What a mark on a type adds to its schema: limits, rules, how lists and objects are merged, exactly-one-of.
 """
 from __future__ import annotations
 
@@ -24,7 +40,7 @@ import dataclasses
 import enum
 import inspect
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -32,12 +48,13 @@ from uuid import UUID
 import msgspec
 import msgspec.structs
 
-from kubectl_runtime.core.base.declared import hashable
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.interpreter import annotations_of
 from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import (
     alternatives,
     field_types,
+    hashable,
     is_record_type,
     map_keys,
     marks_of,
@@ -45,17 +62,147 @@ from kubectl_runtime.core.base.wire import (
     wire_names,
 )
 from kubectl_runtime.core.codec.views import MISSING
-from kubectl_runtime.core.interpreter.annotations import annotations_of
 from kubectl_runtime.core.meta.godurations import GoDuration
-from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.meta.metav1 import STATUSES, Condition
 from kubectl_runtime.core.meta.quantities import Quantity
-from kubectl_runtime.crd.applied_marks import LIST_TYPE, RULES, keyed, marked
-from kubectl_runtime.crd.condition_schema import CONDITION
-from kubectl_runtime.crd.marks import FieldSchema, PreserveUnknownFields, rules_on
-from kubectl_runtime.crd.spellings import BASE64, nullable
-from kubectl_runtime.crd.unions import is_tagged, tagged_union
+from kubectl_runtime.crd.marks import (
+    EmbeddedResource,
+    FieldSchema,
+    ListType,
+    MapType,
+    OneOf,
+    PreserveUnknownFields,
+    Rule,
+    rules_on,
+)
 
 Schema = dict[str, Any]
+
+LIST_TYPE, RULES = "x-kubernetes-list-type", "x-kubernetes-validations"
+_LENGTHS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems"),
+            "object": ("minProperties", "maxProperties")}
+
+
+def marked(schema: Schema, mark: Any, where: str) -> Schema:
+    """The schema with what one mark adds; the same for a mark that adds nothing. Raises TypeError."""
+    match mark:
+        case msgspec.Meta():
+            return _limited(schema, mark)
+        case Rule():
+            return {**schema, RULES: [*schema.get(RULES, ()), mark.to_dict()]}
+        case ListType():
+            return {**schema, LIST_TYPE: mark.type}
+        case MapType():
+            return {**schema, "x-kubernetes-map-type": mark.type}
+        case EmbeddedResource():
+            return {**schema, "x-kubernetes-embedded-resource": True}
+        case OneOf():
+            if unknown := set(mark.keys) - set(schema.get("properties", ())):
+                raise TypeError(f"{where}: OneOf names {', '.join(sorted(unknown))}, which the type does not have")
+            return {**schema, "oneOf": [{"required": [key]} for key in mark.keys]}
+    return schema
+
+
+def keyed(schema: Schema, keys: tuple[str, ...], where: str) -> Schema:
+    """The schema of a list whose items these keys tell apart. Raises TypeError for keys that cannot."""
+    items = schema.get("items", {})
+    for key in keys:
+        described = items.get("properties", {}).get(key)
+        if described is None:
+            raise TypeError(f"{where}: MapKeys names {key!r}, which its items do not have")
+        if key not in items.get("required", ()) and "default" not in described:
+            raise TypeError(f"{where}: MapKeys names {key!r}, which must then be required or have a default")
+    return {**schema, LIST_TYPE: "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+def _limited(schema: Schema, meta: msgspec.Meta) -> Schema:
+    limits: Schema = {"minimum": meta.ge, "maximum": meta.le, "multipleOf": meta.multiple_of, "pattern": meta.pattern,
+                      "description": meta.description}
+    if meta.gt is not None:
+        limits |= {"minimum": meta.gt, "exclusiveMinimum": True}
+    if meta.lt is not None:
+        limits |= {"maximum": meta.lt, "exclusiveMaximum": True}
+    shortest, longest = _LENGTHS.get(schema.get("type", ""), ("minLength", "maxLength"))
+    limits |= {shortest: meta.min_length, longest: meta.max_length, **(meta.extra_json_schema or {})}
+    return schema | {key: value for key, value in limits.items() if value is not None}
+
+
+_NAME = r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])"
+
+CONDITION: dict[str, Any] = {
+    "type": "object",
+    "description": "What a controller found out about the object.",
+    "properties": {
+        "type": {"type": "string", "maxLength": 316, "pattern": f"^{_NAME}$",
+                 "description": "What it is about, such as Ready, or example.com/Synced."},
+        "status": {"type": "string", "enum": [*STATUSES]},
+        "reason": {"type": "string", "maxLength": 1024, "pattern": "^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?)?$",
+                   "description": "Why, in one word, for programs."},
+        "message": {"type": "string", "maxLength": 32768, "description": "Why, for people."},
+        "lastTransitionTime": {"type": "string", "format": "date-time", "nullable": True,
+                               "description": "When status changed last."},
+        "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0, "nullable": True,
+                               "description": "The metadata.generation that it is about."},
+    },
+    "required": ["type", "status"],
+}
+
+
+BASE64: Schema = {"type": "string", "anyOf": [{"format": "byte"}, {"maxLength": 0}]}
+
+
+def nullable(schema: Schema) -> Schema:
+    """A schema that takes a null as well."""
+    if "enum" in schema:
+        choices = [value for value in schema["enum"] if value is not None]
+        schema = {key: value for key, value in schema.items() if key != "enum"} | {"allOf": [{"enum": choices}]}
+    return {**schema, "nullable": True}
+
+
+def plain(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema with `enum` and ``format: byte`` where it has the spellings of this module."""
+    match node:
+        case {"nullable": True, "allOf": [{"enum": choices, **others}]} if not others and "enum" not in node:
+            return {key: value for key, value in node.items() if key != "allOf"} | {"enum": choices}
+        case {"type": "string", "anyOf": branches} if branches == BASE64["anyOf"] and "format" not in node:
+            return {key: value for key, value in node.items() if key != "anyOf"} | {"format": "byte"}
+    return node
+
+
+def is_tagged(cls: Any) -> bool:
+    """Whether a class is a Struct with a tag."""
+    return isinstance(cls, type) and issubclass(cls, msgspec.Struct) and cls.__struct_config__.tag is not None
+
+
+def tagged_union(members: Sequence[tuple[Any, Schema]], where: str) -> Schema:
+    """The schema of a union of tagged Structs, each given with its own schema (without the tag).
+
+    Raises TypeError where two members declare one key differently, or have their tags in different fields.
+    """
+    tag_fields = {cls.__struct_config__.tag_field for cls, _ in members}
+    if len(tag_fields) > 1:
+        raise TypeError(f"{where}: the members of a union must have their tag in one field, not in "
+                        f"{', '.join(sorted(tag_fields))}: give them the same tag_field=")
+    [tag_field] = tag_fields
+    tags = [cls.__struct_config__.tag for cls, _ in members]
+    kind = "string" if isinstance(tags[0], str) else "integer"
+    properties: dict[str, Any] = {tag_field: {"type": kind, "enum": tags}}
+    branches = []
+    for cls, schema in members:
+        for key, node in schema.get("properties", {}).items():
+            shared = {name: value for name, value in node.items() if name != "default"}
+            if properties.setdefault(key, shared) != shared:
+                raise TypeError(f"{where}: {key} is declared differently by {cls.__name__} and another member of the "
+                                "union, which a structural schema cannot say: give one of them another name")
+        branches.append({"properties": {tag_field: {"enum": [cls.__struct_config__.tag]}},
+                         "required": [tag_field, *schema.get("required", ())]})
+    description = "\n\n".join(f"{tag}: {schema['description']}" for tag, (_, schema) in zip(tags, members, strict=True)
+                              if schema.get("description"))
+    return {"type": "object", **({"description": description} if description else {}), "properties": properties,
+            "required": [tag_field], **({"oneOf": branches} if len(branches) > 1 else
+                                        {"required": branches[0]["required"]})}
+
+
 Field = tuple[str, Any, Any]
 """Wire key, type, default (`MISSING` for none)."""
 

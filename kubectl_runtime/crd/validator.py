@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.jsonvalues import json_copy
+from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.schema.causes import Cause
-from kubectl_runtime.schema.defaulting import apply_defaults
-from kubectl_runtime.schema.pruning import prune
+from kubectl_runtime.schema.defaulting import apply_defaults, prune
 from kubectl_runtime.schema.structural import declares_rules
 from kubectl_runtime.schema.validation import NOTHING, schema_causes
 

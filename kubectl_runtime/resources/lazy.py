@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from kubectl_runtime.core.base.nearest import did_you_mean
+from kubectl_runtime.core.base.errors import did_you_mean
 
 
 def kind_of(package: str, name: str, modules: Mapping[str, tuple[str, ...]]) -> Any:

@@ -44,19 +44,16 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api import Api
-from kubectl_runtime.client.http.failures import KindNotServedError
-from kubectl_runtime.core.base.errors import ApiError, OutcomeUnknownError, RequestError, message_of
-from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.client.http.retry import KindNotServedError
+from kubectl_runtime.core.base.errors import ApiError, OutcomeUnknownError, RequestError, Status, message_of
+from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, PartialView
-from kubectl_runtime.core.requests.patch import Patch, pointer
+from kubectl_runtime.core.requests.body import Patch, pointer
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.reconcile.reconciler import Reconciler
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconciler
 
 log = guarded_logger(__name__)
 

@@ -32,9 +32,9 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from kubectl_runtime.core.base.guarded_log import guarded_logger, printable
+from kubectl_runtime.core.base.guard import guarded_logger, printable
+from kubectl_runtime.core.base.interpreter import RunVariable
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.interpreter.contexts import RunVariable
 from kubectl_runtime.core.meta.refs import ObjectRef
 
 VARIABLE = "KUBECTL_RUNTIME_LOG"

@@ -9,15 +9,23 @@
 A watch that ends because of one bad object or one bad callback would look healthy and be dead, so nothing else passes.
 An exception is user code too: its text is asked for by `described`, never by `str`. So is a log handler: the runtime
 logs through `guarded_logger`, so that a handler that raises costs its line and nothing else.
+
+What is refused at once of what a user gives: it could only fail later, in a thread, again and again.
+
+Parts of an object in its plain form, read without trust: what is absent, null or of another type is empty.
+
+What all stages of a stream share: a stage closes its source, in the thread that pulls, whatever ends it.
 """
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
-from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
-from kubectl_runtime.core.interpreter.annotations import signature_of
+from kubectl_runtime.core.base.errors import RequestError, class_named
+from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.interpreter import signature_of
 
 T = TypeVar("T")
 
@@ -110,3 +118,114 @@ def _report(error: BaseException, where: Where, args: tuple[Any, ...]) -> None:
     # How an object shows itself is user code as well.
     text = where if isinstance(where, str) else guarded("user code", "a description", where, *args)
     log.error("%s raised %s", text, type(error).__name__, exc_info=error)
+
+
+def check_api(api: Any, taker: str, *, has: str = "resource") -> None:
+    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client. What is taken for an
+    Api has the attribute `has`."""
+    if isinstance(api, type) or not hasattr(api, has):
+        given = api.__name__ if isinstance(api, type) else repr(api)
+        raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
+                           f"Api.namespaced(client, Kind, namespace), not {given}")
+
+
+def check_client(client: Any, taker: str) -> None:
+    """Raise RequestError for what is likely to be passed instead of a Client: None, its class, a Config."""
+    if isinstance(client, type) or not hasattr(client, "clock"):
+        raise RequestError(f"{taker} takes a Client, such as Client.try_default(), not {class_named(client)}")
+
+
+def check_callback(what: str, callback: Any, *arguments: str) -> None:
+    """Raise RequestError for what cannot be called with these arguments."""
+    if not callable(callback):
+        raise RequestError(f"{what} is a function ({', '.join(arguments)}), not {callback!r}")
+    if (wrong := misfit(callback, arguments)) is not None:
+        raise RequestError(f"{what}, {name_of(callback)}, {wrong}")
+
+
+def check_type(what: str, value: Any, kind: type, example: str) -> None:
+    """Raise RequestError, with an example of what was meant, for a value that is not of this type."""
+    if not isinstance(value, kind):
+        raise RequestError(f"{what} is a {kind.__name__}, such as {example}, not {value!r}")
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """`value` if it is a map, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def part_of(obj: Any, key: str) -> Mapping[str, Any]:
+    """The map under a top-level key of an object, or of None, which has none. Raises DecodeError."""
+    return {} if obj is None else mapping(obj.get(key))
+
+
+def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
+    """The entry of this type in the object's `status.conditions`; empty when there is none. Raises DecodeError."""
+    return next((entry for entry in items_of(part_of(obj, "status"), "conditions") if entry.get("type") == kind), {})
+
+
+def generation_of(obj: Any, entry: Mapping[str, Any]) -> int | None:
+    """The generation that a condition of the object is about, as kubectl finds it: its own observedGeneration, or else
+    that of the status; None where neither says. Raises DecodeError."""
+    for part in (entry, part_of(obj, "status")):
+        observed = part.get("observedGeneration")
+        if isinstance(observed, int) and not isinstance(observed, bool):
+            return observed
+    return None
+
+
+def is_current(obj: Any, entry: Mapping[str, Any]) -> bool:
+    """Whether a condition of the object is about its present spec, as far as it says. Raises DecodeError."""
+    observed = generation_of(obj, entry)
+    return observed is None or observed >= (obj.generation or 0)
+
+
+def holds(obj: Any, kind: str, status: str = "True") -> bool:
+    """Whether the object's condition of this type has this status, for its present spec. Raises DecodeError."""
+    entry = condition_of(obj, kind)
+    return entry.get("status") == status and is_current(obj, entry)
+
+
+def number_of(part: Mapping[str, Any], key: str, otherwise: int = 0) -> int:
+    """The whole number under a key; `otherwise` when there is none."""
+    value = part.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def items_of(part: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """The list of maps under a key, an empty map for each entry that is not a map."""
+    value = part.get(key)
+    return [mapping(entry) for entry in value] if isinstance(value, list) else []
+
+
+class TellingStream(Generator[T]):
+    """A stream that also tells any thread what keeps it from going on. Else as the generator that it wraps."""
+
+    def __init__(self, stream: Generator[T]) -> None:
+        self._stream = stream
+        self.trouble = ""
+        """The last failure, as text; empty while all is well. Written by the thread that pulls."""
+
+    def __next__(self) -> T:
+        return next(self._stream)
+
+    def send(self, value: None) -> T:
+        return self._stream.send(value)
+
+    def throw(self, *error: Any) -> T:
+        return self._stream.throw(*error)
+
+    def close(self) -> None:
+        """Close it; for the thread that pulls."""
+        self._stream.close()
+
+
+@contextmanager
+def closing_source(source: Iterable[Any]) -> Iterator[None]:
+    """Close `source` at the end if it can be closed (generators can, lists cannot)."""
+    try:
+        yield
+    finally:
+        close = getattr(source, "close", None)
+        if close is not None:
+            close()

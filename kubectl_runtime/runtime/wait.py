@@ -12,6 +12,8 @@ ends with the wait, only rings at the deadline, since nothing else would wake a 
 simulated clock moves by waiting there is no second thread, and no deadline is missed: the whole simulation stands still
 in this call, though, except for what the embedded server does itself. In a simulated controller use
 `Simulation.run_until` for what other actors have to do.
+
+`last_seen`: what a wait says of the object that it waited for, when it ends without success.
 """
 from __future__ import annotations
 
@@ -22,32 +24,84 @@ from typing import Any, Self, TypeVar, overload
 from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api import Api
-from kubectl_runtime.client.http.failures import KindNotServedError
-from kubectl_runtime.client.http.outcomes import is_about_the_uid
+from kubectl_runtime.client.http.retry import KindNotServedError, is_about_the_uid
 from kubectl_runtime.core.base.clock import Clock, Duration, period_of
-from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
-from kubectl_runtime.core.base.scope import FirstOf, call_scope
-from kubectl_runtime.core.base.status import Status
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, Status
+from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.stop import FirstOf, StopToken, call_scope
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.interpreter.contexts import Thread
+from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.selectors import fields
+from kubectl_runtime.core.objects.partial import InvalidObject
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.names import Named, object_name
 from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
+from kubectl_runtime.core.requests.request import Named, object_name
 from kubectl_runtime.core.requests.rights import foresee
-from kubectl_runtime.runtime.conditions import Condition, OfExisting, is_deleted, name_of, why_never
-from kubectl_runtime.runtime.given import check_api, check_callback
-from kubectl_runtime.runtime.last_seen import last_seen
-from kubectl_runtime.runtime.ready_rules import NeverReady
-from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.usercode import not_awaitable
-from kubectl_runtime.runtime.watcher.event import Apply, Delete, Failed, InitDone, RawStep
-from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
-from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watch_backoff import backoff
-from kubectl_runtime.runtime.watcher.watcher import one_object, readers, watch_steps
-from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.conditions import Condition, NeverReady, OfExisting, is_deleted, name_of, why_never
+from kubectl_runtime.runtime.usercode import (
+    check_api,
+    check_callback,
+    closing_source,
+    generation_of,
+    is_current,
+    not_awaitable,
+)
+from kubectl_runtime.runtime.watch.backoff import FailureLog, WatchTarget, backoff
+from kubectl_runtime.runtime.watch.config import WatcherConfig
+from kubectl_runtime.runtime.watch.driver import reader_of
+from kubectl_runtime.runtime.watch.event import Apply, Delete, Failed, InitDone, RawStep
+from kubectl_runtime.runtime.watch.watcher import one_object, readers, watch_steps
+
+MOST_MESSAGE = 120
+"""Characters of a condition's message that are told."""
+
+
+def last_seen(obj: Any, looked: bool) -> str:
+    """What was last seen of an object, without its content: of its status the phase, the counts, and the conditions,
+    each `type=status (reason: message)`, with long messages cut, and with the generation that it is
+    about where that is not the present one."""
+    if not looked:
+        return "it was never seen, as no list was answered"
+    if obj is None:
+        return "it does not exist"
+    if isinstance(obj, InvalidObject):
+        return f"last seen: {obj.error}"
+    parts = [f"uid {obj.uid}", f"resourceVersion {obj.resource_version}"]
+    if isinstance(obj, Resource):
+        if obj.deletion_timestamp is not None:
+            left = f", waiting for {', '.join(obj.finalizers)}" if obj.finalizers else ""
+            parts.append(f"being deleted since {format_time(obj.deletion_timestamp)}{left}")
+        parts += _status_parts(obj)
+    return f"last seen: {', '.join(parts)}"
+
+
+def _status_parts(obj: Resource) -> list[str]:
+    try:
+        status = obj.get("status")
+    except KubeError as error:
+        return [str(error)]
+    if not isinstance(status, dict):
+        return ["no status yet"] if getattr(type(obj), "status", None) is not None else []
+    parts = [f"generation {obj.generation}"] if "observedGeneration" in status else []
+    parts += [f"{key} {value}" for key, value in status.items()
+              if key == "phase" or (isinstance(value, int) and not isinstance(value, bool))]
+    conditions = status.get("conditions")
+    for entry in conditions if isinstance(conditions, list) else ():
+        if isinstance(entry, dict):
+            why = ": ".join(_shortened(entry[key]) for key in ("reason", "message") if entry.get(key))
+            if not is_current(obj, entry):
+                lags = f"of generation {generation_of(obj, entry)}, not yet {obj.generation}"
+                why = f"{why}; {lags}" if why else lags
+            parts.append(f"{entry.get('type')}={entry.get('status')}{f' ({why})' if why else ''}")
+    return parts
+
+
+def _shortened(text: object) -> str:
+    """A text as one line of a message shows it: without line breaks, and cut at `MOST_MESSAGE` characters."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= MOST_MESSAGE else f"{line[:MOST_MESSAGE - 1]}…"
+
 
 K = TypeVar("K")
 

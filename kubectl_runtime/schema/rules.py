@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubectl_runtime.core.base.errors import MissingExtra
-from kubectl_runtime.core.codec.jsonvalues import same_json
+from kubectl_runtime.core.codec.sameness import same_json
 from kubectl_runtime.schema import causes, cel
 from kubectl_runtime.schema.causes import Cause
 from kubectl_runtime.schema.cel import CelError
-from kubectl_runtime.schema.fields import leads_somewhere
-from kubectl_runtime.schema.structural import RULES, branches, children
+from kubectl_runtime.schema.structural import RULES, branches, children, leads_somewhere
 from kubectl_runtime.schema.validation import NOTHING
 
 Node = Mapping[str, Any]

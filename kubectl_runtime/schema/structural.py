@@ -4,15 +4,29 @@ Structural means: every field and every item has a type of its own (or says int-
 fields), and what stands in `allOf`, `anyOf`, `oneOf` and `not` only narrows the values of fields that are declared
 outside of them. The checks and their texts are those of apiextensions-apiserver (`ValidateStructural`): what must hold
 at each place, and that nothing is declared in a junctor of the root alone.
-"""
 
+What the API server refuses in the schema of a CustomResourceDefinition besides its not being structural: keywords
+that it does not know, types, patterns, list and map types, defaults that are not valid themselves.
+
+`schema_definition_causes` is the whole check, as `validateCustomResourceDefinitionOpenAPISchema` of
+apiextensions-apiserver puts it together. Unknown string formats are not errors; `unknown_formats` names them, for the
+warning.
+
+From a path to the part of a structural schema that it leads to.
+"""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.schema import causes
 from kubectl_runtime.schema.causes import Cause
+from kubectl_runtime.schema.defaulting import apply_defaults, prune_value
+from kubectl_runtime.schema.formats import is_known
+from kubectl_runtime.schema.patterns import PatternError, compiled
+from kubectl_runtime.schema.validation import below, schema_causes
 
 Node = Mapping[str, Any]
 Level = Literal["root", "item", "field"]
@@ -64,8 +78,8 @@ def declares_rules(schema: Node) -> bool:
 
 
 def _invariants(node: Node, level: Level, path: str) -> Iterator[Cause]:
-    for child, below, place in children(node, path):
-        yield from _invariants(child, below, place)
+    for child, inner, place in children(node, path):
+        yield from _invariants(child, inner, place)
     skipped = _int_or_string_branch(node)
     for branch, place in branches(node, path):
         if skipped != "anyOf" or not place.startswith(f"{path}.anyOf"):
@@ -151,3 +165,193 @@ def _declared(branch: Node, node: Node, path: str, outside: str) -> Iterator[Cau
             yield causes.required(outside + key, f"because it is defined in {place}")
     for inner, place in branches(branch, path):
         yield from _declared(inner, node, place, outside)
+
+
+TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_SCALARS = ("boolean", "integer", "number", "string")
+_UNSUPPORTED = ("$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties")
+_LIST_TYPE, _MAP_KEYS, _MAP_TYPE = "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_TWICE = "FieldValueDuplicate"  # what is there twice in a list is not looked at in a default
+
+
+def schema_definition_causes(schema: Node, path: str = "") -> list[Cause]:
+    """Everything that is wrong with a version's `openAPIV3Schema` except its rules; `path` is where it stands."""
+    found = list(_keyword_causes(schema, path))
+    if schema.get("nullable"):
+        found.append(causes.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
+    if hidden := _unreadable(schema):  # then the real server cannot look whether it is structural
+        return found or [causes.invalid_value(path, "", f"OpenAPIV3Schema '{hidden}' is not supported")]
+    found += structural_causes(schema, path)
+    return found or list(_default_causes(schema, path))
+
+
+def every_node(schema: Node, path: str = "") -> Iterator[tuple[Node, str]]:
+    """(schema, path) of a schema and of all that is below it, junctors included."""
+    yield schema, path
+    for child, _, place in children(schema, path):
+        yield from every_node(child, place)
+    for branch, place in branches(schema, path):
+        yield from every_node(branch, place)
+
+
+def unknown_formats(schema: Node) -> list[str]:
+    """The formats in a schema that the server does not know, each once, sorted."""
+    return sorted({text for node, _ in every_node(schema)
+                   if (text := node.get("format")) and not is_known(text, node.get("type") or "")})
+
+
+def _unreadable(schema: Node) -> str:
+    for node, _ in every_node(schema):
+        for key in ("id", "$schema", *_UNSUPPORTED):
+            if node.get(key):
+                return key.removeprefix("$") if key == "$schema" else key
+        if isinstance(node.get("items"), list):
+            return "items"
+    return ""
+
+
+def _keyword_causes(schema: Node, path: str) -> Iterator[Cause]:
+    for node, place in every_node(schema, path):
+        for key in _UNSUPPORTED:
+            if node.get(key):
+                yield causes.forbidden_field(f"{place}.{key}", f"{key} is not supported")
+        yield from _type_causes(node, place)
+        yield from _list_type_causes(node, place)
+        yield from _map_type_causes(node, place)
+        if node.get("uniqueItems"):
+            yield causes.forbidden_field(f"{place}.uniqueItems", "uniqueItems cannot be set to true since the runtime "
+                                         "complexity becomes quadratic")
+        if node.get("properties") and node.get("additionalProperties") is not None:
+            yield causes.forbidden_field(f"{place}.additionalProperties",
+                                         "additionalProperties and properties are mutual exclusive")
+        if node.get(_PRESERVE) is False:
+            yield causes.invalid_value(f"{place}.{_PRESERVE}", False, "must be true or undefined")
+        if pattern := node.get("pattern"):
+            try:
+                compiled(pattern)
+            except PatternError as error:
+                yield causes.invalid_value(f"{place}.pattern", pattern,
+                                           f"must be a valid regular expression, but isn't: {error}")
+
+
+def _type_causes(node: Node, path: str) -> Iterator[Cause]:
+    kind, items = node.get("type") or "", node.get("items")
+    if kind and kind not in TYPES:
+        yield causes.not_supported(f"{path}.type", kind, TYPES)
+    if kind == "null":
+        yield causes.forbidden_field(f"{path}.type", "type cannot be set to null, use nullable as an alternative")
+    if isinstance(items, list):
+        yield causes.forbidden_field(f"{path}.items", "items must be a schema object and not an array")
+    elif kind == "array" and items is None:
+        yield causes.required(f"{path}.items", "must be specified")
+
+
+def _map_type_causes(node: Node, path: str) -> Iterator[Cause]:
+    given = node.get(_MAP_TYPE)
+    if given is None:
+        return
+    if node.get("type") != "object":
+        yield wrong_type(f"{path}.type", node.get("type") or "", f"must be object if {_MAP_TYPE} is specified")
+    if given not in ("atomic", "granular"):
+        yield causes.not_supported(f"{path}.{_MAP_TYPE}", given, ("atomic", "granular"))
+
+
+def _list_type_causes(node: Node, path: str) -> Iterator[Cause]:
+    given, keys = node.get(_LIST_TYPE), node.get(_MAP_KEYS) or []
+    if given is not None and node.get("type") != "array":
+        yield wrong_type(f"{path}.type", node.get("type") or "", f"must be array if {_LIST_TYPE} is specified")
+    if given is not None and given not in ("atomic", "set", "map"):
+        yield causes.not_supported(f"{path}.{_LIST_TYPE}", given, ("atomic", "set", "map"))
+    if keys and given != "map":
+        yield wrong_type(f"{path}.{_LIST_TYPE}", given or "", f"must be map if {_MAP_KEYS} is non-empty")
+    items = node.get("items")
+    if given == "map":
+        yield from _map_key_causes(keys, items, path)
+    elif given == "set" and isinstance(items, Mapping):
+        yield from _set_item_causes(items, f"{path}.items")
+
+
+def _map_key_causes(keys: list[str], items: Any, path: str) -> Iterator[Cause]:
+    if not keys:
+        yield causes.required(f"{path}.{_MAP_KEYS}", f"must not be empty if {_LIST_TYPE} is map")
+    if not isinstance(items, Mapping):
+        yield causes.required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map")
+        return
+    if items.get("type") != "object":
+        yield wrong_type(f"{path}.items.type", items.get("type") or "",
+                         f"must be object if parent array's {_LIST_TYPE} is map")
+        return
+    if items.get("nullable"):
+        yield causes.forbidden_field(f"{path}.items.nullable", f"cannot be nullable when {_LIST_TYPE} is map")
+    if len(set(keys)) < len(keys):
+        yield causes.invalid_value(f"{path}.{_MAP_KEYS}", keys, "must not contain duplicate entries")
+    properties = items.get("properties") or {}
+    for key in dict.fromkeys(keys):
+        if key not in properties:
+            yield causes.invalid_value(f"{path}.{_MAP_KEYS}", keys, "entries must all be names of item properties")
+            continue
+        at, declared = f"{path}.items.properties[{key}]", properties[key]
+        if declared.get("type") and declared["type"] not in _SCALARS:
+            yield causes.invalid_value(f"{at}.type", declared["type"],
+                                       f"must be a scalar type if parent array's {_LIST_TYPE} is map")
+        if "default" not in declared and key not in (items.get("required") or ()):
+            yield causes.required(f"{at}.default", f"this property is in {_MAP_KEYS}, so it must have a default or be "
+                                  "a required property")
+        if declared.get("nullable"):
+            yield causes.forbidden_field(f"{at}.nullable", f"this property is in {_MAP_KEYS}, so it cannot be nullable")
+
+
+def _set_item_causes(items: Node, path: str) -> Iterator[Cause]:
+    if items.get("nullable"):
+        yield causes.forbidden_field(f"{path}.nullable", f"cannot be nullable when {_LIST_TYPE} is set")
+    detail = f"must be atomic as item of a list with {_LIST_TYPE}=set"
+    if items.get("type") == "object" and items.get(_MAP_TYPE) != "atomic":
+        yield causes.invalid_value(f"{path}.{_MAP_TYPE}", items.get(_MAP_TYPE), detail)
+    if items.get("type") == "array" and items.get(_LIST_TYPE) not in (None, "atomic"):
+        yield causes.invalid_value(f"{path}.{_LIST_TYPE}", items[_LIST_TYPE], detail)
+
+
+def _default_causes(schema: Node, path: str) -> Iterator[Cause]:
+    """Each default is a value that its own schema takes whole: of the right type, nothing of it pruned."""
+    for child, _, place in children(schema, path):
+        if child.get("default") is not None:
+            at, value = f"{place}.default", json_copy(child["default"])
+            if prune_value(value, child):
+                yield causes.invalid_value(at, child["default"], "must not have unknown fields")
+            apply_defaults(value, child)
+            yield from (cause for cause in below(at, schema_causes(value, child)) if cause.reason != _TWICE)
+        yield from _default_causes(child, place)
+
+
+Schema = dict[str, Any]
+
+_PATH_PART = re.compile(r"\.([A-Za-z_][\w-]*)|\['((?:[^'\\]|\\.)+)'\]")
+
+
+def resolve_field(path: str, schema: Schema) -> tuple[Schema | None, str]:
+    """The schema that a path (``.spec.color``) of a selectable field leads to, or None and why there is none."""
+    if path[0] not in ".[":
+        return None, f"expected [ or . but got: {path.partition('.')[0]}"
+    if "[" in path:
+        return None, "array notation is not allowed"
+    found: Any = schema
+    for part in path[1:].split("."):
+        found = (found.get("properties") or {}).get(part) or found.get("additionalProperties")
+        if not isinstance(found, dict):
+            return None, "does not refer to a valid field"
+    return found, ""
+
+
+def leads_somewhere(path: str, node: Mapping[str, Any]) -> bool:
+    """Whether the `fieldPath` of a rule, ``.a.b`` or ``.a['b']``, is that of a field below a schema."""
+    found: Any = node
+    parts = list(_PATH_PART.finditer(path))
+    if "".join(part[0] for part in parts) != path:
+        return False
+    for part in parts:
+        name = part[1] or part[2].replace("\\'", "'")
+        found = (found.get("properties") or {}).get(name) or found.get("additionalProperties")
+        if not isinstance(found, Mapping):
+            return False
+    return True

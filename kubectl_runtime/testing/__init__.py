@@ -21,31 +21,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kubectl_runtime.apiserver.rim.faults import Faults as Faults
     from kubectl_runtime.apiserver.server import ApiServer as ApiServer
+    from kubectl_runtime.apiserver.transport.faults import Faults as Faults
     from kubectl_runtime.testing.asking import eventually as eventually
     from kubectl_runtime.testing.clock import SimClock as SimClock
-    from kubectl_runtime.testing.perturbation.perturb import Divergence as Divergence
-    from kubectl_runtime.testing.perturbation.perturb import Report as Report
-    from kubectl_runtime.testing.perturbation.perturb import perturb as perturb
-    from kubectl_runtime.testing.perturbation.points import CRASH as CRASH
-    from kubectl_runtime.testing.perturbation.points import MISSED as MISSED
-    from kubectl_runtime.testing.perturbation.points import STALE as STALE
-    from kubectl_runtime.testing.perturbation.points import Fault as Fault
-    from kubectl_runtime.testing.recordings.flight_reader import RecordingError as RecordingError
-    from kubectl_runtime.testing.recordings.replay import Replayed as Replayed
-    from kubectl_runtime.testing.recordings.replay import replay as replay
+    from kubectl_runtime.testing.lab.perturb import Divergence as Divergence
+    from kubectl_runtime.testing.lab.perturb import Report as Report
+    from kubectl_runtime.testing.lab.perturb import perturb as perturb
+    from kubectl_runtime.testing.lab.recordings import RecordingError as RecordingError
+    from kubectl_runtime.testing.lab.replay import Replayed as Replayed
+    from kubectl_runtime.testing.lab.replay import replay as replay
+    from kubectl_runtime.testing.lab.world import CRASH as CRASH
+    from kubectl_runtime.testing.lab.world import MISSED as MISSED
+    from kubectl_runtime.testing.lab.world import STALE as STALE
+    from kubectl_runtime.testing.lab.world import Fault as Fault
     from kubectl_runtime.testing.request_verifier import RequestVerifier as RequestVerifier
     from kubectl_runtime.testing.simulation import Simulation as Simulation
     from kubectl_runtime.testing.unit_context import context_for as context_for
 
-_MODULES = {"ApiServer": "apiserver.server", "Faults": "apiserver.rim.faults", "SimClock": "testing.clock",
-            "Simulation": "testing.simulation", "perturb": "testing.perturbation.perturb",
-            "Report": "testing.perturbation.perturb", "Divergence": "testing.perturbation.perturb",
-            "Fault": "testing.perturbation.points", "CRASH": "testing.perturbation.points",
-            "STALE": "testing.perturbation.points", "MISSED": "testing.perturbation.points",
-            "replay": "testing.recordings.replay", "Replayed": "testing.recordings.replay",
-            "RecordingError": "testing.recordings.flight_reader",
+_MODULES = {"ApiServer": "apiserver.server", "Faults": "apiserver.transport.faults", "SimClock": "testing.clock",
+            "Simulation": "testing.simulation", "perturb": "testing.lab.perturb",
+            "Report": "testing.lab.perturb", "Divergence": "testing.lab.perturb",
+            "Fault": "testing.lab.world", "CRASH": "testing.lab.world",
+            "STALE": "testing.lab.world", "MISSED": "testing.lab.world",
+            "replay": "testing.lab.replay", "Replayed": "testing.lab.replay",
+            "RecordingError": "testing.lab.recordings",
             "RequestVerifier": "testing.request_verifier", "context_for": "testing.unit_context",
             "eventually": "testing.asking"}
 

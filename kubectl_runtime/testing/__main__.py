@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
-from kubectl_runtime.testing.option_values import duration, service_address
+from kubectl_runtime.testing.asking import duration, service_address
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

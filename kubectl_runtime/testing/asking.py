@@ -15,12 +15,18 @@ raises anything else, a RequestError too        it comes out at once: time would
 ==============================================  ======================================================================
 
 Where there is something to watch, `await_condition` needs fewer requests; this asks anything.
-"""
 
+`muted_logs`: the library says nothing of what fails on purpose, hundreds of times.
+
+Values of options that several commands have: `duration`, and `service_address` for `--webhook-service`.
+"""
 from __future__ import annotations
 
+import argparse
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
@@ -28,6 +34,7 @@ import msgspec
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.meta.godurations import GoDuration
 from kubectl_runtime.core.objects.resource import Resource
 
 T = TypeVar("T")
@@ -133,3 +140,34 @@ def _name(function: Callable[..., Any]) -> str:
     name = getattr(function, "__qualname__", None) or type(function).__name__
     where = f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code is not None else ""
     return f"{name.rpartition('<locals>.')[2]}{where}"
+
+
+@contextmanager
+def muted_logs() -> Iterator[None]:
+    """Inside, no logger of the library writes anything, but one whose own level was set."""
+    logger = logging.getLogger("kubectl_runtime")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def duration(text: str) -> float:
+    """The seconds of a Go duration (`15s`, `5m0s`, `0`). Raises ArgumentTypeError for other text and below 0."""
+    try:
+        found = GoDuration.parse(text).seconds
+    except RequestError:
+        found = -1.0
+    if found < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 15s or 1m30s")
+    return found
+
+
+def service_address(text: str) -> tuple[str, str]:
+    """`NAMESPACE/NAME=https://HOST:PORT`: the Service, and where it is. Raises ArgumentTypeError for anything else."""
+    name, equals, address = text.partition("=")
+    if not equals or name.count("/") != 1 or not address.startswith("https://"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAMESPACE/NAME=https://HOST:PORT")
+    return name, address

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kubectl_runtime.apiserver.server import ApiServer
     from kubectl_runtime.client.api.client import Client
     from kubectl_runtime.testing.cluster import Cluster
-    from kubectl_runtime.testing.perturbation.perturb import Report
+    from kubectl_runtime.testing.lab.perturb import Report
     from kubectl_runtime.testing.simulation import Simulation
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,8 +117,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _configure_perturbation(config: pytest.Config) -> None:
-    from kubectl_runtime.testing.perturbation.points import Point
-    from kubectl_runtime.testing.perturbation.repeat import OPTIONS, Options
+    from kubectl_runtime.testing.lab.perturb import OPTIONS, Options
+    from kubectl_runtime.testing.lab.world import Point
 
     text = config.getoption("perturb_only", None)
     try:
@@ -209,7 +209,7 @@ def kubeconfig(kube_apiserver: ApiServer, tmp_path: Path) -> Path:
 @_fixture()
 def kube_perturb(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """`perturb`, which fails the test with its report where a run does not end as the undisturbed one."""
-    from kubectl_runtime.testing.perturbation.perturb import perturb
+    from kubectl_runtime.testing.lab.perturb import perturb
 
     config = request.config
     every = config.getoption("perturb", False) or config.getoption("perturb_only", None) is not None

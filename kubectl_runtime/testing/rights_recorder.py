@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.certificates.private_file import write_private
+from kubectl_runtime.certificates.bundles import write_private
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.core.requests.rights import Right, hearers, rights_of

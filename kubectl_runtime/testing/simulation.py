@@ -22,6 +22,10 @@ The clients have to be on `simulation.clock`, and to reach a server without thre
         client = simulation.client(server)
 
 does so, and so does what a test mounts itself: `ApiServer.transport()`, or a script.
+
+`SimulatedServers`: the embedded servers of a simulation, and clients of them without sockets and threads.
+
+`SimulatedController`: a controller that a `Simulation` steps.
 """
 from __future__ import annotations
 
@@ -30,26 +34,135 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.runtime.controller.arguments import functions_of
+from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.plan import functions_of
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
-from kubectl_runtime.runtime.triggers.watches import Watch
+from kubectl_runtime.runtime.store.store import Store
+from kubectl_runtime.runtime.triggers.shared_watches import Watch
 from kubectl_runtime.testing.asking import Probe
-from kubectl_runtime.testing.clock import SimClock
-from kubectl_runtime.testing.executor import SimExecutor
-from kubectl_runtime.testing.simulated_controller import SimulatedController
-from kubectl_runtime.testing.simulated_servers import SimulatedServers
+from kubectl_runtime.testing.clock import SimClock, SimExecutor
 
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.server import ApiServer
     from kubectl_runtime.client.api.client import Client
 
 K = TypeVar("K")
+
+
+class SimulatedController(Generic[K]):
+    """A controller in a simulation: what `Running` is to threads. Its watches move only by `Simulation.step`."""
+
+    def __init__(self, assembly: Assembly[K], executor: SimExecutor) -> None:
+        self.assembly = assembly
+        self.executor = executor
+        self.bugs: list[BaseException] = []
+        """Defects of the library that came up; `Simulation.step` raises the first."""
+        self._recorder_closed = False
+
+    @property
+    def store(self) -> Store[K]:
+        """The objects that the controller reconciles, as its watch knows them."""
+        return self.assembly.store
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all stores are complete and reconciling has begun."""
+        return self.assembly.gate.is_open
+
+    @property
+    def running(self) -> list[ObjectRef]:
+        """The objects that are being reconciled at this moment."""
+        return [run.request.ref for run in self.assembly.runner.running()]
+
+    @property
+    def scheduled(self) -> int:
+        """How many keys wait to be reconciled, now or later."""
+        return self.assembly.runner.depth()
+
+    def trigger(self, item: Any) -> None:
+        """Reconcile an object or ObjectRef soon. Raises RequestError when it is of another kind."""
+        self.assembly.trigger(item)
+
+    def trigger_all(self) -> None:
+        """Reconcile every stored object soon."""
+        self.assembly.inbox.trigger_everything()
+
+    def begin_stop(self, grace: Duration = 30) -> None:
+        """Begin to stop, with `grace` seconds for runs in progress; step on to see it end."""
+        self.assembly.shutdown.begin("stop() was called", seconds(grace))
+
+    def close_recorder(self) -> None:
+        """Close the recorder of events, when a stop was asked for and all runs have ended."""
+        shutdown = self.assembly.shutdown
+        if shutdown.give_up_at is None or self._recorder_closed or len(self.executor):
+            return
+        self._recorder_closed = True
+        if self.assembly.flight is not None:
+            self.assembly.flight.close(shutdown.draining.reason or "stopped", 0)
+        self.assembly.recorder.close(max(0.0, shutdown.give_up_at - self.assembly.plan.clock.monotonic()))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it would run any more."""
+        return not len(self.executor) and all(share.has_ended for share in self.assembly.shares)
+
+
+class SimulatedServers:
+    """The servers and clients of a simulation. For the thread of the simulation."""
+
+    def __init__(self, clock: Clock, seed: int) -> None:
+        self._clock, self._seed = clock, seed
+        self._servers: list[ApiServer] = []
+        self._clients: list[Client] = []
+
+    def serve(self, arguments: dict[str, Any]) -> ApiServer:
+        """A new server on the simulation's clock, with its seed unless another is given."""
+        from kubectl_runtime.apiserver.server import ApiServer  # a simulation can do without
+
+        server = ApiServer(clock=self._clock, **{"seed": self._seed, **arguments})
+        self._servers.append(server)
+        return server
+
+    def client(self, server: ApiServer, user: str | None, timeout: Duration) -> Client:
+        """A client on the simulation's clock, which `close` closes."""
+        import requests
+
+        from kubectl_runtime.client.api.client import Client
+        from kubectl_runtime.client.config.config import Config
+
+        session = requests.Session()
+        session.mount("http://", server.transport())
+        config = Config(cluster_url="http://127.0.0.1", token=server.credentials(user).token or None, timeout=timeout)
+        client = Client(config, session=session, clock=self._clock)
+        self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        """Close the clients."""
+        while self._clients:
+            self._clients.pop().close()
+
+    def work(self, server: ApiServer) -> bool:
+        """Do what is due; always True."""
+        server.core.tick()
+        return True
+
+    def with_work(self) -> list[ApiServer]:
+        """The servers whose controllers have something to do now."""
+        now = self._clock.monotonic()
+        return [server for server in self._servers if (due := server.core.next_wakeup()) is not None and due <= now]
+
+    def times(self) -> list[float]:
+        """When they have something to do, on the monotonic clock."""
+        return [due for server in self._servers if (due := server.core.next_wakeup()) is not None]
+
+
 T = TypeVar("T")
 
 JUMP = 10.0

@@ -18,18 +18,18 @@ from typing import Any, TypeVar
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.runtime.events.recorder import Recorder
+from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, FailureState
 from kubectl_runtime.runtime.queue.runs import Run
-from kubectl_runtime.runtime.reconcile.context import Context, Environment
-from kubectl_runtime.runtime.reflector.store import Store
-from kubectl_runtime.runtime.reflector.store_writer import store as new_store
-from kubectl_runtime.runtime.shutdown import Shutdown
+from kubectl_runtime.runtime.reconcile.reconciler import Context, Environment
+from kubectl_runtime.runtime.store.store import Store
+from kubectl_runtime.runtime.store.store_writer import store as new_store
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.testing.request_verifier import RequestVerifier
 

@@ -13,6 +13,6 @@ What listens, with certificates, is `kubectl_runtime.runtime.webhooks`.
 from kubectl_runtime.webhooks.application import Application as Application
 from kubectl_runtime.webhooks.application import application as application
 from kubectl_runtime.webhooks.handler import Admission as Admission
+from kubectl_runtime.webhooks.handler import AdmissionRequest as AdmissionRequest
 from kubectl_runtime.webhooks.handler import Denied as Denied
-from kubectl_runtime.webhooks.options import Rule as Rule
-from kubectl_runtime.webhooks.request import AdmissionRequest as AdmissionRequest
+from kubectl_runtime.webhooks.handler import Rule as Rule

@@ -21,14 +21,11 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import Guard
-from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.base.nearest import did_you_mean
-from kubectl_runtime.core.base.status import reason_of
+from kubectl_runtime.core.base.errors import RequestError, did_you_mean, reason_of
+from kubectl_runtime.core.base.guard import Guard, guarded_logger
+from kubectl_runtime.core.base.interpreter import signature_of
 from kubectl_runtime.core.codec.encode import encode_plain
-from kubectl_runtime.core.interpreter.annotations import signature_of
-from kubectl_runtime.core.objects.reviews import failure_status, status_dict
+from kubectl_runtime.core.objects.admission import failure_status, status_dict
 from kubectl_runtime.webhooks.answering import BadReview, Converts, admission_answer, conversion_answer
 from kubectl_runtime.webhooks.handler import Admission
 

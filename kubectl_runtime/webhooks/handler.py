@@ -11,23 +11,366 @@
 
 What a class defines of the two is served. One instance answers all requests, several at once, each in a thread of its
 server. Class keywords are those of `WebhookOptions`.
+
+`AdmissionRequest[Kind]`: what a webhook is asked, with its objects as the class that the webhook reads.
+
+What a webhook class says of its configuration: the class keywords, and the rules that follow from its kind.
 """
 from __future__ import annotations
 
 import re
 import sys
 import typing
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
-from kubectl_runtime.core.base.clock import Duration
-from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.selectors import LabelSelection
+import msgspec
+
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import KubeError, RequestError, did_you_mean
+from kubectl_runtime.core.base.wire import decoder_of
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
+from kubectl_runtime.core.objects import admission
+from kubectl_runtime.core.objects.admission import UserInfo
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.webhooks.options import Rule, WebhookOptions, options_of
-from kubectl_runtime.webhooks.request import AdmissionRequest
+
+OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+WITH_CONTENT = ("CREATE", "UPDATE")
+"""Operations whose object a webhook can change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Which requests come: a rule of the configuration. `*` stands for all; `resources` may name subresources
+    (`pods/status`, `pods/*`). `operations` are those of the class if none are given."""
+
+    groups: tuple[str, ...] = ("*",)
+    versions: tuple[str, ...] = ("*",)
+    resources: tuple[str, ...] = ("*",)
+    operations: tuple[str, ...] | None = None
+    scope: Literal["*", "Cluster", "Namespaced"] = "*"
+
+    def __post_init__(self) -> None:
+        for name in ("groups", "versions", "resources", "operations"):
+            if isinstance(value := getattr(self, name), str):
+                raise TypeError(f"Rule: {name}= takes several; write {name}=({value!r},)")
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookOptions:
+    """The class keywords; what is not given is left to the server's default.
+
+    `name`: the webhook's own, with two dots at least; by default `class.plural.group`. `rules` take the place of the
+    one that follows from the kind, which `operations` and `subresources` complete. `match_conditions`: CEL by name, all
+    of which must be true. `timeout`: 1 to 30 whole seconds. `reinvocation` is for `mutate` alone: `IfNeeded` has it
+    asked again when a webhook after it changed the object.
+    """
+
+    name: str | None = None
+    operations: tuple[str, ...] = WITH_CONTENT
+    subresources: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    match_conditions: Mapping[str, str] = field(default_factory=dict)
+    match_policy: Literal["Equivalent", "Exact"] | None = None
+    failure_policy: Literal["Fail", "Ignore"] | None = None
+    side_effects: Literal["None", "NoneOnDryRun"] = "None"
+    timeout: Duration | None = None
+    namespace_selector: LabelSelection | None = None
+    object_selector: LabelSelection | None = None
+    reinvocation: Literal["Never", "IfNeeded"] | None = None
+
+    def rules_for(self, resource: ApiResource | None, operations: Iterable[str]) -> list[dict[str, Any]]:
+        """The rules as the configuration has them, limited to `operations`; none where nothing is left of them."""
+        allowed = tuple(operations)
+        rules = self.rules
+        if not rules and resource is not None:
+            plurals = (resource.plural, *(f"{resource.plural}/{name}" for name in self.subresources))
+            rules = (Rule(groups=(resource.group,), versions=(resource.version,), resources=plurals),)
+        found = []
+        for rule in rules:
+            mine = self.operations if rule.operations is None else rule.operations
+            kept = [one for one in mine if one in allowed] if "*" not in mine else list(allowed)
+            if kept:
+                # With the server's default written out: rules are one value to server-side apply, and a second manager
+                # that left a part of it to the server would conflict with the first.
+                found.append({"apiGroups": list(rule.groups), "apiVersions": list(rule.versions), "operations": kept,
+                              "resources": list(rule.resources), "scope": rule.scope})
+        return found
+
+    def to_dict(self, *, mutating: bool) -> dict[str, Any]:
+        """What stands in the configuration beside name, client and rules."""
+        said: dict[str, Any] = {
+            "failurePolicy": self.failure_policy, "matchPolicy": self.match_policy,
+            "namespaceSelector": _selector(self.namespace_selector), "objectSelector": _selector(self.object_selector),
+            "sideEffects": self.side_effects,
+            "timeoutSeconds": None if self.timeout is None else int(seconds(self.timeout)),
+            "matchConditions": [{"name": name, "expression": text} for name, text in self.match_conditions.items()],
+            "reinvocationPolicy": self.reinvocation if mutating else None}
+        return {key: value for key, value in said.items() if value not in (None, [])}
+
+
+OPTIONS = tuple(option.name for option in fields(WebhookOptions))
+_CHOICES = {"match_policy": ("Equivalent", "Exact"), "failure_policy": ("Fail", "Ignore"),
+            "side_effects": ("None", "NoneOnDryRun"), "reinvocation": ("Never", "IfNeeded")}
+_LISTS = ("operations", "subresources", "rules")
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_CONDITION = re.compile(r"(?:[-A-Za-z0-9.]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+def options_of(cls: type, given: Mapping[str, Any], base: WebhookOptions) -> WebhookOptions:
+    """The options of class keywords, on top of those of the base class. TypeError, which names the nearest right one,
+    for what the server would refuse."""
+    said = f"class {cls.__name__}"
+    for name in given:
+        if name not in OPTIONS:
+            raise TypeError(f"{said}: a webhook has no keyword {name}={did_you_mean(name, OPTIONS)}; there are "
+                            f"{', '.join(OPTIONS)}")
+    values = {name: getattr(base, name) for name in OPTIONS} | dict(given)
+    for name in _LISTS:
+        if isinstance(values[name], str):
+            raise TypeError(f"{said}: {name}= takes several; write {name}=({values[name]!r},)")
+        values[name] = tuple(values[name])
+    for name, known in _CHOICES.items():
+        if values[name] is not None and values[name] not in known:
+            raise TypeError(f"{said}: {name}={values[name]!r} is not one of {', '.join(known)}"
+                            f"{did_you_mean(str(values[name]), known)}")
+    found = WebhookOptions(**values)
+    _check(said, found)
+    return found
+
+
+def _check(said: str, options: WebhookOptions) -> None:
+    rules = [rule for rule in options.rules if isinstance(rule, Rule)]
+    if len(rules) != len(options.rules):
+        raise TypeError(f"{said}: rules= are Rule(groups=..., versions=..., resources=...)")
+    for operation in (*options.operations, *(one for rule in rules for one in rule.operations or ())):
+        if operation not in (*OPERATIONS, "*"):
+            raise TypeError(f"{said}: {operation!r} is not an operation{did_you_mean(str(operation), OPERATIONS)}; "
+                            f"there are {', '.join(OPERATIONS)}")
+    if options.name is not None and not re.fullmatch(rf"{_LABEL}(\.{_LABEL}){{2,}}", options.name):
+        raise TypeError(f"{said}: name={options.name!r} is not a webhook's name, which is a domain name of at least "
+                        "three parts, such as 'quota.shop.example.com'")
+    if options.timeout is not None and not (1 <= seconds(options.timeout) <= 30
+                                            and seconds(options.timeout).is_integer()):
+        raise TypeError(f"{said}: timeout={options.timeout!r} is not between 1 and 30 whole seconds")
+    conditions: Any = options.match_conditions
+    if not isinstance(conditions, Mapping):
+        raise TypeError(f"{said}: match_conditions= are CEL expressions by their names: {{'no-system-users': "
+                        "\"!request.userInfo.username.startsWith('system:')\"}")
+    for name, text in conditions.items():
+        if not isinstance(text, str) or not text.strip() or not isinstance(name, str) or not _CONDITION.fullmatch(name):
+            raise TypeError(f"{said}: match_conditions= has {name!r}: {text!r}, which is not a name and CEL expression")
+    for selection in (options.namespace_selector, options.object_selector):
+        try:
+            _selector(selection)
+        except ValueError as error:
+            raise TypeError(f"{said}: {error}") from None
+
+
+def _selector(selection: LabelSelection | None) -> dict[str, Any] | None:
+    if selection is None:
+        return None
+    plain: dict[str, Any] = msgspec.to_builtins(Selector.of(selection).to_label_selector())
+    return plain
+
 
 K = TypeVar("K", bound=Resource)
+R = TypeVar("R", bound=Resource)
+
+TOTAL, EACH = 4096, 256
+"""Characters of all warnings together; of each, where they are more: kube-apiserver's `truncateAtTotalRunes` and
+`truncateItemRunes`. It asks for 120 at most."""
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+class AdmissionRequest(Generic[K]):
+    """What an admission webhook is asked: `object` (None for a deletion) and `old`, typed, `operation`, `user`,
+    `dry_run`.
+
+    `warn(text)` adds a warning that kubectl shows. It belongs to the thread that answers it; its objects are this
+    reader's own and may be changed.
+
+    >>> class Labels(Admission[ConfigMap]):
+    ...     def mutate(self, request: AdmissionRequest[ConfigMap]) -> ConfigMap | None:
+    ...         if request.operation != "CREATE":
+    ...             return None
+    ...         request.object.metadata.labels["made-by"] = request.user.username
+    ...         return request.object
+    """
+
+    __slots__ = ("_audit", "_kind", "_object", "_old", "_warnings", "review")
+
+    def __init__(self, review: admission.AdmissionRequest, kind: type[K]) -> None:
+        """`kind` reads the objects; a class without a kind of its own (DynamicObject, say) takes that of the review."""
+        self.review = review
+        """The request as it came, with what has no name here: options, the kind and resource before a conversion."""
+        self._kind = kind
+        self._object: K | None = None
+        self._old: K | None = None
+        self._warnings: list[str] = []
+        self._audit: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, obj: K | None = None, *, old: K | None = None, user: str | UserInfo = "kubernetes-admin",
+           dry_run: bool = False, sub_resource: str = "") -> AdmissionRequest[K]:
+        """A request as the API server would ask it, for tests: `obj` alone is created, `old` alone deleted, both are an
+        update. Raises RequestError without an object."""
+        shown = obj if obj is not None else old
+        if shown is None:
+            raise RequestError("a request is about an object: AdmissionRequest.of(obj), of(obj, old=...), of(old=...)")
+        resource = shown.api_resource
+        operation = "CREATE" if old is None else "DELETE" if obj is None else "UPDATE"
+        review = admission.AdmissionRequest(
+            uid="705ab4f5-6393-11e8-b7cc-42010a800002", kind=resource.gvk, resource=resource.gvr, operation=operation,
+            sub_resource=sub_resource, request_kind=resource.gvk, request_resource=resource.gvr, name=shown.name,
+            request_sub_resource=sub_resource, namespace=shown.namespace or "",
+            user_info=UserInfo(username=user) if isinstance(user, str) else user, dry_run=dry_run,
+            raw_object=_raw(obj), raw_old_object=_raw(old))
+        return cls(review, type(shown))
+
+    @property
+    def object(self) -> K:
+        """The object as it will be; for a DELETE, the one that goes. What is changed in it is sent when `mutate`
+        returns it. Raises DecodeError for what is not an object, RequestError where it is of another kind, as below
+        subresources such as `scale`: `request.review.object(Kind)` reads that.
+        """
+        if self._object is None:
+            deleted = self.review.operation == "DELETE"
+            found = self._read(self.review.raw_old_object if deleted else self.review.raw_object, "object")
+            if found is None:
+                raise RequestError(f"the {self.review.operation} brings no object")
+            self._object = found
+        return self._object
+
+    @property
+    def old(self) -> K | None:
+        """The object as it is; None for a CREATE. Raises as `object`."""
+        if self._old is None:
+            self._old = self._read(self.review.raw_old_object, "old object")
+        return self._old
+
+    @property
+    def operation(self) -> str:
+        """`CREATE`, `UPDATE`, `DELETE` or `CONNECT`."""
+        return self.review.operation
+
+    @property
+    def user(self) -> UserInfo:
+        """Who sent the request: user name, uid, groups and extra data."""
+        return self.review.user_info
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing will be stored: what the webhook does besides answering must not happen then."""
+        return bool(self.review.dry_run)
+
+    @property
+    def name(self) -> str:
+        """The object's name; empty for a CREATE with a generateName."""
+        return self.review.name
+
+    @property
+    def namespace(self) -> str | None:
+        """The object's namespace; None for one of a cluster-scoped kind."""
+        return self.review.namespace or None
+
+    @property
+    def sub_resource(self) -> str:
+        """The subresource that is written, such as `status` or `scale`; empty for the object itself."""
+        return self.review.sub_resource
+
+    def warn(self, text: str) -> None:
+        """Show `text` to the person who sent the request, beside the answer. Keep it below 120 characters; the server
+        shows 4096 of all warnings together. Line breaks become blanks, because the server would drop the text for them.
+        Raises RequestError for anything but a text.
+        """
+        said = _BREAKS.sub(" ", _text("a warning", text)).strip()
+        if said and said not in self._warnings:
+            self._warnings.append(said)
+
+    def audit(self, key: str, value: str) -> None:
+        """Write `key` and `value` into the audit log. The server puts the webhook's name before the key."""
+        self._audit[_text("the key of an audit annotation", key)] = _text("an audit annotation", value)
+
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings that `warn` was told, cut as the server would cut them."""
+        if sum(map(len, self._warnings)) <= TOTAL:
+            return tuple(self._warnings)
+        kept, left = [], TOTAL
+        for text in self._warnings:
+            shown = text[:min(EACH, left)]
+            if shown:
+                kept.append(shown)
+                left -= len(shown)
+        return tuple(kept)
+
+    @property
+    def audit_annotations(self) -> dict[str, str]:
+        """The annotations that `audit` was told."""
+        return self._audit
+
+    @property
+    def read_object(self) -> K | None:
+        """The object that `object` gave; None if it was not asked for."""
+        return self._object
+
+    def __repr__(self) -> str:
+        review = self.review
+        below = f"/{review.sub_resource}" if review.sub_resource else ""
+        place = "/".join(part for part in (review.namespace, review.name) if part)
+        return f"<{review.operation} {review.resource.resource}{below} {place or '(generated name)'}>"
+
+    def _read(self, raw: msgspec.Raw, what: str) -> K | None:
+        content = bytes(raw)
+        if content in (b"", b"null"):
+            return None
+        return reader_of(self._kind, self.review, _kind_in(content), what).from_bytes(content)
+
+
+class _Identity(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+_identity = decoder_of(_Identity)
+
+
+def _kind_in(content: bytes) -> GroupVersionKind | None:
+    """What the object says it is; None if it does not, or cannot be read, of which its class then complains."""
+    try:
+        found = _identity(content)
+    except DECODE_FAILURES:
+        return None
+    return GroupVersionKind.parse(found.api_version, found.kind) if found.api_version and found.kind else None
+
+
+def reader_of(kind: type[R], review: admission.AdmissionRequest, said: GroupVersionKind | None, what: str) -> type[R]:
+    """The class that reads an object which says that it is `said`. Raises RequestError when it is of another kind."""
+    found = said or review.kind
+    own: ApiResource | None = getattr(kind, "api_resource", None)
+    if own is None:
+        scope = Scope.NAMESPACED if review.namespace else Scope.CLUSTER
+        plural = review.resource.resource if found == review.kind and not review.sub_resource else ""
+        resource = ApiResource.from_gvk(found, plural=plural or None, scope=scope)
+        return cast("type[R]", cast("Any", kind).of(resource))
+    if own.gvk != found:
+        raise RequestError(f"the {what} is a {found.kind} of {found.api_version}, and {kind.__name__} is {own.kind} of "
+                           f"{own.api_version}: request.review reads it as another class")
+    return kind
+
+
+def _text(what: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise RequestError(f"{what} is a text, not {type(given).__name__}")
+    return given
+
+
+def _raw(obj: Resource | None) -> msgspec.Raw:
+    return msgspec.Raw() if obj is None else msgspec.Raw(obj.to_bytes())
+
 
 Verb = Literal["validate", "mutate"]
 VERBS: tuple[Verb, ...] = ("validate", "mutate")

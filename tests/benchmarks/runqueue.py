@@ -15,7 +15,7 @@ import time
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue

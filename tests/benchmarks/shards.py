@@ -32,11 +32,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from firehose import resident_mib  # a script's neighbour, not a package
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller
+from kubectl_runtime.manager.leases import Tick, Wait
+from kubectl_runtime.manager.sharder import Sharder
+from kubectl_runtime.manager.sharding import Join, Sharding, shard_of
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.manager.lease_events import Tick, Wait
-from kubectl_runtime.runtime.sharding.shard_events import Join
-from kubectl_runtime.runtime.sharding.sharder import Sharder
-from kubectl_runtime.runtime.sharding.sharding import Sharding, shard_of
 from kubectl_runtime.testing import ApiServer, Simulation
 from kubectl_runtime.testing.simulation import SimulatedController
 

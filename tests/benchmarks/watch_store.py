@@ -18,8 +18,8 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import Pod
-from kubectl_runtime.runtime.triggers.watches import Watch
-from kubectl_runtime.runtime.watcher.watch_machine import Watching
+from kubectl_runtime.runtime.triggers.shared_watches import Watch
+from kubectl_runtime.runtime.watch.machine import Watching
 
 
 def resident_mib() -> float:

@@ -23,9 +23,9 @@ from canned_server import pod as canned_pod
 
 from kubectl_runtime import Conversion, Resource
 from kubectl_runtime.resources import Pod
-from kubectl_runtime.runtime.webhooks.serving_certificates import SelfSigned
-from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer
 from kubectl_runtime.webhooks import Admission, AdmissionRequest, Denied, application
+from kubectl_runtime.webhooks.server import WebhookServer
+from kubectl_runtime.webhooks.serving_certificates import SelfSigned
 
 CALLS, ROUNDS = 48, 40
 

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 
 from kubectl_runtime.certificates.authority import UID_ATTRIBUTE, Authority
-from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.certificates.bundles import server_context
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_no_key_is_shown_or_left_in_a_file(authority, tmp_path, monkeypatch):
 
 
 def test_importing_the_modules_needs_no_cryptography():
-    code = "import sys; sys.modules['cryptography'] = None; import kubectl_runtime.certificates.contexts"
+    code = "import sys; sys.modules['cryptography'] = None; import kubectl_runtime.certificates.bundles"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

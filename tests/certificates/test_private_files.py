@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_runtime.certificates.private_file import create_private, write_private
+from kubectl_runtime.certificates.bundles import create_private, write_private
 from kubectl_runtime.testing import ApiServer
 from kubectl_runtime.testing.rights_recorder import RightsRecorder
 

@@ -21,7 +21,7 @@ PROGRAM = '''
 from typing import Any
 from kubectl_runtime import Action, Api, Controller, Conversion, CustomResource, LeaderElection, ListParams, Manager
 from kubectl_runtime.resources import ConfigMap, Node, Pod, Secret
-from kubectl_runtime.runtime.sharding.sharding import Sharding
+from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.runtime.webhooks import SelfSigned, WebhookServer
 from kubectl_runtime.webhooks import Admission, application
 

@@ -142,7 +142,7 @@ def test_an_error_at_import_shows_the_programs_frames_alone(folder: Path) -> Non
 
 @pytest.mark.parametrize(("module", "absent"), [
     ("kubectl_runtime.cli.operator", ["kubectl_runtime.apiserver", "kubectl_runtime.testing", "prometheus_client"]),
-    ("kubectl_runtime.cli.dev.develop", ["kubectl_runtime.client.api", "kubectl_runtime.crd", "requests"]),
+    ("kubectl_runtime.cli.develop", ["kubectl_runtime.client.api", "kubectl_runtime.crd", "requests"]),
 ])
 def test_neither_half_pays_for_the_other(module: str, absent: list[str]) -> None:
     program = f"import sys, {module}; print([name for name in {absent} if name in sys.modules])"

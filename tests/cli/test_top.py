@@ -24,12 +24,12 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.cli.main import main
 from kubectl_runtime.cli.places import CommandError
+from kubectl_runtime.cli.top import MOST_BYTES, fetched, read, state_url
 from kubectl_runtime.cli.top_screen import Screen, cut, shares
-from kubectl_runtime.cli.top_source import MOST_BYTES, fetched, read, state_url
-from kubectl_runtime.runtime.observe.debug_page import DebugPage
-from kubectl_runtime.runtime.observe.debug_state import (
+from kubectl_runtime.runtime.observe.debug import (
     ControllerState,
     Counts,
+    DebugPage,
     DebugState,
     KeyRow,
     LoopRow,
@@ -37,7 +37,7 @@ from kubectl_runtime.runtime.observe.debug_state import (
     RunRow,
     WatchRow,
 )
-from kubectl_runtime.runtime.observe.health_server import HealthServer
+from kubectl_runtime.runtime.observe.health import HealthServer
 
 LIMIT = 30
 NONE = Counts(running=0, due=0, delayed=0, backing_off=0, held_back=0, failing=0)

@@ -17,7 +17,7 @@ import requests
 
 from kubectl_runtime import Api, Client, Config, RetryPolicy
 from kubectl_runtime.client.config.auth import FixedCredentials
-from kubectl_runtime.client.config.impersonation import Impersonation
+from kubectl_runtime.client.config.checks import Impersonation
 from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap, Pod
@@ -26,7 +26,7 @@ from tests.client.wire_server import Peer, WireServer, answering, says
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 from kubectl_runtime.certificates.authority import Authority
-from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.certificates.bundles import server_context
 
 SECRET = "geheim" * 4
 FORMS = [SECRET, base64.b64encode(f"u:{SECRET}".encode()).decode()[:30]]

@@ -70,7 +70,7 @@ def test_a_client_from_a_kubeconfig_never_imports_the_official_client_and_takes_
 ) -> None:
     pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
     from kubectl_runtime.certificates.authority import Authority
-    from kubectl_runtime.certificates.contexts import server_context
+    from kubectl_runtime.certificates.bundles import server_context
 
     authority = Authority()
     own = authority.client("jane")

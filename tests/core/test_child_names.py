@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.objects.child_name import LONGEST, child_name
+from kubectl_runtime.core.objects.ownership import LONGEST, child_name
 from kubectl_runtime.resources import ConfigMap
 
 NAMES = st.from_regex(re.compile(r"[a-z0-9]([-a-z0-9]{0,251}[a-z0-9])?"), fullmatch=True)

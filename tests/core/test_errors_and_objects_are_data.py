@@ -16,13 +16,12 @@ from kubectl_runtime import ApiError, ApiResource, InvalidObject, KubeError, Obj
 from kubectl_runtime import Resource as BaseResource
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.streaming.process import CompletedExec
-from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
+from kubectl_runtime.core.base.errors import RequestError, Status, StatusCause, StatusDetails
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.kubectl.report import ManifestReport
 from kubectl_runtime.resources import ConfigMap, Secret
-from kubectl_runtime.runtime.manifests.manifest_report import ManifestReport
 from tests.core.examples import PODS, Widget, encoded, metadata, widget
 
 REF = ObjectRef(PODS, "a", "ns")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.objects.owned_fields import applied_fields
+from kubectl_runtime.core.objects.resource import applied_fields
 
 
 def obj(fields: Any, operation: str = "Apply", **content: Any) -> dict[str, Any]:

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, WriteBackError
-from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
+from kubectl_runtime.core.base.errors import (
+    ApiError,
+    KubeError,
+    RequestError,
+    Status,
+    StatusCause,
+    StatusDetails,
+    WriteBackError,
+)
 from kubectl_runtime.core.meta.gvk import (
     ApiResource,
     GroupVersionKind,

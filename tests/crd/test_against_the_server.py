@@ -11,7 +11,7 @@ import pytest
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.crd.customresource import CustomResource

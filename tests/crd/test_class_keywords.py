@@ -6,7 +6,7 @@ import inspect
 
 from kubectl_runtime.core.objects.resource import KEYWORDS
 from kubectl_runtime.crd import customresource
-from kubectl_runtime.crd.options import OPTIONS
+from kubectl_runtime.crd.marks import OPTIONS
 
 
 def signatures() -> list[ast.FunctionDef]:

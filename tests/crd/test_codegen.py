@@ -20,7 +20,7 @@ from kubectl_runtime.core.codec.views import without_nulls
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.crd.codegen import CodegenError, module_of
 from kubectl_runtime.crd.validator import Validator
-from kubectl_runtime.manifests.sources import read_objects
+from kubectl_runtime.manifests.documents import read_objects
 from kubectl_runtime.runtime.apply_crd import apply_crd
 from kubectl_runtime.testing import ApiServer
 from tests.crd.test_random_types import content, kind_of, some_shape

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.cli.main import main
 from kubectl_runtime.crd.codegen import CodegenError, module_of
-from kubectl_runtime.manifests.writer import to_yaml
+from kubectl_runtime.manifests.yaml_text import to_yaml
 from tests.thoroughness import examples
 
 RUN = "raise SystemExit('it ran')"

@@ -9,10 +9,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from kubectl_runtime.crd.customresource import CustomResource
-from kubectl_runtime.crd.marks import Rule, rules
-from kubectl_runtime.crd.merge import merge_crds
-from kubectl_runtime.crd.options import ScaleSubresource
+from kubectl_runtime.crd.customresource import CustomResource, merge_crds
+from kubectl_runtime.crd.marks import Rule, ScaleSubresource, rules
 
 
 @rules(Rule("self.title != 'forbidden'", reason="FieldValueForbidden", field_path=".title", message="not this one"))

@@ -16,8 +16,7 @@ from kubectl_runtime.core.meta.godurations import GoDuration
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.customresource import CustomResource, PrinterColumn
-from kubectl_runtime.crd.marks import OneOf, PreserveUnknownFields
-from kubectl_runtime.crd.options import ScaleSubresource
+from kubectl_runtime.crd.marks import OneOf, PreserveUnknownFields, ScaleSubresource
 from kubectl_runtime.crd.schema import object_schema
 from kubectl_runtime.schema.structural import structural_causes
 

@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.core.meta.godurations import GoDuration

@@ -7,7 +7,7 @@ import pytest
 
 from kubectl_runtime.crd.codegen import module_of
 from kubectl_runtime.crd.schema import object_schema
-from kubectl_runtime.schema.keywords import schema_definition_causes
+from kubectl_runtime.schema.structural import schema_definition_causes
 from kubectl_runtime.schema.validation import schema_causes
 
 CHOICE = Literal["a", "b"] | None

@@ -19,9 +19,9 @@ from admission import TEAM, PodPolicy, app, webhook_server
 
 from kubectl_runtime import Api, ApiError, Client, RequestError
 from kubectl_runtime.resources import Namespace, Pod, ValidatingWebhookConfiguration
-from kubectl_runtime.runtime.webhooks import SelfSigned
 from kubectl_runtime.testing import ApiServer
 from kubectl_runtime.webhooks import AdmissionRequest, Denied
+from kubectl_runtime.webhooks.serving_certificates import SelfSigned
 from tests.examples.programs import LIMIT, ROOT, environment
 
 PROGRAM = ROOT / "examples" / "admission.py"

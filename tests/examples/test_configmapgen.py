@@ -22,7 +22,7 @@ STUCK = """
 import logging, sys, threading
 sys.path.insert(0, "examples")
 import configmapgen_story
-from kubectl_runtime.runtime.controller.stopping import signals
+from kubectl_runtime.runtime.lifecycle import signals
 
 class Stuck(configmapgen_story.Counting):
     def reconcile(self, obj, ctx):

@@ -16,7 +16,7 @@ from kubectl_runtime import Api, Client, Config, DeleteParams, Patch, apply_mani
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.observe.metrics import FAMILIES
 from kubectl_runtime.testing import ApiServer, Simulation
-from kubectl_runtime.webhooks.options import WebhookOptions
+from kubectl_runtime.webhooks.handler import WebhookOptions
 from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
 
 GUIDE = ROOT / "examples" / "guides" / "first-controller.md"

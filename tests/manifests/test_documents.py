@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import KubeError
-from kubectl_runtime.manifests import composer
+from kubectl_runtime.manifests import yaml_text
 from kubectl_runtime.manifests.documents import read_text
 from kubectl_runtime.manifests.problems import ManifestError
 
@@ -96,7 +96,7 @@ from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.manifests import composer
 from kubectl_runtime.manifests.problems import ManifestError
-from kubectl_runtime.manifests.sources import read_objects
+from kubectl_runtime.manifests.documents import read_objects
 assert ("Scanner" in [kind.__name__ for kind in composer._Composer.__mro__]) == (sys.argv[1] == "pure")
 texts = [start * 20_000 for start in ("[", "{a: ", "- ", "? ", "[{a: ", "!!seq [")]
 texts.append("".join(" " * level + "a:\\n" for level in range(1_500)))
@@ -127,7 +127,7 @@ def test_yaml_of_any_depth_is_refused_and_ends_no_process(parser):
 
 
 def test_yaml_as_deep_as_anybody_writes_is_read():
-    depth = composer.MOST_LEVELS // 4
+    depth = yaml_text.MOST_LEVELS // 4
     [value] = values("[" * depth + "1" + "]" * depth)
     for _ in range(depth):
         [value] = value

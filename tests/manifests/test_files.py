@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kubectl_runtime.manifests.files import read_files
+from kubectl_runtime.manifests.documents import read_files
 from kubectl_runtime.manifests.problems import ManifestError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_runtime.manifests.objects import objects_of
+from kubectl_runtime.manifests.documents import objects_of
 from kubectl_runtime.manifests.problems import ManifestError
 
 POD = {"apiVersion": "v1", "kind": "Pod"}

@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
-from kubectl_runtime.manifests.documents import read_text
+from kubectl_runtime.manifests.documents import read_objects, read_text
 from kubectl_runtime.manifests.problems import ManifestError
-from kubectl_runtime.manifests.sources import read_objects
 from kubectl_runtime.resources import ConfigMap
 
 TEXT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"

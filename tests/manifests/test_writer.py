@@ -7,9 +7,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kubectl_runtime.manifests.composer import decode_yaml
 from kubectl_runtime.manifests.documents import read_text
-from kubectl_runtime.manifests.writer import documents_to_yaml, to_yaml
+from kubectl_runtime.manifests.yaml_text import decode_yaml, documents_to_yaml, to_yaml
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(
     ["y", "=", "1e3", "0o17", "1:30", "2024-01-01", "on", "~", "<<", "",

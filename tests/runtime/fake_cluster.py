@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kubectl_runtime.client.api.shared import Shared
+from kubectl_runtime.client.api.client import Shared
 from kubectl_runtime.client.api.writes import Write, WriteObserver, WriteObservers
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import TransportError
@@ -21,7 +21,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import ListParams, WatchParams
-from tests.runtime.watcher.watch_fakes import Item, api_error
+from tests.runtime.watch.watch_fakes import Item, api_error
 
 
 class Parent(Resource, group="test.example", version="v1", kind="Parent"):

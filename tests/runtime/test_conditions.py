@@ -11,7 +11,7 @@ from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.resources import CustomResourceDefinition, Deployment, Ingress, Job, Pod, Service, StatefulSet
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.conditions import Condition, name_of
-from kubectl_runtime.runtime.last_seen import last_seen
+from kubectl_runtime.runtime.wait import last_seen
 
 
 def obj_of(kind: Any, status: Any = None, spec: Any = None, **metadata: Any) -> Any:

@@ -7,8 +7,8 @@ import pytest
 import requests
 
 from kubectl_runtime import Api, ApiError, Client, Config, RequestError, StopToken
+from kubectl_runtime.kubectl.drain import DrainError, PodOutcome, drain
 from kubectl_runtime.resources import Node, Pod
-from kubectl_runtime.runtime.drain import DrainError, PodOutcome, drain
 from kubectl_runtime.testing import ApiServer, SimClock
 
 

@@ -29,7 +29,7 @@ from kubectl_runtime import (
     finalizer,
 )
 from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
-from kubectl_runtime.apiserver.rim.faults.rule import Rule
+from kubectl_runtime.apiserver.transport.faults.rule import Rule
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret
 from kubectl_runtime.runtime.finalizer import ATTEMPTS, check_finalizer_name
 from kubectl_runtime.testing import ApiServer, Simulation

@@ -34,7 +34,7 @@ from kubectl_runtime import (
     Patch,
     RetryPolicy,
 )
-from kubectl_runtime.apiserver.rim.faults.rule import Rule
+from kubectl_runtime.apiserver.transport.faults.rule import Rule
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, Simulation
 from tests.thoroughness import examples

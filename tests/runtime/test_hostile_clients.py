@@ -7,20 +7,12 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import (
-    Action,
-    Api,
-    Client,
-    Config,
-    Context,
-    Controller,
-    WatchBackoff,
-)
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller, WatchBackoff
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.webhooks.webhook_setup import WebhookSetup
 from kubectl_runtime.testing import ApiServer, eventually
 from kubectl_runtime.webhooks import application
+from kubectl_runtime.webhooks.server import WebhookSetup
 from tests.webhooks.hooks import Quota
 
 ERRORS = [SystemExit(3), GeneratorExit(), KeyboardInterrupt(), ValueError("x")]

@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.cli.log_setup import ShortFormatter
+from kubectl_runtime.cli.run_options import ShortFormatter
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.runtime import logs
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import FakeCluster, Parent
 
-LOGGERS = ("kubectl_runtime", "kubectl_runtime.controller.x", "kubectl_runtime.runtime.watcher", "app")
+LOGGERS = ("kubectl_runtime", "kubectl_runtime.controller.x", "kubectl_runtime.runtime.watch", "app")
 
 pytestmark = pytest.mark.usefixtures("logs_as_before")
 
@@ -29,7 +28,7 @@ def levels() -> list[int]:
 
 
 def test_the_variable_sets_levels_by_logger_as_env_logger_does() -> None:
-    logs.setup(stream=io.StringIO(), environ={"KUBECTL_RUNTIME_LOG": " debug,controller.x=info, runtime.watcher=WARN,"
+    logs.setup(stream=io.StringIO(), environ={"KUBECTL_RUNTIME_LOG": " debug,controller.x=info, runtime.watch=WARN,"
                                                                      "app=off"})
     assert levels() == [logging.DEBUG, logging.INFO, logging.WARNING, logging.CRITICAL + 10]
 

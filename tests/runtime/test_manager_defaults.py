@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from kubectl_runtime import Client, Config, LeaderElection, Manager, RequestError
-from kubectl_runtime.runtime.manager_defaults import ManagerDefaults, manager_defaults
-from kubectl_runtime.runtime.observe.debug_page import DebugPage
+from kubectl_runtime.manager.manager import ManagerDefaults, manager_defaults
+from kubectl_runtime.runtime.observe.debug import DebugPage
 
 
 @pytest.fixture

@@ -12,16 +12,14 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.core.base.errors import ApiError, RequestError
-from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
+from kubectl_runtime.core.base.errors import ApiError, RequestError, Status, StatusCause, StatusDetails
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.quantities import Quantity
+from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.core.requests.params import PostParams
-from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import ConfigMap, Deployment, LimitRange, PersistentVolumeClaim, ResourceQuota
-from kubectl_runtime.runtime.create_or_update import create_or_update
-from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff, retry_on_conflict
+from kubectl_runtime.runtime.retry import ConflictBackoff, create_or_update, retry_on_conflict
 from kubectl_runtime.testing.clock import SimClock
 
 

@@ -12,15 +12,14 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.reflector.store_writer import store
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.store.store_writer import store
 from kubectl_runtime.runtime.triggers.predicates import when
-from kubectl_runtime.runtime.triggers.sources import pull
+from kubectl_runtime.runtime.triggers.streams import pull
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
-from tests.runtime.watcher.watch_fakes import Thing, thing
+from tests.runtime.watch.watch_fakes import Thing, thing
 
 EVENTS = 400
 MOST = 10

@@ -11,22 +11,27 @@ from typing import Any, TypeVar, assert_type
 import pytest
 import requests
 
-from kubectl_runtime.apiserver.rim.faults.rule import Rule
 from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.apiserver.transport.faults.rule import Rule
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.core.objects.partial import InvalidObject
+from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.core.requests.params import DeleteParams
-from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import ConfigMap, Job, Namespace, Pod
 from kubectl_runtime.runtime import conditions
-from kubectl_runtime.runtime.conditions import Described
-from kubectl_runtime.runtime.last_seen import last_seen
-from kubectl_runtime.runtime.ready_rules import NeverReady, job_failure
-from kubectl_runtime.runtime.wait import WaitFailed, WaitStopped, WaitTimeout, await_condition, delete_and_finalize
+from kubectl_runtime.runtime.conditions import Described, NeverReady, job_failure
+from kubectl_runtime.runtime.wait import (
+    WaitFailed,
+    WaitStopped,
+    WaitTimeout,
+    await_condition,
+    delete_and_finalize,
+    last_seen,
+)
 from kubectl_runtime.testing.clock import SimClock
 
 T = TypeVar("T")

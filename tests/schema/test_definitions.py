@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.schema.keywords import schema_definition_causes
-from kubectl_runtime.schema.structural import structural_causes
+from kubectl_runtime.schema.structural import schema_definition_causes, structural_causes
 
 Schema = dict[str, Any]
 UNDECLARED: Schema = {"anyOf": [{"properties": {"a": {"minimum": 1}}}]}

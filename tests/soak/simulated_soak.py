@@ -28,15 +28,14 @@ import requests
 from kubectl_runtime.apiserver.controllers import controller_catalog
 from kubectl_runtime.apiserver.controllers.garbage import GarbageCollector
 from kubectl_runtime.apiserver.server import ApiServer
-from kubectl_runtime.apiserver.storage.cluster import Cluster
+from kubectl_runtime.apiserver.storage.storage import Cluster
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.watcher.watcher_config import InitialListStrategy, WatcherConfig
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.watch.config import InitialListStrategy, WatcherConfig
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 
 CONTROLLERS = 5

@@ -41,8 +41,8 @@ from kubectl_runtime import (
 )
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.queue import echoes
-from kubectl_runtime.runtime.reflector import overlay
+from kubectl_runtime.runtime.queue import own_writes
+from kubectl_runtime.runtime.store import overlay
 
 CONTROLLERS = 3
 CONVERGED = 60.0
@@ -269,7 +269,7 @@ def run(seconds: float, seed: int, objects: int) -> dict[str, Any]:
     # What a store remembers of deletions, and a queue of its own writes, is bounded; with these it is full after a few
     # rounds, and grows no more.
     overlay.REMEMBERED_DELETIONS = 32
-    echoes.MAX_EXPECTED = 64
+    own_writes.MAX_EXPECTED = 64
     end, rounds, wrong = time.monotonic() + seconds, list[dict[str, int]](), list[str]()
     with server_process() as server:
         before = held()

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_runtime import ApiError, RequestError
-from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.base.errors import Status
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.testing import SimClock, eventually
 

@@ -9,10 +9,9 @@ import pytest
 from kubectl_runtime import Api, ApiError
 from kubectl_runtime.resources import Pod
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing import simulation
-from kubectl_runtime.testing.executor import SimExecutor
+from kubectl_runtime.testing.clock import SimExecutor
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 

@@ -1,6 +1,6 @@
 """The project's own tests against a real kube-apiserver: whoever says `ApiServer()` gets that one, emptied before.
 
-    PYTHONPATH=. pytest -p tests.tools.real_server --real-server KUBECONFIG tests/runtime/manager tests/crd
+    PYTHONPATH=. pytest -p tests.tools.real_server --real-server KUBECONFIG tests/manager tests/crd
 
 A test that needs what only the embedded server has (faults, a clock, the requests so far, arguments) is skipped, and
 says why. The server has to listen on loopback, since everything in it is deleted; its ServiceAccount admission plugin
@@ -24,7 +24,7 @@ import yaml
 import kubectl_runtime.apiserver.server as embedded
 from kubectl_runtime import Api, Client, Config, DeleteParams, Discovery, KubeError, Patch, apply_manifests
 from kubectl_runtime.core.meta.gvk import GroupVersionKind
-from kubectl_runtime.manifests.sources import Manifests, read_objects
+from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.testing.asking import eventually
 
 _KEPT_NAMESPACES = frozenset(("default", "kube-system", "kube-public", "kube-node-lease"))

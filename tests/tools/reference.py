@@ -23,16 +23,16 @@ PAGES = ("kubectl_runtime", "kubectl_runtime.testing", "kubectl_runtime.testing.
          "kubectl_runtime.runtime.status", "kubectl_runtime.runtime.logs",
          "kubectl_runtime.crd.schema", "kubectl_runtime.crd.marks")
 MACHINES = {
-    "The watcher": "runtime/watcher/watch_machine.py",
-    "The watcher's list": "runtime/watcher/list_machine.py",
-    "The pause after a watch's failure": "runtime/watcher/watch_backoff.py",
+    "The watcher": "runtime/watch/machine.py",
+    "The watcher's list": "runtime/watch/machine.py",
+    "The pause after a watch's failure": "runtime/watch/backoff.py",
     "The scheduler": "runtime/queue/scheduler.py",
     "The queue": "runtime/queue/work_queue.py",
     "Failures of keys": "runtime/queue/key_backoff.py",
-    "The brake of retries": "runtime/queue/retry_brake.py",
-    "What a key may ask for in a row": "runtime/queue/pace.py",
-    "The lease": "runtime/manager/lease_machine.py",
-    "The shards": "runtime/sharding/shard_machine.py",
+    "The brake of retries": "runtime/queue/key_backoff.py",
+    "What a key may ask for in a row": "runtime/queue/runs.py",
+    "The lease": "manager/lease_machine.py",
+    "The shards": "manager/shard_machine.py",
     "Retries of a call": "client/http/retry.py",
 }
 """Heading and module of each table, in the order of the page."""

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime.core.codec.jsonvalues import same_json
-from kubectl_runtime.webhooks.difference import patch_between
+from kubectl_runtime.core.codec.sameness import same_json
+from kubectl_runtime.webhooks.answering import patch_between
 from tests.thoroughness import examples
 
 KEYS = st.sampled_from(["a", "b", "", "a/b", "~", "~1", "0", "-", "ä"])

@@ -11,7 +11,7 @@ from kubectl_runtime import Conversion, CustomResource, DynamicObject, LabelSele
 from kubectl_runtime.resources import Deployment
 from kubectl_runtime.webhooks import Admission, AdmissionRequest, Rule, application
 from kubectl_runtime.webhooks.configurations import Target, configurations
-from kubectl_runtime.webhooks.options import WebhookOptions, options_of
+from kubectl_runtime.webhooks.handler import WebhookOptions, options_of
 from tests.webhooks.hooks import Labels, OnlyAdmins, Pod, Quota, Scales, to_v1, to_v2
 
 TARGET = Target.service("shop/hooks")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from kubectl_runtime.apiserver.access.access import Access, AuthorizationMode, Tokens, as_user, users_by_token
-from kubectl_runtime.apiserver.access.attributes import Attributes, Decision
-from kubectl_runtime.apiserver.access.authn import ADMIN
-from kubectl_runtime.apiserver.access.user import User
+from kubectl_runtime.apiserver.access.authn import ADMIN, User
+from kubectl_runtime.apiserver.access.rbac import Attributes, Decision
 
 __all__ = ["ADMIN", "Access", "Attributes", "AuthorizationMode", "Decision", "Tokens", "User", "as_user",
            "users_by_token"]

@@ -8,20 +8,32 @@ anything else                  ``system:anonymous``, or a 401 where anonymous re
 
 A server without any users to tell apart does not look at tokens: with `Authenticator()` every request without a
 certificate is an administrator's.
-"""
 
+`User`: who asks, as authentication tells it and rights are decided on it.
+"""
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from kubectl_runtime.apiserver.access.user import User
 from kubectl_runtime.apiserver.errors import unauthorized
 from kubectl_runtime.apiserver.wire import HttpRequest
 from kubectl_runtime.certificates.authority import UID_ATTRIBUTE
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"

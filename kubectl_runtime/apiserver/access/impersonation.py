@@ -24,10 +24,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
-from kubectl_runtime.apiserver.access.attributes import Attributes, Decision, refusal
-from kubectl_runtime.apiserver.access.authn import ANONYMOUS, MASTERS, UNAUTHENTICATED, with_authenticated
-from kubectl_runtime.apiserver.access.rbac import SERVICE_ACCOUNT
-from kubectl_runtime.apiserver.access.user import User
+from kubectl_runtime.apiserver.access.authn import ANONYMOUS, MASTERS, UNAUTHENTICATED, User, with_authenticated
+from kubectl_runtime.apiserver.access.rbac import SERVICE_ACCOUNT, Attributes, Decision, refusal
 from kubectl_runtime.apiserver.errors import StatusError, bad_request
 from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors
 from kubectl_runtime.apiserver.wire import HttpRequest

@@ -6,20 +6,185 @@ its own rules and those of all ClusterRoles that it selects: the real server lea
 read live, so that ``admin``, ``edit`` and ``view`` mean something without one.
 
 Thread safety: none of its own, the cluster's lock is held around every call.
-"""
 
+RBAC's rules as pure functions: does a rule allow it, do rules cover other rules, how is a rule shown.
+
+Rules are the plain objects of ``rules`` in Roles and ClusterRoles.
+
+Nobody grants rights that he does not have: what is checked when Roles and bindings are written under RBAC.
+
+A Role or ClusterRole may be written by who has all its rights or ``escalate`` on it; a binding by who has all rights
+of its role or ``bind`` on that role; an aggregated ClusterRole by who may do everything, since what it will select is
+not known.
+
+`Attributes`: what one authorisation decides on, and the 403 in which a refusal is told.
+"""
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Protocol
 
-from kubectl_runtime.apiserver.access import rules
-from kubectl_runtime.apiserver.access.attributes import Attributes, Decision
-from kubectl_runtime.apiserver.access.authn import MASTERS
-from kubectl_runtime.apiserver.access.user import User
-from kubectl_runtime.apiserver.errors import go_value
+from kubectl_runtime.apiserver.access.authn import MASTERS, User
+from kubectl_runtime.apiserver.errors import StatusError, forbidden, go_value, not_found
+from kubectl_runtime.apiserver.objectmeta.names import path_segment_errors
+from kubectl_runtime.apiserver.query.options import integer_param
+from kubectl_runtime.apiserver.query.selectors import FieldSelector, parse_terms
 from kubectl_runtime.apiserver.storage.storage import Bucket, Storage, Version
+from kubectl_runtime.apiserver.wire import HttpRequest, RequestInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """Who wants to do what: to a resource, or to a path (then only `user`, `verb` and `path` count)."""
+
+    user: User
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    is_resource: bool = True
+
+    @property
+    def combined_resource(self) -> str:
+        """``pods`` or ``pods/log``, as rules name it."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether it is allowed, and why; `error` says what kept the authoriser from seeing everything."""
+
+    allowed: bool
+    reason: str = ""
+    error: str = ""
+
+
+def of_request(user: User, info: RequestInfo, request: HttpRequest) -> Attributes:
+    """The attributes of a request; a collection that is selected by metadata.name counts as that one object."""
+    if not info.is_resource:
+        return Attributes(user, info.verb, path=info.path, is_resource=False)
+    name = info.name
+    if not name and info.verb in ("list", "watch"):
+        name = _selected_name(request)
+    return Attributes(user, info.verb, info.group, info.resource, info.subresource, info.namespace, name, info.path)
+
+
+def _selected_name(request: HttpRequest) -> str:
+    """The name that the field selector asks for; "" if there is none, or if the options of the list are malformed."""
+    try:
+        for option in ("limit", "timeoutSeconds"):
+            integer_param(request, option)
+        name = FieldSelector(parse_terms(request.param("fieldSelector"))).exact("metadata.name") or ""
+    except StatusError:
+        return ""
+    return "" if path_segment_errors(name) else name
+
+
+def refusal(attributes: Attributes, reason: str = "") -> StatusError:
+    """The 403 of a request that is not allowed."""
+    why = f"User {go_value(attributes.user.name)} cannot {attributes.verb} "
+    if not attributes.is_resource:
+        text = f"forbidden: {why}path {go_value(attributes.path)}"
+        return StatusError(403, "Forbidden", f"{text}: {reason}" if reason else text, details={})
+    why += f"resource {go_value(attributes.combined_resource)} in API group {go_value(attributes.group)} "
+    why += f"in the namespace {go_value(attributes.namespace)}" if attributes.namespace else "at the cluster scope"
+    return forbidden(attributes.group, attributes.resource, attributes.name, f"{why}: {reason}" if reason else why)
+
+
+Rule = dict[str, Any]
+ALL = "*"
+
+
+def allows(rule: Rule, attributes: Attributes) -> bool:
+    """Whether one rule allows it."""
+    verbs = rule.get("verbs") or ()
+    if ALL not in verbs and attributes.verb not in verbs:
+        return False
+    if not attributes.is_resource:
+        return any(path_matches(pattern, attributes.path) for pattern in rule.get("nonResourceURLs") or ())
+    groups = rule.get("apiGroups") or ()
+    names = rule.get("resourceNames") or ()
+    return ((ALL in groups or attributes.group in groups) and (not names or attributes.name in names)
+            and any(resource_matches(entry, attributes) for entry in rule.get("resources") or ()))
+
+
+def resource_matches(entry: str, attributes: Attributes) -> bool:
+    """``*``, ``pods``, ``pods/log`` or ``*/log`` against a resource; ``pods`` does not include its subresources."""
+    if entry in (ALL, attributes.combined_resource):
+        return True
+    return bool(attributes.subresource) and entry == f"*/{attributes.subresource}"
+
+
+def path_matches(pattern: str, path: str) -> bool:
+    """``*``, ``/healthz`` or ``/healthz/*`` against a path."""
+    if pattern in (ALL, path):
+        return True
+    return pattern.endswith("*") and path.startswith(pattern.rstrip("*"))
+
+
+def break_down(rule: Rule) -> Iterator[Rule]:
+    """A rule as rules of one verb, group, resource and name, or one verb and path, each."""
+    verbs = rule.get("verbs") or ()
+    for verb, group, resource in product(verbs, rule.get("apiGroups") or (), rule.get("resources") or ()):
+        single = {"verbs": [verb], "apiGroups": [group], "resources": [resource]}
+        names = rule.get("resourceNames") or ()
+        if not names:
+            yield single
+        for name in names:
+            yield {**single, "resourceNames": [name]}
+    for verb, path in product(verbs, rule.get("nonResourceURLs") or ()):
+        yield {"verbs": [verb], "nonResourceURLs": [path]}
+
+
+def missing(owned: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+    """What of `wanted` the rules in `owned` do not grant, broken down."""
+    held = list(owned)
+    return [single for rule in wanted for single in break_down(rule) if not any(_covers(mine, single) for mine in held)]
+
+
+def _covers(rule: Rule, single: Rule) -> bool:
+    """Whether a rule grants all that a broken-down one does."""
+    verbs = rule.get("verbs") or ()
+    if ALL not in verbs and single["verbs"][0] not in verbs:
+        return False
+    if "nonResourceURLs" in single:
+        wanted = single["nonResourceURLs"][0]
+        return any(path_matches(pattern, wanted) for pattern in rule.get("nonResourceURLs") or ())
+    groups, resources = rule.get("apiGroups") or (), rule.get("resources") or ()
+    if ALL not in groups and single["apiGroups"][0] not in groups:
+        return False
+    resource = single["resources"][0]
+    if ALL not in resources and resource not in resources and "*/" + resource.partition("/")[2] not in resources:
+        return False
+    names = rule.get("resourceNames") or ()
+    return not names or (single.get("resourceNames") or [None])[0] in names
+
+
+def compact(rules: Iterable[Rule]) -> list[Rule]:
+    """Broken-down rules put together again where they differ in nothing but the verb."""
+    merged: dict[str, Rule] = {}
+    for rule in rules:
+        key = json.dumps({part: value for part, value in rule.items() if part != "verbs"}, sort_keys=True)
+        if key in merged:
+            merged[key]["verbs"] += [verb for verb in rule["verbs"] if verb not in merged[key]["verbs"]]
+        else:
+            merged[key] = {**rule, "verbs": list(rule["verbs"])}
+    return list(merged.values())
+
+
+def shown(rule: Rule) -> str:
+    """A rule as the message of a refused escalation prints it."""
+    parts = (("APIGroups", "apiGroups"), ("Resources", "resources"), ("NonResourceURLs", "nonResourceURLs"),
+             ("ResourceNames", "resourceNames"), ("Verbs", "verbs"))
+    texts = [f"{title}:[{' '.join(map(json.dumps, rule[key]))}]" for title, key in parts if rule.get(key)]
+    return "{" + ", ".join(texts) + "}"
+
 
 Object = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"
@@ -73,7 +238,7 @@ def _stored(storage: Storage) -> int:
 class Grant:
     """One rule that a user has with the binding it comes from, or an error met on the way (then `rule` is None)."""
 
-    rule: rules.Rule | None
+    rule: Rule | None
     source: str
 
 
@@ -91,11 +256,11 @@ class Rbac:
         for grant in self.grants(attributes.user, attributes.namespace):
             if grant.rule is None:
                 errors.append(grant.source)
-            elif rules.allows(grant.rule, attributes):
+            elif allows(grant.rule, attributes):
                 return Decision(True, f"RBAC: allowed by {grant.source}")
         return Decision(False, f"RBAC: {_aggregate(errors)}" if errors else "")
 
-    def rules_for(self, user: User, namespace: str) -> tuple[list[rules.Rule], str]:
+    def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], str]:
         """All rules of a user in a namespace, and what could not be resolved ("" if nothing)."""
         found = list(self.grants(user, namespace))
         return ([grant.rule for grant in found if grant.rule is not None],
@@ -125,7 +290,7 @@ class Rbac:
         for rule in found:
             yield Grant(rule, source)
 
-    def role_rules(self, role_ref: Object, namespace: str) -> list[rules.Rule] | str:
+    def role_rules(self, role_ref: Object, namespace: str) -> list[Rule] | str:
         """The rules of the role that a binding in the namespace names; a text if there is no such role."""
         kind, name = role_ref.get("kind", ""), role_ref.get("name", "")
         if kind == "Role":
@@ -138,7 +303,7 @@ class Rbac:
             return f'{plural}.{GROUP} "{name}" not found'
         return self._with_aggregated(role, {name}) if "aggregationRule" in role else role.get("rules") or []
 
-    def _with_aggregated(self, role: Object, seen: set[str]) -> list[rules.Rule]:
+    def _with_aggregated(self, role: Object, seen: set[str]) -> list[Rule]:
         found = list(role.get("rules") or ())
         selectors = role["aggregationRule"].get("clusterRoleSelectors") or ()
         for other in self._source.scan("clusterroles", ""):
@@ -188,3 +353,65 @@ def _expression(term: Object, labels: dict[str, str]) -> bool:
     if operator == "NotIn":
         return value is None or value not in values
     return (value is not None) is (operator == "Exists")
+
+
+ROLES = ("roles", "clusterroles")
+BINDINGS = ("rolebindings", "clusterrolebindings")
+EVERYTHING: list[Rule] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+                                {"verbs": ["*"], "nonResourceURLs": ["*"]}]
+
+
+def check_write(rbac: Rbac, user: User, plural: str, new: Object, old: Object | None) -> None:
+    """Raise the 403 of a role or binding that would grant what its writer does not have.
+
+    `old` is the object before an update. Owners and finalizers may always be changed, for the garbage collector.
+    """
+    if MASTERS in user.groups or plural not in (*ROLES, *BINDINGS):
+        return
+    if old is not None and _comparable(new) == _comparable(old):
+        return
+    metadata = new["metadata"]
+    name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
+    if plural in ROLES:
+        wanted = new.get("rules") or []
+        if rbac.authorize(Attributes(user, "escalate", GROUP, plural, namespace=namespace, name=name)).allowed:
+            return
+    else:
+        wanted = _bound_rules(rbac, user, plural, new.get("roleRef") or {}, namespace)
+    if missing(rbac.rules_for(user, namespace)[0], wanted):
+        raise forbidden(GROUP, plural, name, _refusal(rbac, user, namespace, wanted))
+    if any(map(_aggregates, (new, old or {}))) and missing(rbac.rules_for(user, "")[0], EVERYTHING):
+        raise forbidden(GROUP, plural, name, "must have cluster-admin privileges to use the aggregationRule")
+
+
+def _comparable(obj: Object) -> Object:
+    """The object without what the garbage collector changes, and without what the server writes."""
+    ignored = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in ignored}
+    content = ("rules", "aggregationRule", "subjects", "roleRef")
+    return {"metadata": metadata, **{part: obj.get(part) for part in content}}
+
+
+def _aggregates(role: Object) -> bool:
+    return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
+
+
+def _bound_rules(rbac: Rbac, user: User, bindings: str, role: Object, namespace: str) -> list[Rule]:
+    """The rules that a binding would grant; none if the user may bind the role without having them."""
+    plural = "clusterroles" if role.get("kind") == "ClusterRole" else "roles"
+    name = role.get("name", "")
+    if rbac.authorize(Attributes(user, "bind", GROUP, plural, namespace=namespace, name=name)).allowed:
+        return []
+    found = rbac.role_rules(role, namespace)
+    if isinstance(found, str):
+        raise not_found(GROUP, bindings, name)  # surprising: the binding's type and the role's name
+    return found
+
+
+def _refusal(rbac: Rbac, user: User, namespace: str, wanted: list[Rule]) -> str:
+    held, error = rbac.rules_for(user, namespace)
+    lines = sorted({shown(rule) for rule in compact(missing(held, wanted))})
+    groups = " ".join(map(json.dumps, user.groups))
+    text = (f"user {json.dumps(user.name)} (groups=[{groups}]) is attempting to grant RBAC permissions not currently "
+            "held:\n" + "\n".join(lines))
+    return f"{text}; resolution errors: [{error}]" if error else text

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kubectl_runtime.apiserver.access.attributes import Attributes
-from kubectl_runtime.apiserver.access.authn import with_authenticated
-from kubectl_runtime.apiserver.access.user import User
+from kubectl_runtime.apiserver.access.authn import User, with_authenticated
+from kubectl_runtime.apiserver.access.rbac import Attributes
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.errors import (
     Cause,

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from kubectl_runtime.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
 from kubectl_runtime.apiserver.controllers.deployments import DeploymentController
 from kubectl_runtime.apiserver.controllers.garbage import GarbageCollector
-from kubectl_runtime.apiserver.controllers.jobs.job_controller import JobController
-from kubectl_runtime.apiserver.controllers.jobs.ttl_after_finished import TtlAfterFinishedController
+from kubectl_runtime.apiserver.controllers.jobs import JobController, TtlAfterFinishedController
 from kubectl_runtime.apiserver.controllers.loop import ControlLoop
 from kubectl_runtime.apiserver.controllers.namespace_controller import NamespaceController
 from kubectl_runtime.apiserver.controllers.replicasets import ReplicaSetController

@@ -10,36 +10,250 @@ Recreate            scales the old ones down, waits for their Pods to end, then 
 ==================  ================================================================================================
 
 Each change comes back here. No Pod runs unless a test says so, hence most rollouts wait for availability.
-"""
 
+The revisions of a Deployment: the ReplicaSet of its template, made or brought back, and the old ones that are too
+many.
+
+A Deployment and its ReplicaSets in the middle of a rollout, and how their sizes are changed.
+"""
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from kubectl_runtime.apiserver.controllers.claims import AGENT
-from kubectl_runtime.apiserver.controllers.deployment_revisions import clean_up, make_new
-from kubectl_runtime.apiserver.controllers.deployment_sets import DEPLOYMENTS, Rollout, look, scale, scale_all
-from kubectl_runtime.apiserver.controllers.deployment_status import (
+import msgspec
+
+from kubectl_runtime.apiserver.controllers.loop import KeyQueue, tell
+from kubectl_runtime.apiserver.controllers.replicasets import AGENT, PODS, REPLICA_SETS, claim, owner_reference
+from kubectl_runtime.apiserver.controllers.rollout import (
+    DESIRED,
+    MOST,
     NEVER,
+    Limits,
+    Size,
     change_of,
     complete,
     condition,
     counted,
     differs,
+    limits_of,
+    new_replicas,
+    old_replicas,
+    proportional,
     set_condition,
     tell_progress,
 )
-from kubectl_runtime.apiserver.controllers.queue import KeyQueue
-from kubectl_runtime.apiserver.controllers.replicasets import PODS, REPLICA_SETS
-from kubectl_runtime.apiserver.controllers.rollout import DESIRED, new_replicas, old_replicas
 from kubectl_runtime.apiserver.kinds.base import dig
-from kubectl_runtime.apiserver.loopback import patch, served_type
-from kubectl_runtime.apiserver.storage.cluster import Cluster
-from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.output.negotiation import encode
+from kubectl_runtime.apiserver.storage.storage import Cluster, Version
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
+
+DEPLOYMENTS = "apps/deployments"
+COMPONENT = "deployment-controller"
+REVISION, HISTORY = "deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"
+HASH_LABEL = "pod-template-hash"
+
+
+@dataclass(slots=True)
+class ReplicaSet:
+    """A ReplicaSet and its object."""
+
+    version: Version
+    obj: Object
+
+    @property
+    def replicas(self) -> int:
+        """By its spec."""
+        return int(self.obj["spec"].get("replicas", 1))
+
+    @property
+    def notes(self) -> Object:
+        """Its annotations."""
+        return self.obj["metadata"].get("annotations") or {}
+
+    @property
+    def revision(self) -> int:
+        """Of the Deployment's templates; 0 if it has none."""
+        text = self.notes.get(REVISION, "")
+        return int(text) if text.isdecimal() else 0
+
+    @property
+    def size(self) -> Size:
+        """For the arithmetic of a rollout."""
+        return Size(self.replicas, dig(self.obj, "status.availableReplicas") or 0, int(self.notes.get(MOST, 0)))
+
+
+@dataclass(slots=True)
+class Rollout:
+    """A Deployment that is looked at, and its ReplicaSets: the one of its template, and the others, oldest first."""
+
+    cluster: Cluster
+    version: Version
+    obj: Object
+    limits: Limits
+    new: ReplicaSet | None
+    old: list[ReplicaSet] = field(default_factory=list)
+
+    @property
+    def sets(self) -> list[ReplicaSet]:
+        """All of them."""
+        return [*self.old, self.new] if self.new else self.old
+
+
+def look(cluster: Cluster, version: Version) -> Rollout:
+    """What there is of a Deployment, once its ReplicaSets are adopted and released."""
+    obj = version.decode()
+    found = [ReplicaSet(child, child.decode())
+             for child in claim(cluster, version, "Deployment", obj["spec"]["selector"], REPLICA_SETS)]
+    found.sort(key=lambda one: (one.obj["metadata"]["creationTimestamp"], one.version.name))
+    new = next((one for one in found if _bare(one.obj["spec"]["template"]) == _bare(obj["spec"]["template"])), None)
+    return Rollout(cluster, version, obj, limits_of(obj["spec"]), new, [one for one in found if one is not new])
+
+
+def _bare(template: Object) -> Object:
+    """A template without the label that tells the ReplicaSets apart."""
+    labels = {key: value for key, value in (dig(template, "metadata.labels") or {}).items() if key != HASH_LABEL}
+    return {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}}
+
+
+def annotated_sizes(limits: Limits) -> Object:
+    """The annotations that tell for which size of the Deployment a ReplicaSet was scaled."""
+    return {DESIRED: str(limits.replicas), MOST: str(limits.replicas + limits.surge if limits.replicas else 0)}
+
+
+def scale(rollout: Rollout, found: ReplicaSet | None, replicas: int) -> bool:
+    """Give a ReplicaSet a size; whether it had another one."""
+    if found is None or found.replicas == replicas:
+        return False
+    return resize(rollout, found, replicas)
+
+
+def resize(rollout: Rollout, found: ReplicaSet, replicas: int) -> bool:
+    """Give a ReplicaSet a size, and the annotations of the Deployment's; whether anything changed."""
+    sizes = annotated_sizes(rollout.limits)
+    if found.replicas == replicas and all(found.notes.get(key) == value for key, value in sizes.items()):
+        return False
+    patch(rollout.cluster, served_type(rollout.cluster, REPLICA_SETS), found.version,
+          {"metadata": {"annotations": sizes}, "spec": {"replicas": replicas}}, agent=AGENT)
+    if found.replicas != replicas:
+        tell_scaled(rollout, found.version.name, found.replicas, replicas)
+    return True
+
+
+def tell_scaled(rollout: Rollout, name: str, before: int, after: int) -> None:
+    """Write the Event of a scaled ReplicaSet."""
+    kind = served_type(rollout.cluster, DEPLOYMENTS)
+    if kind is not None:
+        tell(rollout.cluster, kind, rollout.version, "ScalingReplicaSet", (
+            f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"),
+            component=COMPONENT)
+
+
+def scale_all(rollout: Rollout) -> bool:
+    """Scale with the Deployment: its only ReplicaSet that has replicas, or several in proportion; whether any was."""
+    active = [found for found in rollout.sets if found.replicas]
+    if len(active) <= 1:
+        latest = active[0] if active else rollout.new or next(reversed(rollout.old), None)
+        return latest is not None and scale(rollout, latest, rollout.limits.replicas)
+    if dig(rollout.obj, "spec.strategy.type") == "Recreate":
+        return False
+    active.sort(key=lambda found: -found.replicas)
+    sizes = proportional(rollout.limits, {found.version.name: found.size for found in active})
+    resized = [resize(rollout, found, sizes[found.version.name]) for found in active]  # all of them at once
+    return any(resized)
+
+
+_OWN = (REVISION, HISTORY, DESIRED, MOST, "kubectl.kubernetes.io/last-applied-configuration",
+        "deprecated.deployment.rollback.to")  # annotations that a ReplicaSet does not take over
+_HASH_ALPHABET = "bcdf56789h"  # ten of the characters that generated names use
+
+
+def template_hash(template: Object) -> str:
+    """A short name for a Pod template; equal templates have equal ones."""
+    digest = hashlib.sha256(encode(template)).digest()
+    return "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest[:10])
+
+
+def make_new(rollout: Rollout) -> bool:
+    """Make the ReplicaSet of the template, or give the one there is the newest revision; whether something was
+    written."""
+    revision = max((found.revision for found in rollout.old), default=0) + 1
+    notes = {key: value for key, value in (rollout.obj["metadata"].get("annotations") or {}).items() if key not in _OWN}
+    if rollout.new is None:
+        _create(rollout, revision, notes)
+        return True
+    new, cluster = rollout.new, rollout.cluster
+    if new.revision < revision:
+        notes[REVISION] = str(revision)
+        if new.revision:
+            notes[HISTORY] = ",".join(filter(None, (new.notes.get(HISTORY), str(new.revision))))
+    change: Object = {}
+    if any(new.notes.get(key) != value for key, value in notes.items()):
+        change["metadata"] = {"annotations": notes}
+    if new.obj["spec"].get("minReadySeconds", 0) != rollout.obj["spec"].get("minReadySeconds", 0):
+        change["spec"] = {"minReadySeconds": rollout.obj["spec"].get("minReadySeconds", 0)}
+    if change:
+        patch(cluster, served_type(cluster, REPLICA_SETS), new.version, change, agent=AGENT)
+        return True
+    return _announce(rollout, new.revision, "FoundNewReplicaSet", f'Found new replica set "{new.version.name}"',
+                     always=False)
+
+
+def _create(rollout: Rollout, revision: int, notes: Object) -> None:
+    cluster, spec, limits, owner = rollout.cluster, rollout.obj["spec"], rollout.limits, rollout.version
+    template, name = spec["template"], template_hash(spec["template"])
+    labels = {**(dig(template, "metadata.labels") or {}), HASH_LABEL: name}
+    selector = {**spec["selector"], "matchLabels": {**(spec["selector"].get("matchLabels") or {}), HASH_LABEL: name}}
+    replicas = new_replicas(limits, 0, sum(found.replicas for found in rollout.old))
+    kind = served_type(cluster, REPLICA_SETS)
+    if kind is None:
+        return
+    made = submit(cluster, "POST", path_of(kind, owner.namespace), {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": f"{owner.name}-{name}", "labels": labels,
+                     "annotations": {**notes, REVISION: str(revision), **annotated_sizes(limits)},
+                     "ownerReferences": [owner_reference(owner, "Deployment")]},
+        "spec": {"replicas": replicas, "selector": selector, "minReadySeconds": spec.get("minReadySeconds", 0),
+                 "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}}}},
+        agent=AGENT)
+    if made is None:
+        return
+    made_name = msgspec.json.decode(made.body)["metadata"]["name"]
+    if replicas:
+        tell_scaled(rollout, made_name, 0, replicas)
+    _announce(rollout, revision, "NewReplicaSetCreated", f'Created new replica set "{made_name}"', always=True)
+
+
+def _announce(rollout: Rollout, revision: int, reason: str, message: str, *, always: bool) -> bool:
+    """Note the revision, and in the condition Progressing which ReplicaSet is the new one; whether that was written."""
+    status: Object = {"conditions": dig(rollout.obj, "status.conditions") or []}
+    told = rollout.obj["spec"].get("progressDeadlineSeconds", NEVER) != NEVER and (
+        always or condition(status, "Progressing") is None)
+    noted = dig(rollout.obj, "metadata.annotations") or {}
+    if not told and noted.get(REVISION) == str(revision):
+        return False
+    if told:
+        set_condition(status, "Progressing", "True", reason, message, format_time(rollout.cluster.clock.now()))
+    patch(rollout.cluster, served_type(rollout.cluster, DEPLOYMENTS), rollout.version,
+          {"metadata": {"annotations": {REVISION: str(revision)}}, "status": status}, agent=AGENT, subresource="status")
+    return True
+
+
+def clean_up(rollout: Rollout) -> None:
+    """Delete the oldest ReplicaSets beyond revisionHistoryLimit, if they are empty."""
+    limit = rollout.obj["spec"].get("revisionHistoryLimit")
+    alive = sorted((found for found in rollout.old if not found.version.deleting), key=lambda found: found.revision)
+    for found in alive[:max(0, len(alive) - limit)] if limit is not None else ():
+        seen = dig(found.obj, "status.observedGeneration") or 0
+        if found.replicas or dig(found.obj, "status.replicas") or seen < found.obj["metadata"].get("generation", 1):
+            continue
+        delete(rollout.cluster, served_type(rollout.cluster, REPLICA_SETS), found.version, agent=AGENT)
+
 
 _PATIENCE = 2.0  # seconds; creation times are whole ones
 

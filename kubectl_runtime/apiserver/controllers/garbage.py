@@ -20,13 +20,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from kubectl_runtime.apiserver.controllers.event_recorder import tell
-from kubectl_runtime.apiserver.controllers.loop import under_lock
+from kubectl_runtime.apiserver.controllers.loop import tell, under_lock
 from kubectl_runtime.apiserver.loopback import delete, patch, served_type
 from kubectl_runtime.apiserver.objectmeta.metadata import FOREGROUND, ORPHAN
-from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
+from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
 
 Object = dict[str, Any]
 Place = tuple[str, str]  # (key of the bucket, key of the object)

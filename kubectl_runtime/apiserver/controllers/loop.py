@@ -5,15 +5,22 @@ piece of work in `step`. `start`, `look_again` and the observers are called unde
 itself, since one that asks a test's functions must not hold it meanwhile (`under_lock` is for those that ask nobody).
 The lock is free while a webhook is asked about a request of a controller: then what it has read may be old, and its
 further requests say which object they mean.
-"""
 
+`KeyQueue`: the objects of one type that a controller has to look at, fed by the changes of that type and of its
+children, and by the clock.
+
+Events that controllers write about the objects that they work on.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Protocol, TypeVar
 
-from kubectl_runtime.apiserver.storage.cluster import Cluster
+from kubectl_runtime.apiserver.loopback import submit
+from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.core.meta.metav1 import format_time
 
 T = TypeVar("T")
 
@@ -43,3 +50,90 @@ def under_lock(step: Callable[[T, Cluster], None]) -> Callable[[T, Cluster], Non
         with cluster.locked():
             step(loop, cluster)
     return locked
+
+
+PER_STEP = 50
+
+
+class KeyQueue:
+    """Base of small controllers: subclasses set `storage` and `children`, and reconcile one object at a time."""
+
+    name = ""
+    storage = ""  # the key of the type that is reconciled
+    kind = ""  # its kind, as owner references of children name it
+    children: tuple[str, ...] = ()  # keys of the types whose changes concern their controller owner
+
+    def __init__(self) -> None:
+        self._keys: dict[str, None] = {}
+        self._later: dict[str, float] = {}  # key -> when to look at it again, in monotonic seconds
+        self._cluster: Cluster | None = None
+
+    def start(self, cluster: Cluster) -> None:
+        """Look at every object of the type, and observe."""
+        self._keys = dict.fromkeys(cluster.storage.bucket(self.storage).keys)
+        self._later.clear()
+        if self._cluster is None:
+            cluster.storage.observers.append(self._observe)
+        self._cluster = cluster
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        if bucket.key == self.storage:
+            self._keys[change.new.key] = None
+        elif bucket.key in self.children:
+            self._observe_child(change)
+
+    def _observe_child(self, change: Change) -> None:
+        """A child that belongs to an object concerns that one; an orphan concerns all that might adopt it."""
+        owners = {f"{version.namespace}/{owner.get('name')}" for version in (change.old, change.new) if version
+                  for owner in version.owners if owner.get("controller") and owner.get("kind") == self.kind}
+        self._keys |= dict.fromkeys(sorted(owners))
+        if self._cluster is not None and not any(owner.get("controller") for owner in change.new.owners):
+            namespace = change.new.namespace
+            self._keys |= {version.key: None for version in self._cluster.storage.bucket(self.storage).scan(namespace)}
+
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at every object of the type."""
+        self._keys |= dict.fromkeys(cluster.storage.bucket(self.storage).keys)
+
+    def look_later(self, cluster: Cluster, version: Version, seconds: float) -> None:
+        """Look at an object again after some time, unless something changes before."""
+        self._later[version.key] = cluster.clock.monotonic() + seconds
+
+    def due(self) -> float | None:
+        """At once if there is something to look at, else when the first object is to be looked at again."""
+        return 0.0 if self._keys else min(self._later.values(), default=None)
+
+    @under_lock
+    def step(self, cluster: Cluster) -> None:
+        """Reconcile some objects."""
+        now = cluster.clock.monotonic()
+        self._keys |= {key: None for key, when in self._later.items() if when <= now}
+        for _ in range(min(PER_STEP, len(self._keys))):
+            key = next(iter(self._keys))
+            del self._keys[key]
+            self._later.pop(key, None)
+            version = cluster.storage.bucket(self.storage).objects.get(key)
+            if version is not None:
+                self.reconcile(cluster, version)
+
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
+        """Bring what belongs to one object in line with it; overridden."""
+        raise AssertionError(f"{type(self).__name__} reconciles nothing")
+
+
+def tell(cluster: Cluster, resource_type: ServedResource, version: Version, reason: str, message: str, *,
+         component: str, kind: str = "Normal", versioned: bool = True,
+         agent: str = "kube-controller-manager") -> None:
+    """Write one Event, in the object's namespace or in default; `versioned` tells the object's resourceVersion
+    too, `agent` is who asks."""
+    moment, namespace = cluster.clock.now(), version.namespace or "default"
+    space = {"namespace": version.namespace} if version.namespace else {}
+    state = {"resourceVersion": str(version.rv)} if versioned else {}
+    submit(cluster, "POST", f"/api/v1/namespaces/{namespace}/events", {
+        "metadata": {"name": f"{version.name}.{int(moment.timestamp() * 1e9):x}{cluster.random.randrange(256):02x}",
+                     "namespace": namespace},
+        "involvedObject": {"kind": resource_type.kind, **space, "name": version.name, "uid": version.uid,
+                           "apiVersion": resource_type.api_version, **state},
+        "reason": reason, "message": message, "type": kind, "count": 1, "source": {"component": component},
+        "reportingComponent": component, "firstTimestamp": format_time(moment),
+        "lastTimestamp": format_time(moment)}, agent=agent)

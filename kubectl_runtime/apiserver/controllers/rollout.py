@@ -2,16 +2,19 @@
 
 A ReplicaSet's annotations tell for which size of the Deployment it was scaled last: `desired` its replicas, `most` its
 replicas and the surge. From them a change of the Deployment's size is told from a step of a rollout.
-"""
 
+What a Deployment's status tells: counts, and the conditions Available and Progressing.
+"""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import dig
+from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
 
@@ -105,3 +108,97 @@ def proportional(limits: Limits, sizes: Mapping[str, Size]) -> dict[str, int]:
     for name in first:
         result[name] = max(0, result[name] + left)
     return result
+
+
+NEVER = (1 << 31) - 1  # the progressDeadlineSeconds of a Deployment that has none
+_COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
+
+
+def condition(status: Object, kind: str) -> Object | None:
+    """The condition of a type."""
+    return next((entry for entry in status.get("conditions") or () if entry["type"] == kind), None)
+
+
+def set_condition(status: Object, kind: str, state: str, reason: str, message: str, now: str, *,
+                  renew: bool = False) -> None:
+    """Set a condition, at the end of the list, unless it has this state and reason already (`renew`: even then)."""
+    known = condition(status, kind)
+    if known and known["status"] == state and known["reason"] == reason and not renew:
+        return
+    since = known["lastTransitionTime"] if known and known["status"] == state else now
+    status["conditions"] = [entry for entry in status.get("conditions") or () if entry["type"] != kind] + [
+        {"type": kind, "status": state, "lastUpdateTime": now, "lastTransitionTime": since, "reason": reason,
+         "message": message}]
+
+
+def counted(deployment: Object, sets: Iterable[Object], newest: Object | None, limits: Limits, now: str) -> Object:
+    """The status by the ReplicaSets: counts and the condition Available; Progressing is as it was."""
+    statuses = [replica_set.get("status") or {} for replica_set in sets]
+    sums = {key: sum(status.get(key, 0) for status in statuses)
+            for key in ("replicas", "readyReplicas", "availableReplicas", "terminatingReplicas")}
+    wanted = sum(replica_set["spec"].get("replicas", 1) for replica_set in sets)
+    status: Object = {
+        "observedGeneration": deployment["metadata"].get("generation", 1), **sums,
+        "updatedReplicas": ((newest or {}).get("status") or {}).get("replicas", 0),
+        "unavailableReplicas": max(0, wanted - sums["availableReplicas"]),
+        "conditions": list(dig(deployment, "status.conditions") or ())}
+    if sums["availableReplicas"] >= limits.replicas - limits.unavailable:
+        set_condition(status, "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.",
+                      now)
+    else:
+        set_condition(status, "Available", "False", "MinimumReplicasUnavailable",
+                      "Deployment does not have minimum availability.", now)
+    return status
+
+
+def complete(deployment: Object, status: Object) -> bool:
+    """Whether the rollout is at its end."""
+    replicas = deployment["spec"].get("replicas", 1)
+    return bool(status["updatedReplicas"] == status["replicas"] == status["availableReplicas"] == replicas)
+
+
+def tell_progress(deployment: Object, status: Object, newest: Object | None, now: datetime) -> float | None:
+    """Set the condition Progressing; the seconds until its deadline, None if it has none."""
+    deadline: float = deployment["spec"].get("progressDeadlineSeconds", NEVER)
+    if deadline == NEVER:
+        status["conditions"] = [entry for entry in status["conditions"] if entry["type"] != "Progressing"]
+        return None
+    known = condition(status, "Progressing")
+    if known and known["reason"] == "NewReplicaSetAvailable" and status["replicas"] == status["updatedReplicas"]:
+        return None
+    name = f'ReplicaSet "{newest["metadata"]["name"]}"' if newest else f'Deployment "{deployment["metadata"]["name"]}"'
+    before, moment = deployment.get("status") or {}, format_time(now)
+    if complete(deployment, status):
+        set_condition(status, "Progressing", "True", "NewReplicaSetAvailable",
+                      f"{name} has successfully progressed.", moment)
+        return None
+    if _progressing(before, status):
+        set_condition(status, "Progressing", "True", "ReplicaSetUpdated", f"{name} is progressing.", moment, renew=True)
+        return deadline
+    if known is None or known["reason"] in ("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"):
+        return None
+    left = deadline - (now - datetime.fromisoformat(known["lastUpdateTime"])).total_seconds()
+    if left < 0:
+        set_condition(status, "Progressing", "False", "ProgressDeadlineExceeded",
+                      f"{name} has timed out progressing.", moment)
+        return None
+    return float(left) + 1
+
+
+def _progressing(before: Object, status: Object) -> bool:
+    """Whether more Pods are updated, ready or available, or fewer old ones left, than the status told before."""
+    def old(counts: Object) -> int:
+        return int(counts.get("replicas", 0) - counts.get("updatedReplicas", 0))
+
+    return old(status) < old(before) or any(status[key] > before.get(key, 0) for key in (
+        "updatedReplicas", "readyReplicas", "availableReplicas"))
+
+
+def change_of(status: Object) -> Object:
+    """A status as a merge patch: counts that are zero are left out, but for the number of those that end."""
+    return {key: None if key in _COUNTS and not value else value for key, value in status.items()}
+
+
+def differs(status: Object, before: Object) -> bool:
+    """Whether a status says something else than what is stored."""
+    return any(before.get(key) != value for key, value in change_of(status).items())

@@ -2,8 +2,9 @@
 fields; validation by the schema and by its rules; conversion from and to the version that is stored.
 
 An object is written as the storage version of the moment, and stays in that when another version becomes it.
-"""
 
+What custom resources with /scale must have at the paths of their scale: numbers of replicas, and a text.
+"""
 from __future__ import annotations
 
 import functools
@@ -13,20 +14,70 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.crds.instance_scale import scale_causes
 from kubectl_runtime.apiserver.crds.webhook_converter import WebhookConverter
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import typed
-from kubectl_runtime.apiserver.objectmeta.metadata_checks import CUSTOM
-from kubectl_runtime.apiserver.strategy import Strategy, StrategyContext
+from kubectl_runtime.apiserver.strategy import CUSTOM, Strategy, StrategyContext
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.schema.cel import CelError
-from kubectl_runtime.schema.defaulting import apply_defaults
-from kubectl_runtime.schema.pruning import prune
+from kubectl_runtime.schema.defaulting import apply_defaults, prune
 from kubectl_runtime.schema.rules import Rules, checked_after, rules_of
 from kubectl_runtime.schema.validation import NOTHING, below, schema_causes
 
 Object = dict[str, Any]
+
+_MOST = (1 << 31) - 1
+_GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", list: "[]interface {}",
+             dict: "map[string]interface {}", type(None): "<nil>"}
+
+
+def scale_causes(obj: Object, paths: tuple[str, str, str] | None, *, with_spec: bool) -> list[Cause]:
+    """The causes at the paths (spec replicas, status replicas, selector); `with_spec` leaves the first one out if
+    false."""
+    if paths is None:
+        return []
+    spec, status, selector = paths
+    causes = _replicas(obj, spec) if with_spec else []
+    causes += _replicas(obj, status)
+    if selector:
+        _, problem = _look_up(obj, selector, str)
+        causes += [errors.invalid_value(selector, "", problem)] if problem else []
+    return causes
+
+
+def _replicas(obj: Object, path: str) -> list[Cause]:
+    number, problem = _look_up(obj, path, int)
+    if not problem and number is not None and number < 0:
+        problem = "should be a non-negative integer"
+    elif not problem and number is not None and number > _MOST:
+        problem = f"should be less than or equal to {_MOST}"
+    return [errors.invalid_value(path, number or 0, problem)] if problem else []
+
+
+def _look_up(obj: Object, path: str, wanted: type) -> tuple[Any, str]:
+    """(the value at a path or None, why it cannot be one)."""
+    found: Any = obj
+    parts = path.removeprefix(".").split(".")
+    for index, part in enumerate(parts):
+        if not isinstance(found, dict):
+            return None, _problem(parts[:index], found, "map[string]interface{}")
+        if part not in found:
+            return None, ""
+        found = found[part]
+    return (found, "") if type(found) is wanted else (None, _problem(parts, found, _GO_TYPES[wanted]))
+
+
+def _problem(parts: list[str], value: Any, wanted: str) -> str:
+    return (f".{'.'.join(parts)} accessor error: {_printed(value)} is of the type {_GO_TYPES[type(value)]}, "
+            f"expected {wanted}")
+
+
+def _printed(value: Any) -> str:
+    if value is None:
+        return "<nil>"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 _OWN_KEYS = ("apiVersion", "kind", "metadata", "status")
 
 

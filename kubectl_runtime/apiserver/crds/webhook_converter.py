@@ -12,12 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.managedfields.validate import go_type
+from kubectl_runtime.apiserver.managedfields.typed_merge import go_type
 from kubectl_runtime.apiserver.objectmeta.metadata import annotation_causes, label_causes
-from kubectl_runtime.apiserver.storage.cluster import Cluster
-from kubectl_runtime.apiserver.webhooks.outgoing import REVIEW_VERSIONS, Target, WebhookCaller
-from kubectl_runtime.apiserver.webhooks.posting import PostError, send
-from kubectl_runtime.core.codec.jsonvalues import json_copy
+from kubectl_runtime.apiserver.storage.storage import Cluster
+from kubectl_runtime.apiserver.webhooks.outgoing import REVIEW_VERSIONS, PostError, Target, WebhookCaller, send
+from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.objects import conversion
 
 Object = dict[str, Any]

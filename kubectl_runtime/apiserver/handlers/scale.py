@@ -7,19 +7,18 @@ from typing import Any
 from kubectl_runtime.apiserver import errors, managedfields, writes
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding import body
-from kubectl_runtime.apiserver.encoding.typed_shape import refuse_fields
 from kubectl_runtime.apiserver.handlers.answers import answer_object, stored
-from kubectl_runtime.apiserver.handlers.patch import patch_type, patched, refuse_repeated
-from kubectl_runtime.apiserver.handlers.update import check_uid
+from kubectl_runtime.apiserver.handlers.change import check_uid, patch_type, patched, refuse_repeated
 from kubectl_runtime.apiserver.patching import patch_documents
 from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.schemas import Schema, builtin
 from kubectl_runtime.apiserver.storage.storage import Version
-from kubectl_runtime.apiserver.webhooks.admission_attributes import UPDATE
-from kubectl_runtime.apiserver.webhooks.attempts import attempt
+from kubectl_runtime.apiserver.webhooks.calls import attempt
 from kubectl_runtime.apiserver.webhooks.chain import admit
+from kubectl_runtime.apiserver.webhooks.review import UPDATE
 from kubectl_runtime.apiserver.wire import HttpResponse
-from kubectl_runtime.core.codec.jsonvalues import json_copy
+from kubectl_runtime.apiserver.writes import refuse_fields
+from kubectl_runtime.core.codec.sameness import json_copy
 
 Object = dict[str, Any]
 _SCALE = "autoscaling.v1.Scale"

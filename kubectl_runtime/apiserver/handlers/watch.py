@@ -24,11 +24,9 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.handlers.read import ListRequest, parse_version, read_list_request, select
 from kubectl_runtime.apiserver.output.forms import Form
 from kubectl_runtime.apiserver.output.negotiation import WATCH_TYPES, encode
-from kubectl_runtime.apiserver.route import is_true
-from kubectl_runtime.apiserver.storage.cluster import Cluster
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
-from kubectl_runtime.apiserver.wire import HttpResponse
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.wire import HttpResponse, is_true
+from kubectl_runtime.core.base.guard import guarded_logger
 
 log = guarded_logger(__name__)
 

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from kubectl_runtime.apiserver.crds.definition_strategy import CrdStrategy
-from kubectl_runtime.apiserver.kinds.admissionregistration import webhook_defaults as admission
-from kubectl_runtime.apiserver.kinds.apiregistration import apiservices
-from kubectl_runtime.apiserver.kinds.apps import controller_revisions, daemonsets, statefulsets, workloads
-from kubectl_runtime.apiserver.kinds.autoscaling.autoscalers import AutoscalerStrategy, OldAutoscalerStrategy
-from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
-from kubectl_runtime.apiserver.kinds.batch import jobs
-from kubectl_runtime.apiserver.kinds.certificates import signing_requests
-from kubectl_runtime.apiserver.kinds.coordination import leases
-from kubectl_runtime.apiserver.kinds.core import (
+from kubectl_runtime.apiserver.crds.definitions import CrdStrategy
+from kubectl_runtime.apiserver.kinds import (
+    admission,
+    apiregistration,
+    apps,
+    batch,
+    certificates,
     configuration,
+    coordination,
+    devices,
     endpoints,
     events,
+    flowcontrol,
     limits,
     namespaces,
-    nodes,
-    service_accounts,
+    networking,
+    rbac,
+    scheduling,
     services,
-    volumes,
+    storage,
 )
-from kubectl_runtime.apiserver.kinds.discovery import endpointslices
-from kubectl_runtime.apiserver.kinds.flowcontrol import flows
-from kubectl_runtime.apiserver.kinds.networking import ingresses, policies
-from kubectl_runtime.apiserver.kinds.node import runtime_classes
+from kubectl_runtime.apiserver.kinds import (
+    configuration as service_accounts,
+)
+from kubectl_runtime.apiserver.kinds import endpoints as endpointslices
+from kubectl_runtime.apiserver.kinds import (
+    namespaces as nodes,
+)
+from kubectl_runtime.apiserver.kinds.autoscaling import AutoscalerStrategy, OldAutoscalerStrategy
+from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
 from kubectl_runtime.apiserver.kinds.pod import pods
-from kubectl_runtime.apiserver.kinds.policy import disruption_budgets
-from kubectl_runtime.apiserver.kinds.rbac import roles
-from kubectl_runtime.apiserver.kinds.resource import devices
-from kubectl_runtime.apiserver.kinds.scheduling import priority_classes
-from kubectl_runtime.apiserver.kinds.storage import attachments, capacities, classes, drivers
-from kubectl_runtime.apiserver.objectmeta.metadata_checks import checks_of
+from kubectl_runtime.apiserver.strategy import checks_of
 
-_ADMISSION, _RBAC, _STORAGE = "admissionregistration.k8s.io", roles.GROUP, "storage.k8s.io"
+_ADMISSION, _RBAC, _STORAGE = "admissionregistration.k8s.io", rbac.GROUP, "storage.k8s.io"
 _NETWORK, _FLOW = "networking.k8s.io", "flowcontrol.apiserver.k8s.io"
 
 STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
@@ -44,41 +45,41 @@ STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
     ("", "LimitRange"): limits.LimitRangeStrategy,
     ("", "Namespace"): namespaces.NamespaceStrategy,
     ("", "Node"): nodes.NodeStrategy,
-    ("", "PersistentVolume"): volumes.VolumeStrategy,
-    ("", "PersistentVolumeClaim"): volumes.ClaimStrategy,
+    ("", "PersistentVolume"): storage.VolumeStrategy,
+    ("", "PersistentVolumeClaim"): storage.ClaimStrategy,
     ("", "Pod"): pods.PodStrategy,
-    ("", "PodTemplate"): workloads.PodTemplateStrategy,
-    ("", "ReplicationController"): workloads.ReplicationControllerStrategy,
+    ("", "PodTemplate"): apps.PodTemplateStrategy,
+    ("", "ReplicationController"): apps.ReplicationControllerStrategy,
     ("", "ResourceQuota"): limits.ResourceQuotaStrategy,
     ("", "Secret"): configuration.SecretStrategy,
     ("", "Service"): services.ServiceStrategy,
     ("", "ServiceAccount"): service_accounts.ServiceAccountStrategy,
-    ("apps", "ControllerRevision"): controller_revisions.ControllerRevisionStrategy,
-    ("apps", "DaemonSet"): daemonsets.DaemonSetStrategy,
-    ("apps", "Deployment"): workloads.DeploymentStrategy,
-    ("apps", "ReplicaSet"): workloads.ReplicaSetStrategy,
-    ("apps", "StatefulSet"): statefulsets.StatefulSetStrategy,
-    ("batch", "CronJob"): jobs.CronJobStrategy,
-    ("batch", "Job"): jobs.JobStrategy,
+    ("apps", "ControllerRevision"): apps.ControllerRevisionStrategy,
+    ("apps", "DaemonSet"): apps.DaemonSetStrategy,
+    ("apps", "Deployment"): apps.DeploymentStrategy,
+    ("apps", "ReplicaSet"): apps.ReplicaSetStrategy,
+    ("apps", "StatefulSet"): apps.StatefulSetStrategy,
+    ("batch", "CronJob"): batch.CronJobStrategy,
+    ("batch", "Job"): batch.JobStrategy,
     ("events.k8s.io", "Event"): events.NewEventStrategy,
     ("autoscaling", "HorizontalPodAutoscaler"): AutoscalerStrategy,
-    ("certificates.k8s.io", "CertificateSigningRequest"): signing_requests.SigningRequestStrategy,
-    ("coordination.k8s.io", "Lease"): leases.LeaseStrategy,
+    ("certificates.k8s.io", "CertificateSigningRequest"): certificates.SigningRequestStrategy,
+    ("coordination.k8s.io", "Lease"): coordination.LeaseStrategy,
     ("discovery.k8s.io", "EndpointSlice"): endpointslices.EndpointSliceStrategy,
-    (_NETWORK, "Ingress"): ingresses.IngressStrategy,
-    (_NETWORK, "IngressClass"): ingresses.IngressClassStrategy,
-    (_NETWORK, "IPAddress"): policies.IPAddressStrategy,
-    (_NETWORK, "ServiceCIDR"): policies.ServiceCIDRStrategy,
-    (_NETWORK, "NetworkPolicy"): policies.NetworkPolicyStrategy,
-    ("policy", "PodDisruptionBudget"): disruption_budgets.DisruptionBudgetStrategy,
-    ("scheduling.k8s.io", "PriorityClass"): priority_classes.PriorityClassStrategy,
-    (_RBAC, "Role"): roles.RoleStrategy,
-    (_RBAC, "ClusterRole"): roles.ClusterRoleStrategy,
-    (_RBAC, "RoleBinding"): roles.BindingStrategy,
-    (_RBAC, "ClusterRoleBinding"): roles.ClusterBindingStrategy,
-    (_STORAGE, "CSIDriver"): drivers.CSIDriverStrategy,
-    (_STORAGE, "StorageClass"): classes.StorageClassStrategy,
-    (_STORAGE, "VolumeAttachment"): attachments.AttachmentStrategy,
+    (_NETWORK, "Ingress"): networking.IngressStrategy,
+    (_NETWORK, "IngressClass"): networking.IngressClassStrategy,
+    (_NETWORK, "IPAddress"): networking.IPAddressStrategy,
+    (_NETWORK, "ServiceCIDR"): networking.ServiceCIDRStrategy,
+    (_NETWORK, "NetworkPolicy"): networking.NetworkPolicyStrategy,
+    ("policy", "PodDisruptionBudget"): scheduling.DisruptionBudgetStrategy,
+    ("scheduling.k8s.io", "PriorityClass"): scheduling.PriorityClassStrategy,
+    (_RBAC, "Role"): rbac.RoleStrategy,
+    (_RBAC, "ClusterRole"): rbac.ClusterRoleStrategy,
+    (_RBAC, "RoleBinding"): rbac.BindingStrategy,
+    (_RBAC, "ClusterRoleBinding"): rbac.ClusterBindingStrategy,
+    (_STORAGE, "CSIDriver"): storage.CSIDriverStrategy,
+    (_STORAGE, "StorageClass"): storage.StorageClassStrategy,
+    (_STORAGE, "VolumeAttachment"): storage.AttachmentStrategy,
     (_ADMISSION, "MutatingWebhookConfiguration"): admission.MutatingWebhookStrategy,
     (_ADMISSION, "ValidatingWebhookConfiguration"): admission.WebhookStrategy,
     (_ADMISSION, "MutatingAdmissionPolicy"): admission.AdmissionPolicyStrategy,
@@ -86,17 +87,17 @@ STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
     (_ADMISSION, "MutatingAdmissionPolicyBinding"): admission.AdmissionPolicyBindingStrategy,
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): admission.AdmissionPolicyBindingStrategy,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): CrdStrategy,
-    (_FLOW, "FlowSchema"): flows.FlowSchemaStrategy,
-    (_FLOW, "PriorityLevelConfiguration"): flows.PriorityLevelStrategy,
-    ("apiregistration.k8s.io", "APIService"): apiservices.APIServiceStrategy,
+    (_FLOW, "FlowSchema"): flowcontrol.FlowSchemaStrategy,
+    (_FLOW, "PriorityLevelConfiguration"): flowcontrol.PriorityLevelStrategy,
+    ("apiregistration.k8s.io", "APIService"): apiregistration.APIServiceStrategy,
     ("resource.k8s.io", "DeviceClass"): devices.DeviceClassStrategy,
     ("resource.k8s.io", "ResourceClaim"): devices.ResourceClaimStrategy,
     ("resource.k8s.io", "ResourceClaimTemplate"): devices.ResourceClaimStrategy,
     ("resource.k8s.io", "ResourceSlice"): devices.ResourceSliceStrategy,
-    (_STORAGE, "CSIStorageCapacity"): capacities.CapacityStrategy,
-    ("node.k8s.io", "RuntimeClass"): runtime_classes.RuntimeClassStrategy,
-    (_STORAGE, "CSINode"): drivers.CSINodeStrategy,
-    (_STORAGE, "VolumeAttributesClass"): classes.AttributesClassStrategy,
+    (_STORAGE, "CSIStorageCapacity"): storage.CapacityStrategy,
+    ("node.k8s.io", "RuntimeClass"): scheduling.RuntimeClassStrategy,
+    (_STORAGE, "CSINode"): storage.CSINodeStrategy,
+    (_STORAGE, "VolumeAttributesClass"): storage.AttributesClassStrategy,
 }
 
 # A PUT of a missing object of these kinds creates it.

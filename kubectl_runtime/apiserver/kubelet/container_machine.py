@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from kubectl_runtime.apiserver.kubelet.behaviour import Behaviour
+from kubectl_runtime.apiserver.kubelet.rules import Behaviour
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]

@@ -26,9 +26,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from kubectl_runtime.apiserver.kubelet.container_log import ContainerLog
-from kubectl_runtime.apiserver.kubelet.pod_rules import PodRules
-from kubectl_runtime.apiserver.kubelet.sessions import ExecHandler
+from kubectl_runtime.apiserver.kubelet.rules import PodRules
+from kubectl_runtime.apiserver.kubelet.sessions import ContainerLog, ExecHandler
 from kubectl_runtime.core.base.clock import Clock
 
 T = TypeVar("T")

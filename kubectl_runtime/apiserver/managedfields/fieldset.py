@@ -7,13 +7,26 @@ without anything below it is a member and written ``{}``. So ``{"f:data": {".": 
 
 All functions are pure: arguments are never changed, results may share nodes with them. What only takes away keeps the
 order of keys; `ordered` puts them in the server's.
-"""
 
+Path elements of list items: what identifies an item of a map list or of a set (``k:{"name":"x"}``, ``v:"x"``).
+
+What changed between two values: the field paths that were added or modified, and those that were removed.
+
+The sets come in the order in which the server writes them (see `fieldset.ordered`).
+
+Surprising truths of the real server: a map or list that becomes non-empty is itself a new path (``"."``) only if it
+was absent before, not if it was null or empty; two empty values that differ (null and {}) count as one modified leaf.
+"""
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any
+
+from kubectl_runtime.apiserver.schemas import ANY, Schema
+from kubectl_runtime.core.codec.sameness import equal_json
 
 Fields = dict[str, Any]
 SELF = "."
@@ -149,3 +162,182 @@ def element_text(element: str) -> str:
 
 def _scalar_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+class ItemError(ValueError):
+    """An item that cannot be identified; the text is the server's."""
+
+
+def item_element(schema: Schema, item: Any) -> str:
+    """The path element of an item of a list of type map or set; `ItemError` if it has none."""
+    if schema.list_type == "map":
+        return _keyed(schema, item)
+    if isinstance(item, str):
+        return "v:" + encode_basestring(item)
+    if isinstance(item, dict):
+        raise ItemError("associative list without keys has an element that's a map type")
+    if isinstance(item, list):
+        raise ItemError("not supported: associative list with lists as elements")
+    if item is None:
+        raise ItemError("associative list without keys has an element that's an explicit null")
+    return "v:" + json.dumps(item)
+
+
+def _keyed(schema: Schema, item: Any) -> str:
+    if not isinstance(item, dict):
+        what = "a null element" if item is None else "non-map elements"
+        raise ItemError(f"associative list with keys may not have {what}")
+    keys = schema.map_keys
+    parts = []
+    # A key that is left out stands for its default; without default it is no part of the identity, which then differs.
+    for key in sorted(keys):
+        if key in item:
+            value = item[key]
+        else:
+            field = schema.element.field(key) if schema.element else None
+            value = field.default if field else None
+            if value is None:
+                continue
+        parts.append(f"{encode_basestring(key)}:{_key_text(value)}")
+    if not parts:
+        names = "[" + " ".join(f'"{key}"' for key in keys) + "]"
+        raise ItemError(f"associative list with keys has an element that omits all key fields {names} "
+                        "(and doesn't have default values for any key fields)")
+    return "k:{" + ",".join(parts) + "}"
+
+
+def _key_text(value: Any) -> str:
+    if isinstance(value, str):
+        return encode_basestring(value)
+    return str(value) if type(value) is int else json.dumps(value, separators=(",", ":"))
+
+
+@lru_cache(maxsize=4096)
+def _named(key: str, name: str) -> str:
+    """The element of an item that is identified by one text, as most are."""
+    return f"k:{{{encode_basestring(key)}:{encode_basestring(name)}}}"
+
+
+def by_element(schema: Schema, items: Any) -> dict[str, list[Any]]:
+    """The items of a list by their path element, in order; items that cannot be identified are left out."""
+    index: dict[str, list[Any]] = {}
+    key = schema.map_keys[0] if len(schema.map_keys) == 1 else ""
+    for item in items or ():
+        name = item.get(key) if key and isinstance(item, dict) else None
+        try:
+            element = _named(key, name) if isinstance(name, str) else item_element(schema, item)
+        except ItemError:
+            continue
+        index.setdefault(element, []).append(item)
+    return index
+
+
+Value = dict[str, Any]
+
+
+def compare(old: Value, new: Value, schema: Schema) -> tuple[Fields, Fields]:
+    """(added or modified paths, removed paths) on the way from `old` to `new`, two whole objects of the schema."""
+    changed: Fields = {}
+    removed: Fields = {}
+    _compare_maps(old, new, schema, changed, removed)
+    return changed, removed
+
+
+def all_paths(value: Any, schema: Schema) -> Fields:
+    """The node of a value that is wholly new (or gone): its own path and every path below it."""
+    if schema.leaf or not value:
+        return {}
+    if isinstance(value, dict):
+        if schema.kind in ("list", "scalar"):
+            return {}
+        flat = _flat_node(schema, tuple(value))
+        if flat is not None:
+            return flat
+        node: Fields = {SELF: {}}
+        fields, element = schema.fields, schema.element
+        for key in sorted(value):
+            below = fields.get(key) or element or ANY
+            node["f:" + key] = {} if below.leaf else all_paths(value[key], below)
+        return node
+    if isinstance(value, list) and schema.kind == "list":
+        items: Fields = {SELF: {}}
+        below = schema.element or ANY
+        for name, found in sorted(by_element(schema, value).items()):
+            items[name] = all_paths(found[0], below) if len(found) == 1 else {}
+        return items
+    return {}
+
+
+@lru_cache(maxsize=1024)
+def _flat_node(schema: Schema, keys: tuple[str, ...]) -> Fields | None:
+    """The node of a map that has these keys, whatever its values are; None if one of them is no leaf."""
+    if all((schema.field(key) or ANY).leaf for key in keys):
+        return {SELF: {}, **{"f:" + key: {} for key in sorted(keys)}}
+    return None
+
+
+def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, removed: Fields) -> None:
+    fields, element = schema.fields, schema.element
+    for key in sorted(new):
+        after = new[key]
+        below = fields.get(key) or element or ANY
+        if key not in old:
+            changed["f:" + key] = {} if below.leaf else all_paths(after, below)
+            continue
+        before = old[key]
+        if not equal_json(before, after):
+            _compare(before, after, below, name="f:" + key, changed=changed, removed=removed)
+    for key in sorted(old.keys() - new.keys()):
+        removed["f:" + key] = all_paths(old[key], fields.get(key) or element or ANY)
+
+
+def _compare(before: Any, after: Any, schema: Schema, *, name: str, changed: Fields, removed: Fields) -> None:
+    """Two present values that are not equal; `name` is their path element."""
+    below_changed: Fields = {}
+    below_removed: Fields = {}
+    itself = False
+    if schema.leaf:
+        itself = True
+    elif schema.kind == "list":
+        old_items = before if isinstance(before, list) else None
+        new_items = after if isinstance(after, list) else None
+        if old_items or new_items:
+            _compare_lists(old_items, new_items, schema, below_changed, below_removed)
+        else:
+            itself = True
+    else:
+        old_map = before if isinstance(before, dict) else None
+        new_map = after if isinstance(after, dict) else None
+        # Where any value is allowed, a scalar or list that takes the place of a map, or leaves it, changes the path.
+        mixed = schema.kind == "any" and not all(value is None or isinstance(value, dict) for value in (before, after))
+        itself = mixed or not (old_map or new_map)
+        _compare_maps(old_map or {}, new_map or {}, schema, below_changed, below_removed)
+    if itself:
+        changed[name] = {SELF: {}, **below_changed} if below_changed else {}
+    elif below_changed:
+        changed[name] = below_changed
+    if below_removed:
+        removed[name] = below_removed
+
+
+def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed: Fields) -> None:
+    before, after = by_element(schema, old), by_element(schema, new)
+    element = schema.element or ANY
+    for name in sorted(before | after):
+        olds, news = before.get(name, []), after.get(name, [])
+        if equal_json(olds, news):
+            continue
+        if len(olds) > 1 and len(news) > 1:  # repeated items are one value as a whole
+            changed[name] = {}
+            continue
+        # Repeated items are a leaf of their own: they come and go as such, whatever the single item that replaces them.
+        if len(olds) > 1:
+            removed[name] = {}
+        elif olds and len(news) != 1:
+            removed[name] = all_paths(olds[0], element)
+        if len(news) > 1:
+            changed[name] = {}
+        elif news and len(olds) != 1:
+            changed[name] = all_paths(news[0], element)
+        if len(olds) == len(news) == 1:
+            _compare(olds[0], news[0], element, name=name, changed=changed, removed=removed)

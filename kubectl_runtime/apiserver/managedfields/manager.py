@@ -8,8 +8,16 @@
 An object that has no managers at all (they were reset) gets none by an update; at the first apply all of its fields
 go to the manager ``before-first-apply``. Both functions are pure: arguments are never changed, the result may share
 parts with them.
-"""
 
+Removal by omission: what an applier applied before and does not apply now goes, unless somebody else owns it.
+
+managedFields across /scale: a Scale shows who owns the replicas, and what a write does to that goes back to the
+object.
+
+Surprising truths of the real server, kept on purpose: the entry of an updater that owns the replicas is split by any
+write to /scale, and its new part, like every entry that comes back from a Scale, has no time. The two parts then have
+one identity, so that the next write knows the last of them only, and nobody owns the replicas.
+"""
 from __future__ import annotations
 
 import json
@@ -20,18 +28,19 @@ from typing import Any
 
 from kubectl_runtime.apiserver.errors import Cause, StatusError, bad_request
 from kubectl_runtime.apiserver.managedfields import entries
-from kubectl_runtime.apiserver.managedfields.compare import compare
 from kubectl_runtime.apiserver.managedfields.entries import APPLY, UPDATE, Entry, Identity, Managed
 from kubectl_runtime.apiserver.managedfields.fieldset import (
     Fields,
+    compare,
     contains,
     difference,
+    intersection,
     ordered,
     path_text,
     paths,
     union,
+    without,
 )
-from kubectl_runtime.apiserver.managedfields.prune import prune
 from kubectl_runtime.apiserver.managedfields.tracking import (
     NO_RESET,
     ResetFields,
@@ -41,13 +50,52 @@ from kubectl_runtime.apiserver.managedfields.tracking import (
     strip,
     take_over,
 )
-from kubectl_runtime.apiserver.managedfields.typed_merge import field_set, merge
-from kubectl_runtime.apiserver.managedfields.validate import typed_errors
+from kubectl_runtime.apiserver.managedfields.typed_merge import field_set, merge, named_members, remove, typed_errors
 from kubectl_runtime.apiserver.schemas import Schema
-from kubectl_runtime.core.codec.jsonvalues import equal_json
+from kubectl_runtime.core.codec.sameness import equal_json
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
+
+
+def prune(merged: Object, managed: Managed, last: Entry | None, target: Target) -> Object:
+    """`merged` without the paths of the applier's last set that no entry of `managed` (its new one included) owns.
+
+    An item or struct that still holds something somebody owns stays. A last set of a version that is not served any
+    more removes nothing.
+    """
+    schema = target.schema_of(last.api_version) if last else None
+    if last is None or schema is None or not last.fields:
+        return merged
+    now = managed[last.identity]
+    if now.api_version == last.api_version and not difference(last.fields, now.fields):
+        return merged  # all that was applied before is applied again
+    previous = named_members(last.fields, schema)
+    pruned = remove(merged, previous, schema) or {}
+    versions = [last.api_version, *({entry.api_version for entry in managed.values()} - {last.api_version})]
+    for version in versions:
+        of_version = target.schema_of(version)
+        owned: Fields = {}
+        for entry in managed.values():
+            if entry.api_version == version:
+                owned = union(owned, entry.fields)
+        if of_version is not None:
+            pruned = _add_back_owned(merged, pruned, owned, of_version)
+    everything = named_members(field_set(merged, schema), schema)
+    remaining = named_members(field_set(pruned, schema), schema)
+    result: Object = remove(merged, intersection(difference(everything, remaining), previous), schema) or {}
+    return result
+
+
+def _add_back_owned(merged: Object, pruned: Object, owned: Fields, schema: Schema) -> Object:
+    """`merged` less what is missing in `pruned` and owned by none of the managers of a version."""
+    everything = named_members(field_set(merged, schema), schema)
+    remaining = named_members(field_set(pruned, schema), schema)
+    kept = union(remaining, named_members(owned, schema))
+    result: Object = remove(merged, difference(everything, kept), schema) or {}
+    return result
+
+
 BEFORE_FIRST_APPLY = "before-first-apply"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -244,3 +292,46 @@ def title(applied: Object) -> str:
     api_version = applied["apiVersion"]
     kind = f"{api_version if '/' in api_version else '/' + api_version}, Kind={applied['kind']}"
     return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind}"
+
+
+SCALE = "autoscaling/v1"
+_REPLICAS = ("f:spec", "f:replicas")
+ReplicasPaths = Mapping[str, tuple[str, ...]]  # apiVersion -> the path of the replicas, as elements of a set
+
+
+def to_scale(raw: Any, replicas: ReplicasPaths) -> list[dict[str, Any]]:
+    """The entries of an object that own its replicas, as entries of a Scale."""
+    return entries.write([Entry(entry.manager, entry.operation, SCALE, entry.subresource, entry.time, _set(_REPLICAS))
+                          for entry in entries.read_or_empty(raw).values() if _owns(entry, replicas)])
+
+
+def to_object(raw: Any, raw_scale: Any, api_version: str, replicas: ReplicasPaths) -> list[dict[str, Any]]:
+    """The entries of an object (`raw`) after a write to its Scale, which has the entries `raw_scale` now."""
+    of_scale = {entry.identity: entry for entry in entries.read_or_empty(raw_scale).values()
+                if contains(entry.fields, _REPLICAS)}
+    kept: list[Entry] = []
+    times: dict[Identity, str] = {}
+    for entry in entries.read_or_empty(raw).values():
+        if entry.api_version not in replicas:
+            continue
+        times[entry.identity] = entry.time
+        fields = entry.fields
+        if _owns(entry, replicas) and of_scale.pop(entry.identity, None) is None:
+            fields = without(fields, replicas[entry.api_version])
+        if fields:
+            kept.append(entry.with_fields(fields))
+    for identity, entry in of_scale.items():
+        kept.append(Entry(entry.manager, entry.operation, api_version, entry.subresource, times.get(identity, ""),
+                          _set(replicas[api_version])))
+    return entries.write(kept)
+
+
+def _owns(entry: Entry, replicas: ReplicasPaths) -> bool:
+    return entry.api_version in replicas and contains(entry.fields, replicas[entry.api_version])
+
+
+def _set(path: tuple[str, ...]) -> Fields:
+    fields: Fields = {}
+    for element in reversed(path):
+        fields = {element: fields}
+    return fields

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kubectl_runtime.apiserver.managedfields.compare import compare
 from kubectl_runtime.apiserver.managedfields.entries import Entry, Identity, Managed, drop_empty
 from kubectl_runtime.apiserver.managedfields.fieldset import (
     SELF,
     Fields,
+    compare,
     difference,
     intersection,
     only,
     without,
 )
-from kubectl_runtime.apiserver.managedfields.validate import typed_errors
+from kubectl_runtime.apiserver.managedfields.typed_merge import typed_errors
 from kubectl_runtime.apiserver.schemas import Schema
 
 Object = dict[str, Any]

@@ -1,6 +1,8 @@
 """Rules for ``metadata`` that hold for every kind: what is checked on create and update, and what is tidied on the way
-in."""
+in.
 
+What an update keeps of an object's metadata, and what of it is no change.
+"""
 from __future__ import annotations
 
 import json
@@ -11,7 +13,6 @@ import msgspec
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
-from kubectl_runtime.apiserver.objectmeta.metadata_checks import WHOLE, MetadataChecks
 from kubectl_runtime.apiserver.objectmeta.names import (
     MAX_ANNOTATIONS,
     NameErrors,
@@ -21,7 +22,7 @@ from kubectl_runtime.apiserver.objectmeta.names import (
     qualified_name_errors,
 )
 from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.strategy import Strategy
+from kubectl_runtime.apiserver.strategy import WHOLE, MetadataChecks, Strategy
 
 Object = dict[str, Any]
 
@@ -203,3 +204,24 @@ def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
     metadata["ownerReferences"] = list(kept.values())
     when = " after mutating admission happens" if patched else ""
     return [_DUPLICATE_OWNERS.format(when=when) + ", ".join(dropped)]
+
+
+def restore(meta: Object, before: Object) -> None:
+    """What an update cannot change is put back silently; an end of life that it adds is not, and so refused."""
+    meta.pop("selfLink", None)
+    for key in ("creationTimestamp", "deletionTimestamp"):
+        if key in before:
+            meta[key] = before[key]
+        elif meta.get(key) is None:
+            meta.pop(key, None)
+    for key in ("uid", "deletionGracePeriodSeconds"):
+        if meta.get(key) in (None, "") and key in before:
+            meta[key] = before[key]
+
+
+def without_times(obj: Object) -> Object:
+    """An object whose managers have no times: these alone are no change."""
+    meta = obj["metadata"]
+    entries = [{key: value for key, value in entry.items() if key != "time"}
+               for entry in meta.get("managedFields") or ()]
+    return {**obj, "metadata": {**meta, "managedFields": entries}}

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-MEDIA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+PROTOBUF_MEDIA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 DEPRECATED_MEDIA = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 """What clients ask for; its @ is none of a media type, so that the answer is of the other name."""
 

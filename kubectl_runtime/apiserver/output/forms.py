@@ -3,24 +3,51 @@
 A `Form` belongs to one resource type and one form of it. No object is decoded for an answer in its own form: stored
 bytes are put together. Metadata and table rows decode the part they need. Objects that are stored in another version
 are converted first, all of an answer at once; StatusError if that fails.
-"""
 
+Stored objects as a version of their type shows them: the one way from a `Version` to what a client sees.
+
+Where a webhook converts, a call blocks until it has answered, and raises StatusError if it fails; a lock that the
+thread holds is free meanwhile.
+"""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.encoding.body import MEDIA_TYPES
 from kubectl_runtime.apiserver.output.negotiation import Media, check_transform, encode
-from kubectl_runtime.apiserver.output.stored_objects import is_as_stored, shown_objects
 from kubectl_runtime.apiserver.output.table import SCALE_COLUMNS, table_cells, table_definitions
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.storage.storage import Version, make_version
 from kubectl_runtime.apiserver.wire import HttpRequest
 
 Object = dict[str, Any]
+
+
+def is_as_stored(resource_type: ServedResource, version: Version) -> bool:
+    """Whether the stored bytes are those that are shown."""
+    return not resource_type.strategy.converts and version.stored_as in ("", resource_type.version)
+
+
+def shown_objects(resource_type: ServedResource, versions: Sequence[Version]) -> list[Object]:
+    """The objects, decoded, without kind and apiVersion."""
+    decoded = [version.decode() for version in versions]
+    stale = [index for index, version in enumerate(versions) if not is_as_stored(resource_type, version)]
+    if stale:
+        found = resource_type.strategy.all_from_storage([(decoded[index], versions[index].stored_as)
+                                                         for index in stale], resource_type.version)
+        for index, obj in zip(stale, found, strict=True):
+            decoded[index] = obj
+    return decoded
+
+
+def shown_object(resource_type: ServedResource, version: Version) -> Object:
+    """One object with kind and apiVersion."""
+    obj = version.decode() if is_as_stored(resource_type, version) else shown_objects(resource_type, [version])[0]
+    return {"kind": resource_type.kind, "apiVersion": resource_type.api_version, **obj}
+
 
 _INCLUDE = {"": "Metadata", "Metadata": "Metadata", "Object": "Object", "None": "None"}
 

@@ -183,7 +183,7 @@ def render(body: bytes, media: Media) -> bytes:
 
 
 def _yaml(body: bytes) -> bytes:
-    from kubectl_runtime.manifests.writer import to_yaml
+    from kubectl_runtime.manifests.yaml_text import to_yaml
 
     return to_yaml(msgspec.json.decode(body)).encode()
 

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from kubectl_runtime.apiserver.output.column import Cell, Column
 from kubectl_runtime.apiserver.output.jsonpath import JsonPathError, find, shown
-from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.storage.registry import Cell, Column, ServedResource
 
 Object = dict[str, Any]
 

@@ -4,8 +4,9 @@ Where the real server is laxer than the RFC, so is this: ``test`` of a missing m
 ``replace`` of a missing member adds it, ``add`` and ``replace`` without value write null, indexes may be negative
 (``-1`` adds at the end), ``copy`` of a missing member writes null, and what stands before the first slash of a
 pointer is ignored.
-"""
 
+JSON merge patch (RFC 7386).
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.apiserver.errors import StatusError, go_quoted
-from kubectl_runtime.core.codec.jsonvalues import json_copy
+from kubectl_runtime.core.codec.sameness import json_copy
 
 Operation = dict[str, Any]
 MAX_OPERATIONS = 10_000
@@ -228,3 +229,31 @@ def _same(first: Any, second: Any) -> bool:
 HANDLERS: dict[str, Callable[[_Document, Operation], None]] = {
     "add": _add, "remove": _remove, "replace": _replace, "move": _move, "copy": _copy, "test": _test,
 }
+
+
+def apply_merge_patch(current: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """`current` with the patch merged in: null removes, objects merge, everything else replaces.
+
+    Neither is changed, and the result shares nothing with them.
+    Nulls in new objects vanish too, inside new lists as well (the real server prunes them there, the RFC does not).
+    """
+    return _merged(json_copy(current), patch)
+
+
+def _merged(result: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(result.get(key), dict):
+            _merged(result[key], value)
+        else:
+            result[key] = _without_nulls(value)
+    return result
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

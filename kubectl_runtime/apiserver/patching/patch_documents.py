@@ -8,10 +8,16 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.apiserver.encoding.body import may_repeat_keys, parse_json, parse_yaml
-from kubectl_runtime.apiserver.encoding.field_validation import NO_KEYS, Keys, operation_keys
+from kubectl_runtime.apiserver.encoding.body import (
+    NO_KEYS,
+    Keys,
+    may_repeat_keys,
+    operation_keys,
+    parse_json,
+    parse_yaml,
+)
 from kubectl_runtime.apiserver.errors import bad_request, bare_500
-from kubectl_runtime.apiserver.managedfields.validate import go_value
+from kubectl_runtime.apiserver.managedfields.typed_merge import go_value
 from kubectl_runtime.manifests.scalars import whole_numbers
 
 Object = dict[str, Any]

@@ -13,18 +13,57 @@ Directives in the patch:
 Surprising truths of the real server: without ``$setElementOrder``, items of the patch come in the patch's order and
 before those items of the server that they cannot be compared with (new items come first); null of a missing key is
 ignored.
-"""
 
+The order of a list that a strategic merge patch merged.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
 from kubectl_runtime.apiserver.errors import StatusError, bad_request
-from kubectl_runtime.apiserver.patching.element_order import by_key, in_order
 from kubectl_runtime.apiserver.patching.json_patch import rejected
 from kubectl_runtime.apiserver.schemas import Schema
-from kubectl_runtime.core.codec.jsonvalues import json_copy
+from kubectl_runtime.core.codec.sameness import json_copy
+
+UNKNOWN = -1
+
+
+def by_key(item: Any, key: str) -> Any:
+    """What identifies an item of a merged list: the value of its merge key, or itself if the list has none."""
+    value = item.get(key) if key and isinstance(item, dict) else item
+    return str(value) if isinstance(value, dict | list) else value
+
+
+def in_order(merged: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
+    """The merged list: items named in `wanted` in that order, the server's own in the order of `before` (the live
+    list).
+
+    An item of the server goes in front of a wanted one if it stood in front of it before; otherwise, and so before
+    any item that is new, it comes after.
+    """
+    rank = _ranks(wanted, key)
+    live = _ranks(before, key)
+    named = sorted((item for item in merged if by_key(item, key) in rank), key=lambda item: rank[by_key(item, key)])
+    own = sorted((item for item in merged if by_key(item, key) not in rank),
+                 key=lambda item: live.get(by_key(item, key), len(live)))
+    result: list[Any] = []
+    position = 0
+    for item in named:
+        here = live.get(by_key(item, key), UNKNOWN)
+        while position < len(own) and UNKNOWN < live.get(by_key(own[position], key), UNKNOWN) < here:
+            result.append(own[position])
+            position += 1
+        result.append(item)
+    return result + own[position:]
+
+
+def _ranks(items: list[Any], key: str) -> dict[Any, int]:
+    ranks: dict[Any, int] = {}
+    for index, item in enumerate(items):
+        ranks.setdefault(by_key(item, key), index)
+    return ranks
+
 
 Object = dict[str, Any]
 PATCH = "$patch"

@@ -2,8 +2,11 @@
 
 `parse_labels(text)` and `parse_fields(text)` give a selector with `.matches(…)`; both raise a 400. An empty text
 selects all.
-"""
 
+Whole numbers in queries and labels as the real server reads them: 64 bits, decimal, no spaces.
+
+Durations in Go's notation (``1h30m``, ``1.5s``): whether a text is one, in the words of Go's parser.
+"""
 from __future__ import annotations
 
 import re
@@ -12,7 +15,30 @@ from dataclasses import dataclass
 
 from kubectl_runtime.apiserver.errors import StatusError, bad_request, go_value
 from kubectl_runtime.apiserver.objectmeta.names import label_value_errors, qualified_name_errors
-from kubectl_runtime.apiserver.query.gonumbers import parse_int
+from kubectl_runtime.core.meta.godurations import nanoseconds_of
+
+_LONGEST = 20  # digits that a number of 64 bits can have, so that no endless text is converted
+
+
+def parse_int(text: str) -> int:
+    """A signed number; ValueError with the real server's words if it is none."""
+    return _parse("ParseInt", r"[+-]?[0-9]+", text, -(1 << 63), (1 << 63) - 1)
+
+
+def parse_uint(text: str) -> int:
+    """A number without sign, such as a resourceVersion; ValueError with the real server's words if it is none."""
+    return _parse("ParseUint", r"[0-9]+", text, 0, (1 << 64) - 1)
+
+
+def _parse(function: str, pattern: str, text: str, lowest: int, highest: int) -> int:
+    why = "invalid syntax"
+    if re.fullmatch(pattern, text):
+        sign, digits = ("-" if text.startswith("-") else ""), text.lstrip("+-").lstrip("0") or "0"
+        if len(digits) <= _LONGEST and lowest <= (number := int(sign + digits)) <= highest:
+            return number
+        why = "value out of range"
+    raise ValueError(f"strconv.{function}: parsing {go_value(text)}: {why}")
+
 
 _TOKEN = re.compile(r"\s*(?:(==|!=|=|!|<|>|\(|\)|,)|([^\s=!<>(),]+))")
 _OR_END, _OR_IDENTIFIER = "',', ')' or identifier", "',', or identifier"
@@ -228,3 +254,12 @@ def _unescaped(value: str) -> str:
             raise bad_request(f"invalid field selector: invalid escape sequence: {escape}")
         plain.append(escape[1:] if escape else found[0])
     return "".join(plain)
+
+
+def duration_error(text: str) -> str:
+    """What is wrong with a duration; "" if nothing is."""
+    try:
+        nanoseconds_of(text)
+    except ValueError as error:
+        return str(error)
+    return ""

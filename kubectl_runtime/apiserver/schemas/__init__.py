@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from kubectl_runtime.apiserver.schemas.builtin import (
-    builtin,
-    definition,
-    definition_names,
-    definitions,
-    descriptions,
+           builtin,
+           definition,
+           definition_names,
+           definitions,
+           descriptions,
+           from_openapi,
 )
-from kubectl_runtime.apiserver.schemas.custom import from_openapi
 from kubectl_runtime.apiserver.schemas.schema import ANY, OPAQUE, Schema
 
 __all__ = ["ANY", "OPAQUE", "Schema", "builtin", "definition", "definition_names", "definitions", "descriptions",

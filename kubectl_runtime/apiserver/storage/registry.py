@@ -3,18 +3,42 @@
 `ServedResource` is one served (group, version, plural); versions of one type share `storage` and differ in `version`.
 Thread safety: the registry is changed and walked under the cluster's lock, `get` and `by_kind` are safe anywhere; a
 `ServedResource` never changes.
-"""
 
+`Column`: one column of a server-side table; the registry keeps those of a type, table.py makes rows of them.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
+from typing import Any
 
-from kubectl_runtime.apiserver.output.column import Column
 from kubectl_runtime.apiserver.schemas import Schema
 from kubectl_runtime.apiserver.strategy import Strategy
-from kubectl_runtime.core.meta.versions import version_priority
+from kubectl_runtime.core.meta.gvk import version_priority
+
+Object = dict[str, Any]
+Cell = Callable[[Object, datetime], Any]
+"""What a cell shows of an object at the time of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    cell: Cell
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+    description: str = ""
+
+    def definition(self) -> Object:
+        """The entry of ``columnDefinitions``."""
+        return {"name": self.name, "type": self.type, "format": self.format,
+                "description": self.description or self.name, "priority": self.priority}
+
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 

@@ -2,21 +2,24 @@
 stored. Both cost nothing but a look at two dicts while no webhook is configured.
 
 The cluster's lock is held, and free while a webhook is asked: what was read before may be old then (see attempts.py).
-"""
 
+A write's questions to webhooks: what they see of its object, and what their answers mean for it.
+
+The cluster's lock is held, and free while a webhook is asked.
+"""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.errors import StatusError
-from kubectl_runtime.apiserver.webhooks.admission_attributes import CREATE, DELETE, attributes
-from kubectl_runtime.apiserver.webhooks.matching import is_exempt
-from kubectl_runtime.apiserver.webhooks.mutating import keep_managers, mutate
-from kubectl_runtime.apiserver.webhooks.validating import validate
-from kubectl_runtime.core.codec.jsonvalues import json_copy
+from kubectl_runtime.apiserver.objectmeta import metadata
+from kubectl_runtime.apiserver.webhooks.admitting import keep_managers, mutate, validate
+from kubectl_runtime.apiserver.webhooks.review import CREATE, DELETE, attributes, is_exempt
+from kubectl_runtime.core.codec.sameness import json_copy
 
 Object = dict[str, Any]
 
@@ -79,3 +82,37 @@ def _refusing() -> Iterator[None]:
     except StatusError as error:
         error.from_webhook = True
         raise
+
+
+NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def shown(ctx: RequestContext, obj: Object) -> Object:
+    """A copy of an object in storage form as the request's API version shows it."""
+    copy = json_copy({key: value for key, value in obj.items() if key not in ("kind", "apiVersion")})
+    if ctx.type.strategy.converts:
+        copy = ctx.type.strategy.from_storage(copy, ctx.type.version)
+    return {"kind": ctx.type.kind, "apiVersion": ctx.type.api_version, **copy}
+
+
+def admitted(ctx: RequestContext, operation: str, new: Object, old: Object | None) -> Object:
+    """What mutating webhooks make of a new state. (managedFields do not tell of it: so the real server has it.)"""
+    new["kind"], new["apiVersion"] = ctx.type.kind, ctx.type.api_version
+    if old is None:  # what a client cannot set is not shown
+        for key in ("uid", "creationTimestamp"):
+            new["metadata"].pop(key, None)
+    new = admit(ctx, operation, new, old)
+    for key in NOT_ON_CREATE if old is None else ():
+        new["metadata"].pop(key, None)
+    ctx.warnings += metadata.tidy_owners(new["metadata"], patched=True)
+    return new
+
+
+def approved(ctx: RequestContext, operation: str, new: Object, old: Object | None,
+             causes: Callable[[], list[errors.Cause]]) -> None:
+    """Ask the validating webhooks; what others have stored meanwhile may have taken what the object needs."""
+    before = ctx.cluster.storage.rv
+    approve(ctx, operation, new, old)
+    if ctx.cluster.storage.rv != before and (found := causes()):
+        name = new["metadata"].get("name") or ""
+        raise errors.invalid(ctx.type.storage_group, ctx.type.kind, name, found)

@@ -2,15 +2,26 @@
 
 The rim implements `WebhookCaller` (`rim/webhooks`); the core says what the answer means. A call blocks, so no lock is
 held meanwhile.
-"""
 
+A review sent to a webhook, and its answer read, in the words of client-go: an error of the connection, a status that
+is no success, a Status in the body, a body that is no review.
+
+`send` raises `PostError` with the text that follows ``failed to call webhook: `` in the real server's refusals.
+"""
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from kubectl_runtime.apiserver.encoding.body import parse_json, type_meta_problem
+from kubectl_runtime.apiserver.errors import BodyDecodeError, go_quoted
+from kubectl_runtime.apiserver.kinds import typed
 
 Object = dict[str, Any]
 
@@ -79,3 +90,92 @@ def target_of(config: Object) -> Target:
     name, namespace, path = (service.get(key) or "" for key in ("name", "namespace", "path"))
     url = f"https://{name}.{namespace}.svc:{service.get('port') or HTTPS}/{path.lstrip('/')}"
     return Target(url, f"{namespace}/{name}", ca)
+
+
+MAX_TEXT = 2048  # bytes of an answer that is no review, as far as they are shown
+
+_MESSAGES = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+
+
+class PostError(Exception):
+    """There is no review to read."""
+
+
+def send(caller: WebhookCaller, target: Target, review: Object, type_name: str, *, timeout: float,
+         announced: bool = True) -> Object:
+    """Send a review and give the answer's content, in the shape of a type (``admission.v1.AdmissionReview``); what it
+    does not say of apiVersion and kind is "". Blocks for at most `timeout` seconds; `announced` tells the webhook of
+    it. Raises PostError.
+    """
+    url = f"{target.url}?timeout={math.ceil(timeout)}s" if announced and timeout > 0 else target.url
+    try:
+        if timeout <= 0:
+            raise CallFailed(DEADLINE)
+        answer = caller.post(target, url, msgspec.json.encode(review), timeout)
+    except CallFailed as error:
+        raise PostError(f'Post "{url}": {error}') from None
+    if not 200 <= answer.status <= 206:
+        raise PostError(_failure(answer))
+    if not answer.body:
+        raise PostError(f"0-length response with status code: {answer.status} and content type: {answer.content_type}")
+    return _read(answer.body, review["apiVersion"], review["kind"], type_name)
+
+
+def _failure(answer: WebhookAnswer) -> str:
+    """What is said of an answer that is no success: the Status in it, or what the code means."""
+    try:
+        content = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        content = None
+    if isinstance(content, dict) and (content.get("kind"), content.get("status")) == ("Status", "Failure"):
+        return str(content.get("message") or "unknown")
+    media = answer.content_type.partition(";")[0].strip().lower()
+    shown = answer.body[:MAX_TEXT].decode(errors="replace").strip() if media.startswith("text/") or not media else (
+        "unknown")
+    if answer.status in (403, 415) or (answer.status == 406 and shown not in ("", "unknown")):
+        return shown
+    if answer.status == 406:
+        return "the server was unable to respond with a content type that the client supports"
+    if answer.status in _MESSAGES:
+        return _MESSAGES[answer.status]
+    if answer.status >= 500:
+        return f"an error on the server ({go_quoted(shown)}) has prevented the request from succeeding"
+    return f"the server responded with the status code {answer.status} but did not return more information"
+
+
+def _read(body: bytes, api_version: str, kind: str, type_name: str) -> Object:
+    try:
+        content, _ = parse_json(body)
+    except ValueError as error:
+        raise PostError(f"couldn't get version/kind; json parse error: {error}") from None
+    content = {} if content is None else content  # null is an empty object to the real decoder
+    if problem := type_meta_problem(content):
+        raise PostError(f"couldn't get version/kind; json parse error: {problem}")
+    found, answered = content.get("apiVersion") or "", content.get("kind") or ""
+    if (found or api_version, answered or kind) != (api_version, kind):
+        raise PostError(_mismatch(found, answered, api_version, kind, content))
+    try:
+        typed.decode(type_name, content)
+    except BodyDecodeError as error:
+        raise PostError(str(error)) from None
+    return {**content, "apiVersion": found, "kind": answered}
+
+
+def _mismatch(found: str, answered: str, api_version: str, kind: str, content: Object) -> str:
+    if answered == "Status" and content.get("status") == "Failure":
+        return str(content.get("message") or "unknown")
+    if answered == kind and found.rpartition("/")[0] == api_version.rpartition("/")[0] and found.endswith(
+            ("/v1", "/v1beta1")):
+        one, other = (version.rpartition("/")[2] for version in (found, api_version))
+        return f"converting ({one}.{kind}) to ({other}.{kind}): unknown conversion"
+    return f'no kind "{answered}" is registered for version "{found}" in scheme "pkg/runtime/scheme.go:110"'

@@ -8,47 +8,213 @@ It starts no threads. Calls block until their deadline at most (60 s unless the 
 Making a client does not import requests and urllib3, the first call does: about 0.15 s of CPU time. Where children are
 forked from a process that has made one (gunicorn --preload, multiprocessing) each of them pays that, and holds a copy,
 unless the process calls once before it forks (`client.server_version()`, say) or writes `import requests`.
+
+`Shared`: what all users of one client have in common, without the client knowing what it is.
+
+`Carriers`: what carries a client's calls at this moment, in this process: the seam between a client and its wire.
+
+    state     what happens                what is there after it
+    made      -                           rules and TLS, checked; neither requests nor urllib3 imported by the library
+    made      the first call              both imported, adapters made; whoever calls meanwhile waits for that
+    in use    another client certificate  new adapters; connections of the old ones go on until their answer is read
+    any       a fork                      in the child as `made`, with nothing of the parent's
+    any       closed                      calls raise TransportError
+
+Importing requests and urllib3 is most of what a process with a client would cost to start (0.15 of 0.25 s of CPU), and
+a program that prints its help, or refuses its arguments, calls nobody. So all that needs them stands in client/wire,
+which is imported here alone.
 """
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Self
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from kubectl_runtime.client.api.carriers import Carriers, connections_for
-from kubectl_runtime.client.api.shared import Shared
+import msgspec
+
 from kubectl_runtime.client.api.writes import Exchanged, Observers, OwnWrites, WriteObserver, WriteObservers
+from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.client.http.failures import error_of, unexpected_answer
-from kubectl_runtime.client.http.layers import innermost, stack_of
+from kubectl_runtime.client.http.layers import Layers, innermost, stack_of, with_layers
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer
-from kubectl_runtime.client.http.outcomes import failure_of, unknown_outcome
-from kubectl_runtime.client.http.rate_limit import RateLimit
-from kubectl_runtime.client.http.reachability import Reachability
-from kubectl_runtime.client.http.retry import RetryPolicy
-from kubectl_runtime.client.http.run_fence import Fence, fenced_in_runs
-from kubectl_runtime.client.http.send import exchange
-from kubectl_runtime.client.http.stack import Layers, with_layers
-from kubectl_runtime.client.server.refusals import Refusals
-from kubectl_runtime.client.server.server_version import ServerVersion
-from kubectl_runtime.client.server.server_warnings import ServerWarnings
+from kubectl_runtime.client.http.reachability import RateLimit, Reachability
+from kubectl_runtime.client.http.retry import (
+    ConnectionFailed,
+    Failure,
+    RetryPolicy,
+    error_of,
+    failure_of,
+    unexpected_answer,
+    unknown_outcome,
+)
+from kubectl_runtime.client.http.send import Fence, exchange, fenced_in_runs
+from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.client.http.wire_rules import WireRules
+from kubectl_runtime.client.server.answers import Refusals, ServerWarnings
+from kubectl_runtime.client.server.discovery_documents import ServerVersion
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
-from kubectl_runtime.core.base.errors import ApiError, ConfigError, KubeError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.errors import ApiError, ConfigError, KubeError, RequestError
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import ForkSafeLock, renewed_in_children, unforked
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
-from kubectl_runtime.core.base.scope import FirstOf, call_scope
-from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.interpreter.forks import unforked
+from kubectl_runtime.core.base.stop import FirstOf, StopToken, call_scope
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
     import requests
+    from requests.models import Response
 
     from kubectl_runtime.client.api.discovery import Discovery
-    from kubectl_runtime.client.streaming.inbox import Inbox
+    from kubectl_runtime.client.streaming.handshake import Inbox
     from kubectl_runtime.client.streaming.websocket import WebSocket
+    from kubectl_runtime.client.wire.carrier import RequestsCarrier
     from kubectl_runtime.client.wire.streams import ByteStream
+
+SPARE_CONNECTIONS = 4
+"""Pooled connections beyond one for each worker: lists of watches, leases, health checks."""
+
+
+def connections_for(workers: int) -> int:
+    """How many connections a client keeps for so many threads that call at once. Raises RequestError for what is no
+    number of threads."""
+    given: Any = workers  # callers may not check their types
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise RequestError(f"workers must be a whole number of at least 1, not {workers!r}")
+    return workers + SPARE_CONNECTIONS
+
+
+class _Present(msgspec.Struct, frozen=True):
+    """Replaced whole."""
+
+    process: int
+    certificate: ClientCertificate | None
+    tls: TlsSource | None
+    carrier: RequestsCarrier | None
+
+
+class Carriers:
+    """The connections of one client and of those derived from it. Safe to use from any thread."""
+
+    def __init__(self, config: Config, *, session: requests.Session | None, through_session: bool, connections: int,
+                 clock: Clock) -> None:
+        """As `Client` takes them. Opens no connection. Raises ConfigError and AuthError for what cannot work."""
+        self._clock = clock
+        self._change = ForkSafeLock()
+        self.closing = StopToken(clock=clock)
+        """Set when the client is closed; another one in the child of a fork."""
+        given = session is not None or through_session
+        if given:  # and with it requests, which had to be imported for that
+            with unforked():
+                from kubectl_runtime.client.wire.carrier import rules_with
+
+            self.rules = rules_with(session, config, connections=connections, through_session=through_session)
+        else:
+            self.rules = WireRules.of(config, connections=connections)
+        certificate = self.rules.config.certificate()
+        tls = self.rules.tls(certificate)
+        self._present = _Present(os.getpid(), certificate, tls, self._made(tls) if given else None)
+
+    def current(self, operation: str) -> RequestsCarrier:
+        """What carries a call now. Blocks while requests is imported, for the first one."""
+        present = self._present
+        if (present.carrier is None or present.process != os.getpid()) and not self.closing.is_set():
+            present = self._first()
+        if self.closing.is_set() or present.carrier is None:
+            raise ConnectionFailed(f"{operation}: the client was closed", Failure(sent=False, permanent=True))
+        return present.carrier
+
+    def _first(self) -> _Present:
+        with self._change:
+            present = self._present
+            if present.carrier is None or present.process != os.getpid():
+                self._replace(present.certificate)
+            return self._present
+
+    def _replace(self, certificate: ClientCertificate | None) -> None:
+        """Have `certificate` used, in this process. The caller holds the lock."""
+        before, tls = self._present, None
+        if before.process != os.getpid():
+            # The child of a fork: a connection used by both processes would mix their bytes. The parent's are not
+            # closed here, and its TLS contexts not used, since locks within may have been held by a thread that does
+            # not exist in this process; nor do its streams end with this process's client.
+            self.closing = StopToken(clock=self._clock)
+        elif before.carrier is None and before.certificate == certificate:
+            tls = before.tls
+        tls = tls or self.rules.tls(certificate)
+        carrier = self._made(tls)
+        self._present = _Present(os.getpid(), certificate, tls, carrier)
+        if before.carrier is not None and before.process == os.getpid():
+            before.carrier.close()
+        if self.closing.is_set():  # meanwhile, when this one was not there to be closed
+            carrier.close()
+
+    def _made(self, tls: TlsSource | None) -> RequestsCarrier:
+        with unforked():
+            from kubectl_runtime.client.wire.carrier import RequestsCarrier
+
+        return RequestsCarrier(self.rules, tls, self._clock)
+
+    def opened(self, response: Response, operation: str, stops: Iterable[StopToken]) -> ByteStream:
+        """The body of an open answer, which may also be a layer's own."""
+        with unforked():
+            from kubectl_runtime.client.wire.streams import ByteStream
+
+        return ByteStream(response, operation, stops=stops)
+
+    def use_certificate(self, certificate: ClientCertificate) -> None:
+        """Identify new connections by `certificate`; those in use go on until their answer has been read."""
+        if self._present.certificate == certificate:
+            return
+        with self._change:
+            if self._present.certificate != certificate:
+                self._replace(certificate)
+
+    def grow(self, connections: int) -> None:
+        """Keep at least `connections` idle connections for calls."""
+        with self._change:
+            self.rules.connections = max(self.rules.connections, connections)
+            carrier = self._present.carrier
+            if carrier is not None:
+                carrier.grow(self.rules.connections)
+
+    def close(self) -> None:
+        """Close all connections and set `closing`. Does not block. Safe to repeat. In the child of a fork only what the
+        child opened."""
+        present = self._present
+        ours = present.process == os.getpid()
+        if not ours:  # streams of the parent would end there too, as both processes hold their sockets
+            self.closing = StopToken(clock=self._clock)
+        self.closing.set("the client was closed")
+        if ours and present.carrier is not None:
+            present.carrier.close()
+
+
+T = TypeVar("T")
+
+
+class Shared:
+    """What all Apis of a client share, one thing of each class. Safe to use from any thread. In the child of a fork it
+    begins empty: what was running in the parent does not run there."""
+
+    def __init__(self) -> None:
+        self.renew()
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """Forget everything. For the child of a fork."""
+        self._lock = threading.Lock()
+        self._things: dict[Callable[[], Any], Any] = {}
+
+    def get(self, kind: Callable[[], T]) -> T:
+        """The thing of this class, made by `kind()` the first time, which must be quick."""
+        with self._lock:
+            if kind not in self._things:
+                self._things[kind] = kind()
+            return cast(T, self._things[kind])
+
 
 log = guarded_logger(__name__)
 

@@ -4,7 +4,7 @@ One request each to `/api` and `/apis` (aggregated discovery); a server without 
 that fails, or whose description cannot be read, is reported once, left out, and asked again at the next refresh.
 
 The answers are kept for `TTL` on the client's clock, not on disk. A name that is not in them is looked up once more at
-the server, since CRDs come and go. The values are described in client/server/served_kinds.py.
+the server, since CRDs come and go. The values are described in client/server/discovery_documents.py.
 """
 from __future__ import annotations
 
@@ -16,18 +16,25 @@ from typing import Protocol, TypeVar
 from cachetools import TTLCache
 
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.client.http.failures import unexpected_answer
 from kubectl_runtime.client.http.middleware import Answer
-from kubectl_runtime.client.server.discovery_documents import aggregated, of_version, versions_in
-from kubectl_runtime.client.server.served_kinds import ApiGroup, ServedKind, groups_of, kind_of, path_of
+from kubectl_runtime.client.http.retry import unexpected_answer
+from kubectl_runtime.client.server.discovery_documents import (
+    ApiGroup,
+    ServedKind,
+    aggregated,
+    groups_of,
+    kind_of,
+    of_version,
+    path_of,
+    versions_in,
+)
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, KubeError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.interpreter.forks import ForkSafeLock
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, split_api_version
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.requests.names import segment
-from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.requests.request import Request, segment
 
 T = TypeVar("T")
 log = guarded_logger(__name__)

@@ -17,10 +17,9 @@ from kubectl_runtime.core.meta.metav1 import format_time, parse_time
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.choice import chosen
-from kubectl_runtime.core.requests.names import Named
-from kubectl_runtime.core.requests.params import FieldValidation, PatchParams, PostParams
-from kubectl_runtime.core.requests.patch import Patch
+from kubectl_runtime.core.requests.body import Patch
+from kubectl_runtime.core.requests.params import FieldValidation, PatchParams, PostParams, chosen
+from kubectl_runtime.core.requests.request import Named
 
 K = TypeVar("K")
 
@@ -66,7 +65,7 @@ class KindVerbs(PodVerbs[K]):
 
     def cordon(self, name: Named, *, field_manager: str | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K:
-        """Have no new Pod scheduled on a Node. `runtime.drain` also empties it."""
+        """Have no new Pod scheduled on a Node. `kubectl.drain` also empties it."""
         self._only("cordon", _NODE)
         return self._patched(name, {"spec": {"unschedulable": True}}, field_manager, dry_run, timeout)
 

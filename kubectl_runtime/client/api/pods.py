@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubectl_runtime.client.api.api_base import accepted
 from kubectl_runtime.client.api.subresources import Subresources
-from kubectl_runtime.client.http.failures import is_web_page, no_api_server
+from kubectl_runtime.client.http.retry import is_web_page, no_api_server
 from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests import pods as build
 from kubectl_runtime.core.requests import request as requests
-from kubectl_runtime.core.requests.choice import chosen, chosen_of_said
-from kubectl_runtime.core.requests.names import Named
+from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.core.requests.params import (
     DeleteParams,
     FieldValidation,
@@ -27,17 +26,16 @@ from kubectl_runtime.core.requests.params import (
     PostParams,
     Preconditions,
     Propagation,
+    chosen,
+    chosen_of_said,
 )
-from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.core.requests.pods import AttachParams, LogParams
-from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.requests.request import Named, Request
 
 if TYPE_CHECKING:
-    from kubectl_runtime.client.streaming.channels import Channels
-    from kubectl_runtime.client.streaming.forwarding import PortForward
-    from kubectl_runtime.client.streaming.local_port import LocalPort
+    from kubectl_runtime.client.streaming.forwarding import LocalPort, PortForward
     from kubectl_runtime.client.streaming.logs import LogStream
-    from kubectl_runtime.client.streaming.process import AttachedProcess
+    from kubectl_runtime.client.streaming.process import AttachedProcess, Channels
 
 K = TypeVar("K")
 
@@ -107,8 +105,8 @@ class PodVerbs(Subresources[K]):
                     timeout: Duration | None = None) -> PortForward:
         """Open connections to 1 to 128 ports of a Pod: `api.portforward("web", [80]).socket(80)` is the one to port
         80."""
-        from kubectl_runtime.client.streaming.channels import V4
         from kubectl_runtime.client.streaming.forwarding import PortChannels, PortForward
+        from kubectl_runtime.client.streaming.process import V4
 
         request = build.port_forward(self.place, name, ports)
         return PortForward(self._channels(request, PortChannels(ports), (V4,), stop, timeout), ports)
@@ -121,7 +119,7 @@ class PodVerbs(Subresources[K]):
         Blocks until the Pod has taken a first connection, at most `timeout`, which is also each later one's. Raises
         OSError where the local port is taken.
         """
-        from kubectl_runtime.client.streaming.local_port import LocalPort
+        from kubectl_runtime.client.streaming.forwarding import LocalPort
 
         return LocalPort(lambda: self.portforward(name, [port], stop=stop, timeout=timeout), port, host=host,
                          port=local_port)
@@ -129,7 +127,7 @@ class PodVerbs(Subresources[K]):
     def evict(self, name: Named, params: DeleteParams | None = None, *, propagation_policy: Propagation | None = None,
               grace_period_seconds: int | None = None, preconditions: Preconditions | None = None,
               dry_run: bool = False, timeout: Duration | None = None) -> None:
-        """Delete a Pod unless a disruption budget forbids it: then ApiError with code 429. `runtime.drain` waits.
+        """Delete a Pod unless a disruption budget forbids it: then ApiError with code 429. `kubectl.drain` waits.
 
         The server answers when the deletion has begun; the Pod is there until its grace period has passed.
         """
@@ -180,8 +178,7 @@ class PodVerbs(Subresources[K]):
 
     def _attached(self, request: Request, held: AttachParams, stop: StopToken | None,
                   timeout: Duration | None) -> AttachedProcess:
-        from kubectl_runtime.client.streaming.channels import V4, V5, Channels
-        from kubectl_runtime.client.streaming.process import AttachedProcess
+        from kubectl_runtime.client.streaming.process import V4, V5, AttachedProcess, Channels
 
         return AttachedProcess(self._channels(request, Channels(), (V5, V4), stop, timeout), held)
 

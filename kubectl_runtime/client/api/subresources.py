@@ -14,12 +14,9 @@ from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.body import Body
-from kubectl_runtime.core.requests.choice import chosen
-from kubectl_runtime.core.requests.names import Named
-from kubectl_runtime.core.requests.params import FieldValidation, PatchParams, PostParams
-from kubectl_runtime.core.requests.patch import Patch
-from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.requests.body import Body, Patch
+from kubectl_runtime.core.requests.params import FieldValidation, PatchParams, PostParams, chosen
+from kubectl_runtime.core.requests.request import Named, Request
 
 K = TypeVar("K")
 

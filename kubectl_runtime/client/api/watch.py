@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
 
-from kubectl_runtime.client.api.codecs import Form
-from kubectl_runtime.client.http.failures import decode_status, unexpected_answer
-from kubectl_runtime.client.http.lines import LARGEST_OBJECT, LineSplitter
-from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.client.api.api_base import Form
+from kubectl_runtime.client.http.retry import decode_status, unexpected_answer
+from kubectl_runtime.client.http.wire_rules import LARGEST_OBJECT, LineSplitter
+from kubectl_runtime.core.base.errors import RequestTimeout, Status, TransportError
+from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.decode import Bookmark, Carried
 from kubectl_runtime.core.codec.record import Record

@@ -9,8 +9,8 @@ import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.requests.request import Request
 

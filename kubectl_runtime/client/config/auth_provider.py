@@ -25,16 +25,15 @@ from urllib.parse import quote_plus, unquote, urlencode
 
 import msgspec
 
-from kubectl_runtime.client.config.auth import ClientCertificate, bearer, checked_header
+from kubectl_runtime.client.config.auth import ClientCertificate, Renewal, bearer, checked_header
 from kubectl_runtime.client.config.checks import checked_url
 from kubectl_runtime.client.config.proxies import environment_proxy, is_loopback_url, without_password
-from kubectl_runtime.client.config.renewal import Renewal
 from kubectl_runtime.client.config.secrets import MOST_BYTES, Secret, reading_problem, secret_file
-from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
+from kubectl_runtime.core.base.interpreter import unforked
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.interpreter.forks import unforked
+from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
 PROVIDERS = ("oidc", "gcp")

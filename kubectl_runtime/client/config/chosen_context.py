@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kubectl_runtime.client.config.auth import Credentials, FixedCredentials, bearer, checked_header
-from kubectl_runtime.client.config.checks import check_server_name, checked_url
-from kubectl_runtime.client.config.impersonation import Impersonation, faults
-from kubectl_runtime.client.config.kubeconfig import Entry, Kubeconfig
-from kubectl_runtime.client.config.kubeconfig_types import Cluster, User, decoded
+from kubectl_runtime.client.config.checks import Impersonation, check_server_name, checked_url, faults
+from kubectl_runtime.client.config.kubeconfig import Cluster, Entry, Kubeconfig, User, decoded
 from kubectl_runtime.client.config.proxies import check_proxy
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
 

@@ -17,15 +17,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, FixedCredentials, TokenFile
-from kubectl_runtime.client.config.checks import check_credentials, check_server_name, check_types, checked_url
+from kubectl_runtime.client.config.checks import (
+    Impersonation,
+    check_credentials,
+    check_server_name,
+    check_types,
+    checked_url,
+)
 from kubectl_runtime.client.config.files import CertificateFiles, FollowedFile
-from kubectl_runtime.client.config.header_text import is_credential
-from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.config.proxies import check_proxy, is_loopback_url
-from kubectl_runtime.client.config.secrets import Secret, frames_hidden, reading_problem, secret_fields, secret_file
+from kubectl_runtime.client.config.secrets import (
+    Secret,
+    frames_hidden,
+    is_credential,
+    reading_problem,
+    secret_fields,
+    secret_file,
+)
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import AuthError, ConfigError, RequestError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guard import guarded_logger
 
 if TYPE_CHECKING:
     # What kubeconfigs need is imported where one is loaded: a program in a Pod never does.

@@ -27,15 +27,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubectl_runtime.client.config.auth import ClientCertificate, bearer, checked_header
-from kubectl_runtime.client.config.identity import check_identity
-from kubectl_runtime.client.config.kubeconfig_types import Exec, explained
-from kubectl_runtime.client.config.renewal import Renewal
+from kubectl_runtime.client.config.auth import ClientCertificate, Renewal, bearer, checked_header
+from kubectl_runtime.client.config.files import check_identity
+from kubectl_runtime.client.config.kubeconfig import Exec, explained
 from kubectl_runtime.client.config.secrets import Secret, reading_problem, secret_file
-from kubectl_runtime.core.base.building import converted, decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.wire import converted, decoded
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.manifests.documents import read_text
 

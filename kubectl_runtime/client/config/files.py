@@ -3,18 +3,44 @@
 A file is read again when its modification or change time, size or inode is another one; a look costs about two
 microseconds. While it cannot be read or used, as in the middle of a replacement, what was read last stays in use and
 one warning is logged. Safe to use from any thread.
+
+A client certificate and its key in an `ssl.SSLContext`, and files of them that are followed.
+
+Private keys are handed to OpenSSL in a `private_file`, which is gone before the function returns.
 """
 from __future__ import annotations
 
 import os
+import ssl
 from typing import Any
 
+from kubectl_runtime.certificates.bundles import private_file
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
-from kubectl_runtime.client.config.identity import check_identity
-from kubectl_runtime.client.config.secrets import reading_problem, secret_file
+from kubectl_runtime.client.config.secrets import SecretBytes, reading_problem, secret_file
 from kubectl_runtime.core.base.errors import ConfigError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.interpreter.forks import ForkSafeLock
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import ForkSafeLock
+
+
+def check_identity(certificate: ClientCertificate) -> None:
+    """Raise ConfigError, without quoting it, for a certificate and key that cannot be used together."""
+    use_identity(certificate, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+
+
+def use_identity(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
+    """Have connections of `context` identify themselves. Raises ConfigError as `check_identity`, naming the source."""
+    try:
+        with private_file(SecretBytes(certificate.certificate + b"\n" + certificate.key)) as path:
+            context.load_cert_chain(path, password=_no_password)
+    except ssl.SSLError as error:
+        raise ConfigError(f"{certificate.source} and its key cannot be used: "
+                          f"{error.reason or 'not PEM, or the key is encrypted'}") from None
+
+
+def _no_password() -> bytes:
+    """Called by OpenSSL for an encrypted key, instead of a question on the terminal."""
+    raise ConfigError("the client key is encrypted: a library cannot ask for its password; give the key without one")
+
 
 log = guarded_logger(__name__)
 

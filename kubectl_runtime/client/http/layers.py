@@ -1,21 +1,201 @@
-"""The layers that a client has by itself, made from its configuration."""
+"""The layers that a client has by itself, made from its configuration.
+
+`Stack`: the layers of a client by name, outermost first, to be changed before the client is made of them.
+
+    base url -> retry -> auth -> headers -> rate limit -> the user's list -> the adapter
+
+    def layers(stack: Stack) -> Stack:                      Client(config, layers=layers)
+        return stack.outside("retry", counting)             one sighting a call, however often it is tried
+                    .replaced("auth", own_credentials)
+
+What stands outside `retry` sees a call once, what stands inside sees each attempt, what stands inside `auth` also the
+second one that follows a 401. Layers given as a list stand innermost, the first outermost of them. Immutable.
+
+What a client tells its observer: each attempt, and each change of its credentials.
+
+    observed(observer, ...)            the innermost layer: it sees what goes to the adapter, and what comes back
+    ObservedCredentials(credentials)   stands before the credentials that a call asks
+
+Both are left out where nobody observes, so that a call then costs what it did. (Retries are told of by the layer that
+makes them, writes by the verbs.)
+"""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 from urllib.parse import urlsplit
 
-from kubectl_runtime.client.config.auth import ClientCertificate, FixedCredentials
+import msgspec
+
+from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, FixedCredentials
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.client.http.headers import fixed_headers
-from kubectl_runtime.client.http.middleware import Send, authenticating, base_url, extra_headers, retrying
-from kubectl_runtime.client.http.observed import ObservedCredentials, observed
-from kubectl_runtime.client.http.rate_limit import RateLimit, limiting
-from kubectl_runtime.client.http.reachability import Reachability, noting
+from kubectl_runtime.client.config.secrets import secret
+from kubectl_runtime.client.http.middleware import (
+    Answer,
+    Call,
+    Layer,
+    Send,
+    authenticating,
+    base_url,
+    extra_headers,
+    fixed_headers,
+    retrying,
+    stacked,
+)
+from kubectl_runtime.client.http.reachability import RateLimit, Reachability, limiting, noting
 from kubectl_runtime.client.http.retry import RetryPolicy
-from kubectl_runtime.client.http.stack import AUTH, BASE_URL, HEADERS, RATE_LIMIT, RETRY, Stack
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
+
+T = TypeVar("T")
+
+
+def observed(observer: Observer, host: str, clock: Clock) -> Layer:
+    """Tells `observer` how each attempt ended, also one that raised."""
+
+    def layer(send: Send) -> Send:
+        def told(call: Call) -> Answer:
+            code, begun = 0, clock.monotonic()
+            try:
+                answer = send(call)
+                code = answer.status
+                return answer
+            finally:
+                request = call.request
+                observer.request_attempted(host, request.method, request.verb, request.resource_name, code,
+                                           clock.monotonic() - begun)
+
+        return told
+
+    return layer
+
+
+class ObservedCredentials:
+    """Credentials whose renewals are told of: when a call, also one that was answered 401, gets others than the one
+    before it, and when it gets none. Safe to use from any thread."""
+
+    def __init__(self, credentials: Credentials, observer: Observer, host: str, clock: Clock) -> None:
+        self._credentials = credentials
+        self._observer = observer
+        self._host = host
+        self._clock = clock
+        self._lock = ForkSafeLock()
+        self._last: tuple[str | None, ClientCertificate | None] | None = None
+
+    def header(self, deadline: float | None = None) -> str | None:
+        """As the credentials below it; a change of the value, and a failure, are told to the observer."""
+        begun = self._clock.monotonic()
+        header: str | None = secret(self._ask(begun, lambda: self._credentials.header(deadline)))
+        self._tell_if_new(begun, header)
+        return header
+
+    def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
+        """As the credentials below it; success and failure are told to the observer."""
+        begun = self._clock.monotonic()
+        helped = self._ask(begun, lambda: self._credentials.refresh(rejected, deadline))
+        if helped:
+            self._tell_if_new(begun, secret(self._ask(begun, lambda: self._credentials.header(deadline))))
+        return helped
+
+    def certificate(self) -> ClientCertificate | None:
+        """As the credentials below it."""
+        return self._credentials.certificate()
+
+    def _ask(self, begun: float, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except Exception as error:
+            self._observer.credentials_refreshed(self._host, self._clock.monotonic() - begun, error)
+            raise
+
+    def _tell_if_new(self, begun: float, header: str | None) -> None:
+        current = header, self._credentials.certificate()
+        with self._lock:
+            new, self._last = current != self._last, current
+        if new:
+            self._observer.credentials_refreshed(self._host, self._clock.monotonic() - begun, None)
+
+    def __repr__(self) -> str:
+        return repr(self._credentials)
+
+
+BASE_URL, RETRY, AUTH, HEADERS, RATE_LIMIT = "base url", "retry", "auth", "headers", "rate limit"
+
+
+class Stack(msgspec.Struct, frozen=True):
+    """Layers with their names, outermost first; a built-in one that this client does not need is None.
+
+    >>> own = Client(Config(cluster_url=server.url), layers=lambda stack: stack.without("retry"))
+    >>> own.close()
+    """
+
+    entries: tuple[tuple[str, Layer | None], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the built-in layers that are still there, outermost first; the user's own have no names."""
+        return tuple(name for name, _ in self.entries if name)
+
+    def outside(self, name: str, *layers: Layer) -> Stack:
+        """The stack with `layers` around the built-in layer `name`, the first outermost. Raises ConfigError when there
+        is no such layer."""
+        return self._spliced(self._index(name), 0, layers)
+
+    def inside(self, name: str, *layers: Layer) -> Stack:
+        """The stack with `layers` directly inside the built-in layer `name`, the first outermost. Raises ConfigError
+        when there is no such layer."""
+        return self._spliced(self._index(name) + 1, 0, layers)
+
+    def innermost(self, *layers: Layer) -> Stack:
+        """The stack with `layers` next to the connection, the first outermost: they see each attempt."""
+        return self._spliced(len(self.entries), 0, layers)
+
+    def replaced(self, name: str, layer: Layer) -> Stack:
+        """The stack with `layer` in place of the built-in one of that name. Raises ConfigError when there is no such
+        layer."""
+        at = self._index(name)
+        return Stack((*self.entries[:at], (name, _checked(layer)), *self.entries[at + 1:]))
+
+    def without(self, name: str) -> Stack:
+        """The stack without the built-in layer `name`. Raises ConfigError when there is no such layer."""
+        return self._spliced(self._index(name), 1, ())
+
+    def around(self, exchange: Send) -> Send:
+        """What the client sends calls through."""
+        return stacked([layer for _, layer in self.entries if layer is not None], exchange)
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise ConfigError(f"the client has no layer {name!r}: it has {', '.join(map(repr, self.names))}")
+        return next(index for index, (known, _) in enumerate(self.entries) if known == name)
+
+    def _spliced(self, at: int, removed: int, layers: Iterable[Layer]) -> Stack:
+        added = tuple(("", _checked(layer)) for layer in layers)
+        return Stack((*self.entries[:at], *added, *self.entries[at + removed:]))
+
+
+Layers = Iterable[Layer] | Callable[[Stack], Stack]
+"""What a client takes: layers next to the adapter, or a function that puts them anywhere."""
+
+
+def with_layers(stack: Stack, layers: Layers) -> Stack:
+    """`stack` as the user wants it. Raises ConfigError."""
+    if not callable(layers):
+        return stack.innermost(*layers)
+    changed = layers(stack)
+    if not isinstance(changed, Stack):
+        raise ConfigError("layers= takes a list of layers, or a function that is given the Stack and returns a Stack, "
+                          f"not {type(changed).__name__}")
+    return changed
+
+
+def _checked(layer: Layer) -> Layer:
+    if not callable(layer):
+        raise ConfigError(f"a layer is a function from Send to Send, not {type(layer).__name__}")
+    return layer
 
 
 def stack_of(config: Config, rules: WireRules, retry: RetryPolicy, rate_limit: RateLimit | None, clock: Clock,

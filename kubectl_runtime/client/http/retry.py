@@ -17,11 +17,29 @@ Where the outcome is unknown the call raises OutcomeUnknownError (see outcomes.p
 The wait is `base * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `core.base.backoff`).
 It is never shorter than what the server asked for (`Retry-After`, `details.retryAfterSeconds`). There are at most
 `retries` retries, and none past the call's deadline.
+
+From answers that are errors to the library's errors. (Those of connections: client/wire/transport_errors.py.)
+
+Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. Of what a server
+says to a write of a Secret only the reason, the fields and the kinds of error are kept: the rest may quote the content.
+
+What became of a request that may have been carried out although no whole answer came.
+
+    at the end of the call                                         the call
+    a write, whose outcome or that of an attempt before it         raises OutcomeUnknownError
+    is unknown (`Failure.is_open`)
+    a delete of one uid, sent again, is answered 404               is done: the first attempt has deleted it
+    a delete of one uid, sent again, is answered by a 409          is done: the name belongs to another object by now
+    about the uid
+    anything else                                                  ends as its last attempt
+
+Pure. The retry layer knows the attempts (`Call.in_doubt`); which requests are writes `Request.is_read` says.
 """
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -30,7 +48,25 @@ import msgspec
 
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.clock import Duration
-from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.errors import (
+    ApiError,
+    AuthError,
+    DiscoveryError,
+    KubeError,
+    OutcomeUnknownError,
+    RequestError,
+    RequestTimeout,
+    Status,
+    StatusCause,
+    TransportError,
+    WriteTimeout,
+    reason_of,
+)
+from kubectl_runtime.core.base.wire import decoder_of
+from kubectl_runtime.core.codec.encode import encode_plain
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.core.requests.request import Request, Retry
 
 _REFUSED_UNREAD = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE))
 _GATEWAY = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT))
@@ -147,3 +183,246 @@ def _parse_header(text: str, now: datetime) -> float | None:
     except (ValueError, TypeError, IndexError, OverflowError):  # a part is no number, or too large for a date
         return None
     return wait if wait <= _LONGEST else None
+
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_TELLING_NAMES_ONLY = frozenset((
+    HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE,
+    HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
+"""Answers whose message, unless somebody's admission rule wrote it, names the object and fields but quotes nothing."""
+_WRITTEN_BY_USERS = r"admission webhook|AdmissionPolicy"
+_WRITES = frozenset(("create", "replace", "patch", "apply"))
+_UNSERVED = "the server could not find the requested resource"
+_LONGEST_TEXT = 1024
+
+
+class ConnectionFailed(TransportError):
+    """A connection that failed, with what the retry policy must know of it."""
+
+    def __init__(self, message: str, failure: Failure) -> None:
+        super().__init__(message, sent=failure.sent)
+        self.failure = failure
+
+
+class UnexpectedAnswer(TransportError):
+    """The call was answered, but not by a Kubernetes API server: a proxy's or a login page, say.
+
+    >>> issubclass(UnexpectedAnswer, TransportError)
+    True
+    """
+
+
+class KindNotServedError(ApiError, DiscoveryError):
+    """The server does not know the kind at all: an ApiError with code 404 that must not be taken for a missing
+    object.
+
+    >>> try:
+    ...     Api.all(client, ApiResource("example.com", "v1", "Widget", "widgets")).list()
+    ... except KindNotServedError as error:
+    ...     print(error.status.code)
+    404
+    """
+
+
+class _StatusBody(msgspec.Struct):
+    kind: str | None = ""
+    status: msgspec.Raw = msgspec.Raw()
+
+
+_marks = decoder_of(_StatusBody)
+_status = decoder_of(Status, strict=False)
+
+
+def decode_status(body: bytes) -> Status | None:
+    """The Status in an answer's body; None when the body is something else. The timeout filter of a real API server
+    leaves its kind out."""
+    try:
+        marks = _marks(body)
+        is_status = marks.kind == "Status" or (not marks.kind and bytes(marks.status) == b'"Failure"')
+        return _status(body) if is_status else None
+    except DECODE_FAILURES:
+        return None
+
+
+def error_of(request: Request, code: int, headers: Mapping[str, str], body: bytes, now: datetime,
+             origin: str = "the configuration") -> ApiError:
+    """The error that an answer with `code` >= 300 is. `origin`: where the credentials come from."""
+    found = None if code < HTTPStatus.BAD_REQUEST else decode_status(body)  # a redirect says where to, in its headers
+    status = found or _made_up(code, headers, body)
+    if not status.code:
+        status = msgspec.structs.replace(status, code=code)
+    resource = request.resource
+    if resource is not None and code == HTTPStatus.NOT_FOUND and is_unserved(request, found):
+        return KindNotServedError(msgspec.structs.replace(status, message=_unserved(request, resource)),
+                                  request.operation)
+    if _is_of_secrets(request) and request.verb in _WRITES and not (found and _tells_names_only(found, code)):
+        status = _without_values(status)
+    details = status.details.retry_after_seconds if status.details is not None else None
+    return ApiError(status, request.operation, retry_after=retry_after(headers.get("Retry-After"), details, now),
+                    remedy=_remedy(status, code, origin))
+
+
+def _remedy(status: Status, code: int, origin: str) -> str:
+    if code == HTTPStatus.UNAUTHORIZED:
+        return (f"The server does not accept the credentials of {origin}: log in again, or check that the token or "
+                "client certificate is of this cluster and has not expired")
+    if code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return (f"A proxy asks for user and password: put them into its URL (proxy-url of {origin}, HTTP_PROXY), or go "
+                "around it by NO_PROXY")
+    if code == HTTPStatus.FORBIDDEN and " cannot " in (status.message or ""):
+        return "A Role or ClusterRole that allows it, bound to this user, is missing"
+    return ""
+
+
+def _is_of_secrets(request: Request) -> bool:
+    resource = request.resource
+    return resource is not None and resource.kind == "Secret" and not resource.group
+
+
+def _tells_names_only(status: Status, code: int) -> bool:
+    return code in _TELLING_NAMES_ONLY and not re.search(_WRITTEN_BY_USERS, status.message or "")
+
+
+def _without_values(status: Status) -> Status:
+    """What the server said to a write of a Secret, without the values that it may quote."""
+    causes = [StatusCause(reason=cause.reason, field=cause.field) for cause in status.causes]
+    faults = ", ".join(f"{cause.field}: {cause.reason or 'not valid'}" for cause in causes if cause.field)
+    message = (f"{status.code} {status.reason}{': ' + faults if faults else ''}; the rest of the server's message "
+               "is withheld: it may quote the content of the Secret")
+    details = None if status.details is None else msgspec.structs.replace(status.details, causes=causes or None)
+    return msgspec.structs.replace(status, message=message, details=details)
+
+
+def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer | None:
+    """The error that a good answer is whose body did not decode and is no JSON; None for JSON, which is the server's
+    own mistake."""
+    kind = headers.get("Content-Type") or ""
+    is_page = body.lstrip()[:1] == b"<"  # whatever it says that it is
+    if ("json" in kind.lower() and not is_page) or (not kind and body.lstrip()[:1] in (b"", b"{", b"[")):
+        return None
+    return no_api_server(request, code, headers, body)
+
+
+def no_api_server(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer:
+    """The error that an answer of somebody else is. Of what may be a Secret nothing is shown."""
+    kind = headers.get("Content-Type") or ""
+    shown = " ".join(body[:200].decode("utf-8", "replace").split())[:100]
+    begins = f"begins with {shown!r}" if shown else "is empty"
+    if shown and _is_of_secrets(request):
+        begins = f"has {len(body)} bytes, not shown since they may be a Secret's"
+    of_kind = f"with content type {kind}" if kind else "without content type"
+    return UnexpectedAnswer(f"{request.operation}: no Kubernetes API server answered: HTTP {code} {of_kind}, which "
+                            f"{begins}. Is a proxy or a login page in the way?")
+
+
+def is_web_page(headers: Mapping[str, str]) -> bool:
+    """Whether an answer says that it is for people: no API server answers a request of ours so when it succeeds."""
+    return (headers.get("Content-Type") or "").lower().startswith("text/html")
+
+
+def _made_up(code: int, headers: Mapping[str, str], body: bytes) -> Status:
+    return Status(status="Failure", code=code, reason=reason_of(code), message=_message(code, headers, body))
+
+
+def _message(code: int, headers: Mapping[str, str], body: bytes) -> str:
+    phrase = _PHRASES.get(code, "")
+    if 300 <= code < 400:
+        return (f"HTTP {code} {phrase}: the server redirects to {headers.get('Location', 'nowhere')}; "
+                "redirects are not followed: correct the server URL")
+    text = body[:64 * _LONGEST_TEXT].decode("utf-8", "replace").strip()
+    if text[:200].lower().lstrip().startswith(("<!doctype", "<html", "<head", "<?xml")):
+        title = _title(text)
+        said = f": {title}" if title else ""
+        return f"HTTP {code} {phrase} with a web page{said} (is a proxy or another server in the way?)"
+    return text[:_LONGEST_TEXT] if text else f"HTTP {code} {phrase} without a body"
+
+
+def _title(page: str) -> str:
+    """The title of a web page, in one line of 200 characters; empty if it has none. In one pass over the page."""
+    tag = re.search("(?i)<title", page)
+    begin = page.find(">", tag.end()) + 1 if tag else 0
+    end = re.compile("(?i)</title>").search(page, begin) if begin else None
+    return " ".join(page[begin:end.start()].split())[:200] if end else ""
+
+
+def is_unserved(request: Request, status: Status | None) -> bool:
+    """Whether a 404 is about the kind, not about an object: what can be listed exists, even if the list is empty."""
+    if status is None or request.verb in ("list", "watch", "deletecollection"):
+        return True
+    return status.message == _UNSERVED and not (status.details is not None and status.details.name)
+
+
+def _unserved(request: Request, resource: ApiResource) -> str:
+    kind = f"{resource.full_name} in {resource.api_version}"
+    if request.subresource is not None:
+        return (f"the server does not serve the subresource {request.subresource!r} of {kind}: does the kind have one, "
+                "and its CRD, if it has a CRD, declare it?")
+    return f"the server does not serve {kind}: is its CRD installed, and the version and plural right?"
+
+
+def subresource_not_served(request: Request, resource: ApiResource, error: ApiError) -> KindNotServedError:
+    """What a 404 for a subresource means when discovery says that the kind has none of this name."""
+    return KindNotServedError(msgspec.structs.replace(error.status, message=_unserved(request, resource)),
+                              request.operation)
+
+
+_uid_in_precondition = re.compile(r"UID in (?:the )?precondition").search
+"""Kubernetes has two sentences for a precondition that is not met; both name what it was about so."""
+
+
+def failure_of(code: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Failure:
+    """What the retry policy has to know of an answer that is an error."""
+    status = decode_status(body)
+    details = status.details.retry_after_seconds if status is not None and status.details is not None else None
+    return Failure(code=code, answered=True, retry_after=retry_after(headers.get("Retry-After"), details, now),
+                   message=(status.message or "") if status is not None else body[:1024].decode("utf-8", "replace"))
+
+
+def deleted_before(request: Request, code: int, body: bytes) -> bytes | None:
+    """The Status of success that the answer to a repeated `request` stands for, when it says that the earlier attempt
+    has deleted the object; None when it does not."""
+    uid = request.deleted_uid if code in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) else ""
+    status = decode_status(body) if uid else None
+    if status is None:
+        return None
+    gone = not is_unserved(request, status) if code == HTTPStatus.NOT_FOUND else is_about_the_uid(status)
+    details = {"name": request.name, "uid": uid, "kind": request.resource.plural if request.resource else ""}
+    return encode_plain({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                         "details": details}) if gone else None
+
+
+def is_about_the_uid(status: Status) -> bool:
+    """Whether a conflict means that the object of this name has another uid than the precondition says."""
+    return _uid_in_precondition(status.message or "") is not None
+
+
+def unknown_outcome(request: Request, error: KubeError, failure: Failure | None, *,
+                    in_doubt: bool) -> OutcomeUnknownError | None:
+    """What a call that ended with `error` has to raise instead, since its outcome is unknown; None: `error` itself.
+
+    `failure`: of the answer, None when there was none. `in_doubt`: the outcome of an earlier attempt is unknown.
+    """
+    if failure is not None:
+        # What an earlier attempt did is not told by an answer that was given without looking at the request.
+        unread = failure.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS) or \
+            (failure.code or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR
+        is_open = failure.is_open or (in_doubt and unread)
+    else:
+        is_open = isinstance(error, TransportError | AuthError) and (in_doubt or getattr(error, "sent", False))
+    if not is_open or request.is_read:
+        return None
+    once = "" if request.retry is Retry.SAFE else ", so it was not sent again"
+    resource = request.resource
+    kind = WriteTimeout if isinstance(error, RequestTimeout) else OutcomeUnknownError
+    return kind(
+        f"{error}; whether the server has carried it out is not known{once}: {_unknown_remedy(request)}",
+        cause=error.with_traceback(None), operation=request.operation, verb=request.verb,
+        kind=resource.kind if resource is not None else "", namespace=request.namespace, name=request.name)
+
+
+def _unknown_remedy(request: Request) -> str:
+    if request.resource is None or request.method == "GET":  # a GET that does something, as exec
+        return "find out what has happened before it is sent again"
+    if request.name:
+        return f"read the object before you write again ({request.words('get', request.name)})"
+    return f"see what is there before you write again ({request.words('list')})"

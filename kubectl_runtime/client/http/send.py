@@ -6,23 +6,201 @@
     a write  the `cut` of the controller's run is set, which makes it     it waits for anything
 
 The checks of a call (`Call.checks`, its fences) are made right before its first byte is sent.
+
+`Interrupt`: how a stop token ends a request that waits for the network, and what a request is checked for last.
+
+    entered             the thread's requests belong to it
+    looking up          `waits_for(event, ...)`: the name's addresses are to come            }  a token is set: the
+    connecting          `connects(socket)`: the connection is made, and its TLS handshake    }  event is set, or the
+    waiting             `waits_on(socket)`: the request is on its way, the answer to come    }  socket is shut down
+    `released()`        the connection goes back to its pool: it is somebody else's          }  nothing is shut down
+    left                the tokens are forgotten                                             }
+
+A shutdown wakes the thread within milliseconds, and `stopped` is True. The lock makes it certain that none comes after
+`released` or `leave`, however late the token's callback runs: the connection may carry another thread's write by then.
+
+`waits_on` is called right before the first byte of the request leaves: there the `check` of the request is made, which
+may refuse it, and from there on the `unsent` tokens count no more.
+
+An answer that was opened as a stream is `ByteStream`'s to end; this one is for everything before that, where a server
+that accepts a connection and says nothing would otherwise hold the thread until its time is up.
+
+`Fence`: a layer that lets no write pass unless its check does, and that a thread can be put behind as a whole.
+
+    the client that has the layer                     each write is checked
+    any relative of it, in a thread that is behind    each write is checked as well
+    another client; a relative elsewhere              not this fence's business
+
+Relatives are a client and all that were derived from it: they share its connections. So a run of an elected controller
+writes through no back door, whichever client its author took. A copy of the thread's context is behind it too, until
+the thread leaves; a thread that a run started itself is not.
 """
 from __future__ import annotations
 
+import os
+import socket
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Token
 from functools import partial
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol, Self
 from urllib.parse import urlsplit
 
 from kubectl_runtime.client.config.config import UNLIMITED, Config
-from kubectl_runtime.client.http.failures import ConnectionFailed
-from kubectl_runtime.client.http.interrupt import Interrupt
-from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
 from kubectl_runtime.client.http.reachability import Reachability
-from kubectl_runtime.client.http.retry import Failure
+from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
-from kubectl_runtime.core.base.scope import call_scope
+from kubectl_runtime.core.base.interpreter import RunVariable
+from kubectl_runtime.core.base.stop import StopToken, call_scope
+
+
+class Interrupt:
+    """Lets stop tokens end the wait of a thread for an answer, by shutting its socket down. A context manager, for one
+    request of one thread; any thread may set the tokens."""
+
+    def __init__(self, *tokens: StopToken | None, unsent: StopToken | None = None,
+                 check: Callable[[], None] | None = None) -> None:
+        """Without a token nothing ends it. `unsent` is a token that ends it only while nothing of the request was sent.
+        `check` is called right before the first byte of the request is sent; what it raises refuses the request."""
+        self._tokens = [token for token in tokens if token is not None]
+        self._unsent = unsent
+        self._check = check
+        self._lock = threading.Lock()
+        self._socket: Any = None
+        self._wake: Callable[[], object] | None = None
+        self._copy: socket.socket | None = None
+        self._ours = True
+        self._process = os.getpid()
+        self.stopped = False
+        self.sent = False
+        """Whether a byte of the request may have left."""
+        self.reason = ""
+        """Of the token that was set."""
+        self._forget: list[Callable[[], None]] = []
+        self._entered: Token[Any] | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """`stopped`, as another thread may have made it since it was last looked at."""
+        return self.stopped
+
+    def __enter__(self) -> Self:
+        if self._tokens or self._unsent is not None or self._check is not None:
+            self._entered = _current.set(self)
+            self._forget = [token.on_set(partial(self._end, token)) for token in self._tokens]
+            if self._unsent is not None:
+                self._forget.append(self._unsent.on_set(partial(self._end, self._unsent, only_unsent=True)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._entered is None:
+            return
+        for forget in self._forget:
+            forget()
+        self.release()
+        _current.reset(self._entered)
+
+    def attach(self, connection: socket.socket) -> None:
+        """The request is about to connect this socket, or whatever TLS makes of it, which takes its descriptor away: a
+        copy of that still reaches the connection."""
+        with self._lock:
+            self._drop_copy()
+            self._ours = True
+            self._socket = self._copy = connection.dup()
+            if self.stopped:  # set before there was a socket
+                self._shut_down()
+
+    def begin(self, connection: Any) -> None:
+        """The first byte of the request is about to be sent. Raises what the check raises."""
+        if self._check is not None:
+            self._check()
+        with self._lock:
+            if self.stopped:
+                raise ConnectionAbortedError("given up before it was sent")
+            self._drop_copy()
+            self.sent = self._ours = True
+            self._socket = connection
+
+    def wait(self, event: threading.Event, seconds: float) -> None:
+        """Block until `event` is set, which a token does too, for `seconds` at most."""
+        with self._lock:
+            self._wake = event.set
+            if self.stopped:
+                event.set()
+        event.wait(seconds)
+        with self._lock:
+            self._wake = None
+
+    def release(self) -> bool:
+        """The connection is not waited on any more; whether it was shut down before."""
+        with self._lock:
+            was_shut_down = self._ours and self.stopped and self._socket is not None
+            self._ours = False
+            self._socket = None
+            self._drop_copy()
+            return was_shut_down
+
+    def _end(self, token: StopToken, *, only_unsent: bool = False) -> None:
+        if self._process != os.getpid():  # the child of a fork, where the token was set: the request is the parent's
+            return
+        with self._lock:
+            if self._ours and not self.stopped and not (only_unsent and self.sent):
+                self.stopped, self.reason = True, token.reason
+                self._shut_down()
+
+    def _shut_down(self) -> None:
+        if self._wake is not None:
+            self._wake()
+        if isinstance(self._socket, socket.socket):
+            with suppress(OSError):  # it has ended by itself
+                # The plain socket's: SSLSocket.shutdown takes the encryption away under the thread that reads.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def _drop_copy(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.close()
+
+
+_current: RunVariable[Interrupt] = RunVariable("kubectl_runtime_interrupt")
+
+
+def connects(connection: socket.socket) -> bool:
+    """This thread's request is about to connect this socket, and may put TLS on it; whether it has to: not when a
+    token was set before, since a socket without a connection cannot be shut down."""
+    interrupt = _current.get()
+    if interrupt is None:
+        return True
+    interrupt.attach(connection)
+    return not interrupt.has_ended
+
+
+def waits_for(event: threading.Event, seconds: float) -> None:
+    """Block until `event` is set, for `seconds` at most, or until a token ends this thread's request, which sets it."""
+    interrupt = _current.get()
+    if interrupt is None:
+        event.wait(seconds)
+    else:
+        interrupt.wait(event, seconds)
+
+
+def waits_on(connection: Any) -> None:
+    """This thread's request is about to be sent on this socket, and to wait there for its answer. Raises
+    ConnectionAbortedError when a token was set before, and what the check of the request raises: nothing may be sent
+    then."""
+    interrupt = _current.get()
+    if interrupt is not None:
+        interrupt.begin(connection)
+
+
+def released() -> bool:
+    """This thread's request is done with its connection; whether that was shut down, so that nobody can use it."""
+    interrupt = _current.get()
+    return interrupt is not None and interrupt.release()
+
 
 _LEAST = 0.001
 """Seconds; a timeout of zero is an error of its own."""
@@ -85,3 +263,62 @@ def _check(call: Call) -> None:
 def _given_up(call: Call, interrupt: Interrupt, *, sent: bool) -> ConnectionFailed:
     return ConnectionFailed(f"{call.request.operation}: given up, as {interrupt.reason or 'its stop token was set'}",
                             Failure(sent=sent, permanent=True))
+
+
+READS = frozenset(("GET", "HEAD", "OPTIONS"))
+
+
+class Fence:
+    """A layer: `check(call)` before each attempt of a write, and again right before its first byte is sent: between
+    the two a name may be looked up and a connection made. It refuses by raising. Safe from any thread.
+    """
+
+    def __init__(self, check: Callable[[Call], None]) -> None:
+        self.check = check
+
+    def __call__(self, send: Send) -> Send:
+        check = self.check
+
+        def guarded(call: Call) -> Answer:
+            if call.request.method not in READS:
+                _checked(call, check)
+            return send(call)
+
+        return guarded
+
+
+def _checked(call: Call, check: Callable[[Call], None]) -> None:
+    """`check`, now and right before the first byte of each attempt that follows."""
+    check(call)
+    if check not in call.checks:
+        call.checks = (*call.checks, check)
+
+
+class Behind(NamedTuple):
+    """What a thread is behind: these fences, for the clients that have `family` in common."""
+
+    family: object
+    fences: tuple[Fence, ...]
+
+
+_behind: RunVariable[Behind] = RunVariable("kubectl_runtime_fence")
+
+enter_fence, leave_fence = _behind.set, _behind.reset
+"""From now on this thread is behind it; as before."""
+
+
+def fenced_in_runs(family: object) -> Layer:
+    """The layer of all clients of a `family`: the fences that the thread is behind."""
+
+    def layer(send: Send) -> Send:
+        def fenced(call: Call) -> Answer:
+            if call.request.method not in READS:
+                behind = _behind.get()
+                if behind is not None and behind.family is family:
+                    for fence in behind.fences:
+                        _checked(call, fence.check)
+            return send(call)
+
+        return fenced
+
+    return layer

@@ -10,11 +10,10 @@ import re
 import ssl
 
 from kubectl_runtime.client.config.auth import ClientCertificate
-from kubectl_runtime.client.config.files import FollowedFile
-from kubectl_runtime.client.config.identity import check_identity, use_identity
+from kubectl_runtime.client.config.files import FollowedFile, check_identity, use_identity
 from kubectl_runtime.core.base.errors import ConfigError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.interpreter.forks import ForkSafeLock
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import ForkSafeLock
 
 log = guarded_logger(__name__)
 

@@ -8,15 +8,30 @@ r"""`PortForward`: connections to ports of a Pod, all over one websocket.
 Channels: 2i data and 2i + 1 errors of port number i, each beginning with the port in two bytes, little-endian
 (Kubernetes, `kubelet/pkg/cri/streaming/portforward/websocket.go`). What the subprotocol cannot say: that one side of a
 connection, or one port alone, has ended. A port is one connection of the Pod; the next is another port-forward.
+
+`LocalPort`: a port of this machine behind which is a port of a Pod, as `kubectl port-forward` opens one.
+
+    with pods.portforward_local("db-0", 5432) as local:
+        psycopg.connect(host=local.host, port=local.port)
+
+Each connection is a port-forward of its own and has two threads, one for each direction. What the subprotocol cannot
+say is that one side has ended: a program that ends its side and goes on reading gets what the Pod sends, until nothing
+has come for some seconds.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Self
 
-from kubectl_runtime.client.streaming.channels import Channels
+from kubectl_runtime.client.streaming.process import Channels
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.errors import RequestError, TransportError
+from kubectl_runtime.core.base.errors import KubeError, RequestError, TransportError
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import Thread
 
 
 class ForwardedPort:
@@ -120,3 +135,148 @@ class PortChannels(Channels):
                 raise TransportError(f"channel {message[0]} is of port {found}, where port {wanted} was expected")
         super().put(message[:1] + message[1 + missing:])
 
+
+log = guarded_logger(__name__)
+
+LINGER = 5.0
+"""Seconds without a byte from the Pod after which a connection whose local side has ended is closed."""
+
+JOIN_SECONDS = 2.0
+"""How long `close` waits for the threads, which end in milliseconds."""
+
+_PIECE = 65536
+
+
+class LocalPort:
+    """A local port whose connections lead to a port of a Pod: made by `Api.portforward_local`.
+
+    A context manager: leaving it closes the port and all of its connections. A connection that the Pod refuses is
+    closed, and the log says why. Safe to use from any thread. (The embedded server forwards no ports and says so.)
+
+    >>> Api.namespaced(client, Pod, "default").portforward_local("web-0", 80)
+    Traceback (most recent call last):
+        ...
+    ApiError: ...
+    """
+
+    def __init__(self, connect: Callable[[], PortForward], remote: int, *, host: str, port: int) -> None:
+        """`connect` opens a port-forward of the one port `remote`. It is called once here, so that a Pod that is not
+        there is told of at once. Raises what it raises, and OSError where the local port cannot be had."""
+        self._connect, self._remote = connect, remote
+        connect().close()
+        try:
+            self._listener = socket.create_server((host, port))
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror or error}; 0 takes any port "
+                          "that is free") from error
+        self.host = host
+        """The address at which it listens."""
+        self.port: int = self._listener.getsockname()[1]
+        """The local port."""
+        self._wake, self._woken = socket.socketpair()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._open: set[_Connection] = set()
+        self._thread = Thread(target=self._accept, name=f"port-forward {host}:{self.port}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close the port and its connections, within about two seconds. Safe to repeat, from any thread."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+            connections = [*self._open]
+        if closed:
+            return
+        self._wake.close()
+        for connection in connections:
+            connection.close()
+        for thread in (self._thread, *(thread for connection in connections for thread in connection.threads)):
+            if thread is not threading.current_thread():
+                thread.join(JOIN_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<LocalPort {self.host}:{self.port}{' (closed)' if self._closed else ''}>"
+
+    def _accept(self) -> None:
+        with self._listener, self._woken, selectors.DefaultSelector() as ready:
+            ready.register(self._listener, selectors.EVENT_READ)
+            ready.register(self._woken, selectors.EVENT_READ)
+            while True:
+                ready.select()
+                if self._closed:
+                    return
+                try:
+                    peer, _ = self._listener.accept()
+                except OSError as error:  # it went before it was accepted, or there are no descriptors left
+                    log.warning("port-forward %s:%d: a connection was not accepted: %s", self.host, self.port, error)
+                    continue
+                Thread(target=self._serve, args=(peer,), name=f"port-forward of {peer.fileno()}", daemon=True).start()
+
+    def _serve(self, peer: socket.socket) -> None:
+        try:
+            connection = _Connection(peer, self._connect(), self._remote, self._open.discard)
+        except KubeError as error:
+            peer.close()
+            if not self._closed:
+                log.warning("port-forward %s:%d: a connection was refused: %s", self.host, self.port, error)
+            return
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._open.add(connection)
+        if closed:
+            connection.close()
+        else:
+            connection.run()
+
+
+class _Connection:
+    """One local connection and the port-forward that belongs to it."""
+
+    def __init__(self, peer: socket.socket, forward: PortForward, port: int,
+                 on_end: Callable[[_Connection], object]) -> None:
+        self._peer, self._forward, self._stream = peer, forward, forward.socket(port)
+        self._on_end = on_end
+        self._ended = threading.Event()
+        self._moved = False
+        self.threads = (threading.current_thread(),
+                        Thread(target=self._down, name=f"{threading.current_thread().name}, back", daemon=True))
+
+    def run(self) -> None:
+        """Until either side has ended."""
+        self.threads[1].start()
+        try:
+            while piece := self._peer.recv(_PIECE):
+                self._stream.sendall(piece)
+            while not self._ended.wait(LINGER) and self._moved:
+                self._moved = False
+        except (OSError, KubeError) as error:
+            log.debug("%s: %s", self.threads[0].name, error)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End both sides; their threads notice. Safe to repeat."""
+        self._ended.set()
+        self._on_end(self)
+        with suppress(OSError):  # it has ended by itself
+            self._peer.shutdown(socket.SHUT_RDWR)
+        self._peer.close()
+        self._forward.close()
+
+    def _down(self) -> None:
+        try:
+            for piece in self._stream:
+                self._moved = True
+                self._peer.sendall(piece)
+        except (OSError, KubeError) as error:
+            if not self._ended.is_set():
+                log.warning("%s: %s", self.threads[0].name, error)
+        finally:
+            self.close()

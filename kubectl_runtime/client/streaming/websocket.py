@@ -7,17 +7,296 @@
 A slow reader slows the server down: with 1 MiB unread nothing more is read from the socket, unless somebody waits for
 something that has not come. So a program that waits for one channel while another fills up does not wait for ever; it
 holds what came meanwhile. Writers wait while 1 MiB of theirs is unsent.
+
+`WebSocketThread`: the thread that owns the socket of a websocket, and what it shares with `WebSocket`'s callers.
+
+It sleeps in a selector until the socket or a caller has something for it. All that is shared is guarded by `condition`.
 """
 from __future__ import annotations
 
+import contextlib
+import selectors
+import socket
+import ssl
+import struct
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Self
 
-from kubectl_runtime.client.streaming.frames import BINARY, frame
-from kubectl_runtime.client.streaming.websocket_thread import CLOSING_TIME, ROOM, WebSocketThread
-from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
+from kubectl_runtime.client.http.sockets import TlsInTls
+from kubectl_runtime.client.streaming.handshake import (
+    BINARY,
+    CLOSE,
+    PING,
+    PONG,
+    TEXT,
+    FrameReader,
+    Inbox,
+    Messages,
+    Opened,
+    frame,
+)
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.stop import StopToken
+
+log = guarded_logger(__name__)
+
+ROOM = 1 << 20
+"""Bytes that are held unread, or unsent, before the other side has to wait."""
+PING_INTERVAL = 60.0
+"""Seconds between pings, so that nothing on the way takes an idle connection for a dead one (kube-rs's number)."""
+CLOSING_TIME = 1.0
+"""Seconds that the peer has to answer a close frame."""
+
+_PIECE = 1 << 16
+_NORMAL = 1000  # RFC 6455, section 7.4.1
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError)
+
+
+class WebSocketThread:
+    """The half of a `WebSocket` that no caller sees."""
+
+    def __init__(self, opened: Opened, operation: str, *, inbox: Inbox | None = None, stops: Iterable[StopToken] = (),
+                 clock: Clock = SYSTEM_CLOCK) -> None:
+        """`operation` names it in errors. It ends when one of `stops` is set. Starts the thread."""
+        self.protocol = opened.protocol
+        """The subprotocol that the server chose."""
+        self.operation = operation
+        self.condition = threading.Condition()
+        """Guards the inbox; notified whenever something came or went."""
+        self.clock = clock
+        self._opened, self._socket = opened, opened.socket
+        self._messages = Messages()
+        self._inbox: Inbox = self._messages if inbox is None else inbox
+        self._frames = FrameReader(opened.first)
+        self._outgoing: deque[memoryview] = deque()
+        self._unsent = 0
+        self._waiters: list[Callable[[], bool]] = []  # whether what each waits for has come
+        self._asleep = False  # whether the thread may be waiting for the socket, and has to be woken
+        self._held_back = False  # whether something may have come from the socket that the inbox had no room for
+        self._closing = False
+        self._close_sent = False
+        self._deaf = False  # whether the peer takes nothing more
+        self._deadline: float | None = None
+        self._ended = False
+        self._error: TransportError | None = None
+        self._awake, self._waker = socket.socketpair()
+        for end in (self._awake, self._waker):
+            end.setblocking(False)
+        self._forget = [stop.on_set(self._stop) for stop in stops]
+        self._thread = Thread(target=self._run, name=f"websocket {operation}", daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the connection is over, cleanly or not."""
+        return self._ended
+
+    @property
+    def error(self) -> TransportError | None:
+        """Why it ended; None while it is open, and after a clean end."""
+        return self._error
+
+    def _stop(self) -> None:
+        """A stop token was set: end at once, without waiting for the peer."""
+        with self.condition:
+            self._closing = True
+            self._deadline = time.monotonic()
+            self._wake()
+
+    # With the condition held
+
+    def _queue(self, framed: memoryview) -> None:
+        if self._deaf:
+            return
+        self._outgoing.append(framed)
+        self._unsent += len(framed)
+
+    def _wake(self) -> None:
+        if self._asleep:
+            self._asleep = False
+            with contextlib.suppress(OSError):  # it is full of such calls already
+                self._waker.send(b"\0")
+
+    def _may_read(self) -> bool:
+        if self._closing or self._inbox.held() < ROOM:
+            return True
+        # Who has what it waited for and has not woken yet needs no more: a busy machine may let it sleep for long
+        return any(not has_come() for has_come in self._waiters)
+
+    # The thread
+
+    def _run(self) -> None:
+        error: TransportError | None = None
+        try:
+            self._serve()
+        except _Ended as end:
+            error = end.error
+        except TransportError as broken:  # the inbox's word
+            error = TransportError(f"{self.operation}: {broken}")
+        except (OSError, ValueError) as broken:
+            error = TransportError(f"{self.operation}: the connection broke off ({text_of(broken)})")
+        except Exception as defect:  # whatever it was, those who wait must learn of it
+            log.exception("%s: the websocket's thread failed", self.operation)
+            error = TransportError(f"{self.operation}: {type(defect).__name__}")
+        with self.condition:
+            self._error = None if self._closing else error
+            self._ended = True
+            self.condition.notify_all()
+        for forget in self._forget:
+            forget()
+        self._opened.close()
+        with self.condition:  # nobody wakes it any more
+            self._asleep = False
+            self._awake.close()
+            self._waker.close()
+
+    def _serve(self) -> None:
+        ping = self.clock.monotonic() + PING_INTERVAL
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._awake, selectors.EVENT_READ)
+            watched = 0
+            self._messages_in()
+            while True:
+                if self.clock.monotonic() >= ping:
+                    ping = self.clock.monotonic() + PING_INTERVAL
+                    with self.condition:
+                        self._queue(frame(PING))
+                with self.condition:
+                    self._goodbye()
+                    wanted = self._wanted()
+                    limit = ping - self.clock.monotonic()
+                    if self._deadline is not None:
+                        limit = min(limit, self._deadline - time.monotonic())
+                    may_read = bool(wanted & selectors.EVENT_READ)
+                    pending = isinstance(self._socket, ssl.SSLSocket | TlsInTls) and self._socket.pending() > 0
+                    ready = may_read and pending
+                    # There may be room since it was held back, and whoever made it saw no sleeper to wake
+                    at_once = ready or (may_read and self._held_back)
+                    self._asleep = not at_once
+                if wanted != watched:
+                    _watch(selector, self._socket, watched, wanted)
+                    watched = wanted
+                events = selector.select(0 if at_once else max(0.0, limit))
+                with self.condition:
+                    self._asleep = False
+                happened = {key.fileobj: mask for key, mask in events}
+                if self._awake in happened:
+                    with contextlib.suppress(BlockingIOError):
+                        self._awake.recv(_PIECE)
+                if ready or happened.get(self._socket, 0) & selectors.EVENT_READ:
+                    self._read()
+                if wanted & selectors.EVENT_WRITE:
+                    self._write()
+                self._messages_in()
+
+    def _wanted(self) -> int:
+        wanted = selectors.EVENT_READ if self._may_read() else 0
+        return wanted | (selectors.EVENT_WRITE if self._outgoing else 0)
+
+    def _goodbye(self) -> None:
+        """When it is closing: queue the close frame once; end when the time is up."""
+        if not self._closing:
+            return
+        if not self._close_sent:
+            self._close_sent = True
+            self._queue(frame(CLOSE, struct.pack("!H", _NORMAL)))
+            self._write_now()
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise _Ended(None)
+
+    def _read(self) -> None:
+        how = ""
+        try:
+            data = self._socket.recv(_PIECE)
+        except _NOT_NOW:
+            return
+        except OSError as error:
+            data, how = b"", f" ({text_of(error)})"
+        if not data:
+            self._messages_in(last=True)  # what has come counts, a goodbye among it, too
+            raise _Ended(TransportError(f"{self.operation}: the connection broke off{how}"))
+        self._frames.feed(data)
+
+    def _write(self) -> None:
+        with self.condition:
+            self._write_now()
+            self.condition.notify_all()
+
+    def _write_now(self) -> None:
+        while self._outgoing:
+            first = self._outgoing[0]
+            try:
+                sent = self._socket.send(first[:_PIECE])
+            except _NOT_NOW:
+                return
+            except OSError as error:  # the peer takes nothing more; what it has said before is still to be read
+                log.debug("%s: no more can be sent: %s", self.operation, error)
+                self._outgoing.clear()
+                self._unsent, self._deaf = 0, True
+                return
+            self._unsent -= sent
+            if sent < len(first):
+                self._outgoing[0] = first[sent:]
+            else:
+                self._outgoing.popleft()
+
+    def _messages_in(self, *, last: bool = False) -> None:
+        """Give the inbox what has come whole, as long as it has room; all of it, if it is the `last`."""
+        arrived = self._frames.messages()
+        self._held_back = True
+        while last or self._room():
+            if (found := next(arrived, None)) is None:
+                self._held_back = False
+                return
+            opcode, content = found
+            if opcode in (BINARY, TEXT):
+                with self.condition:
+                    self._inbox.put(content)
+                    self.condition.notify_all()
+            elif opcode == CLOSE:
+                self._closed_by_peer(content)
+            elif opcode == PING:
+                with self.condition:
+                    self._queue(frame(PONG, content))
+
+    def _room(self) -> bool:
+        with self.condition:
+            return self._may_read()
+
+    def _closed_by_peer(self, content: bytes) -> None:
+        code = struct.unpack("!H", content[:2])[0] if len(content) >= 2 else _NORMAL
+        with self.condition:
+            if not self._close_sent:
+                self._close_sent = True
+                self._queue(frame(CLOSE, content[:2]))
+                self._write_now()
+        if code == _NORMAL:
+            raise _Ended(None)
+        said = content[2:].decode("utf-8", "replace")
+        raise _Ended(TransportError(f"{self.operation}: the server ended the connection: {said or f'code {code}'}"))
+
+
+class _Ended(Exception):
+    """The websocket is over."""
+
+    def __init__(self, error: TransportError | None) -> None:
+        super().__init__()
+        self.error = error
+
+
+def _watch(selector: selectors.BaseSelector, connection: socket.socket | TlsInTls, watched: int, wanted: int) -> None:
+    if not watched:
+        selector.register(connection, wanted)
+    elif not wanted:
+        selector.unregister(connection)
+    else:
+        selector.modify(connection, wanted)
 
 
 class WebSocket(WebSocketThread):

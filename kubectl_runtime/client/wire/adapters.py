@@ -26,11 +26,11 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ProtocolError, ProxyError, SSLError
 
 from kubectl_runtime.client.config.proxies import Proxy
-from kubectl_runtime.client.http.interrupt import released
+from kubectl_runtime.client.http.send import released
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.wire.connections import ApiConnection, ApiTlsConnection
 from kubectl_runtime.client.wire.dialing import Limits
-from kubectl_runtime.core.interpreter.forks import ForkSafeLock
+from kubectl_runtime.core.base.interpreter import ForkSafeLock
 
 KEEPALIVE_IDLE = 30
 """Seconds of silence before the first keepalive probe; then one each 10 s, and the connection is dead after 3 in

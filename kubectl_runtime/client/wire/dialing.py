@@ -21,10 +21,9 @@ from urllib3.exceptions import LocationParseError, ProxyError
 
 from kubectl_runtime.client.config.config import UNLIMITED
 from kubectl_runtime.client.config.proxies import Proxy
-from kubectl_runtime.client.http.interrupt import connects, waits_for
+from kubectl_runtime.client.http.send import connects, waits_for
 from kubectl_runtime.client.http.sockets import ApiSocket, remaining
-from kubectl_runtime.core.interpreter.contexts import Thread
-from kubectl_runtime.core.interpreter.forks import ForkSafeLock, unforked
+from kubectl_runtime.core.base.interpreter import ForkSafeLock, Thread, unforked
 
 Options = Sequence[tuple[int, int, int | bytes]]
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]

@@ -17,14 +17,81 @@
 
 Messages name the verb, kind, namespace and name, and what to do; never the content of an object or a credential.
 Errors are data: they pickle and copy to the same class, text and attributes (without traceback and cause).
+
+`Status`: the API server's own word on what went wrong (or, for some deletes, right).
+
+The name that was probably meant: for errors about names that there are not.
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from kubectl_runtime.core.base.status import Status
+import msgspec
+
+
+class StatusCause(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several reasons: which field, and why."""
+
+    reason: str | None = ""
+    message: str | None = ""
+    field: str | None = ""
+
+
+class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the Status is about."""
+
+    name: str | None = ""
+    group: str | None = ""
+    kind: str | None = ""
+    uid: str | None = ""
+    causes: list[StatusCause] | None = None
+    retry_after_seconds: int | None = None
+
+
+class StatusMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """List metadata of a Status; an expired `continue` token comes with a new one here."""
+
+    resource_version: str | None = ""
+    continue_token: str | None = msgspec.field(name="continue", default="")
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The `Status` object of the API, as far as clients act on it.
+
+    >>> try:
+    ...     Api.namespaced(client, ConfigMap, "default").get("absent")
+    ... except ApiError as error:
+    ...     error.status.reason, error.status.code
+    ('NotFound', 404)
+    """
+
+    status: str | None = ""
+    message: str | None = ""
+    reason: str | None = ""
+    code: int | None = 0
+    details: StatusDetails | None = None
+    metadata: StatusMeta | None = None
+
+    @property
+    def causes(self) -> list[StatusCause]:
+        """What was wrong, field by field; empty when the server says nothing of fields."""
+        return (self.details.causes if self.details else None) or []
+
+
+_REASONS = {
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
+    406: "NotAcceptable", 408: "Timeout", 409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType", 422: "Invalid", 429: "TooManyRequests", 500: "InternalError",
+    503: "ServiceUnavailable", 504: "Timeout",
+}
+
+
+def reason_of(code: int) -> str:
+    """Kubernetes's reason for an HTTP status, which kubectl shows in brackets; empty when there is none."""
+    return _REASONS.get(code, "")
 
 
 class KubeError(Exception):
@@ -274,7 +341,7 @@ class ApiError(KubeError):
         return self.code == code
 
 
-def reason_of(error: BaseException | None) -> BaseException | None:
+def error_behind(error: BaseException | None) -> BaseException | None:
     """The error of the last attempt, where it was that which left the outcome unknown; else `error` itself."""
     return error.cause or error if isinstance(error, OutcomeUnknownError) else error
 
@@ -318,3 +385,30 @@ _KNOWN_REASONS = frozenset((
     "Unauthorized", "Forbidden", "NotFound", "AlreadyExists", "Conflict", "Gone", "Invalid", "ServerTimeout",
     "StoreReadError", "Timeout", "TooManyRequests", "BadRequest", "MethodNotAllowed", "NotAcceptable",
     "RequestEntityTooLarge", "UnsupportedMediaType", "InternalError", "Expired", "ServiceUnavailable"))
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str | None:
+    """Of the names in `known` the one most like `wrong`; None when none is.
+
+    `restartPolicy`, `restart_Policy` and `RestartPolicy` are `restart_policy`, whatever else may be near.
+    """
+    import difflib  # only errors need it
+
+    names = list(known)
+    bare = _bare(wrong)
+    same = next((name for name in names if _bare(name) == bare), None)
+    if same is not None:
+        return same
+    near = difflib.get_close_matches(wrong, names, n=1) or difflib.get_close_matches(
+        bare, [_bare(name) for name in names], n=1)
+    return next((name for name in names if near and near[0] in (name, _bare(name))), None)
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """` (did you mean 'restart_policy'?)`, for behind the wrong name in a message; empty when no name is near."""
+    found = nearest(wrong, known)
+    return f" (did you mean {found!r}?)" if found is not None else ""
+
+
+def _bare(name: str) -> str:
+    return name.replace("_", "").lower()

@@ -21,23 +21,21 @@ import msgspec
 import msgspec.structs
 from msgspec.structs import astuple
 
-from kubectl_runtime.core.base.declared import (
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.wire import (
     NAIVE,
     UNKNOWN,
     DeclaredType,
     check_undeclared,
     declared_type,
-    hashable,
-    misfit,
-    type_name,
-)
-from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.texts import to_text
-from kubectl_runtime.core.base.wire import (
     field_types,
+    hashable,
     is_record_type,
     map_keys,
+    misfit,
     record_in,
+    to_text,
+    type_name,
     wire_names,
 )
 

@@ -6,18 +6,52 @@ and decodes fastest; in a dataclass, `field(metadata={"name": "podIP"})` names o
 
 `with_field_names` translates the keys of plain values for the classes that msgspec would not rename; the other way,
 from values to the wire, is `core.base.plain`.
+
+Values that are a text in JSON and more than that in Python: quantities, durations in Go's notation.
+
+    class Size(TextValue): parse(text) -> Size, str(size) -> text
+
+Such a class is the type of a field in any view, Struct or dataclass: it is parsed when the view is decoded (a text that
+cannot be is a DecodeError with its path) and is its `str()` again when it is sent. msgspec asks for both by the two
+hooks below; classes that it knows by itself (Structs, dataclasses) it never asks for.
+
+The one way in which types meet msgspec: `decoder_of` and `converter_of` look at a type, one thread at a time;
+`decoded` and `converted` keep what they made of each.
+
+    decoder_of(kind)        at the top of a module, or kept by an object
+    decoded(body, kind)     where it is seldom needed
+    converter_of(kind), converted(value, kind)     the same for plain values
+
+msgspec looks at the annotations of a Struct when a decoder first meets it, and keeps what it finds on the class while
+it is still looking. The annotations are evaluated in Python, which may import a module, so other threads run meanwhile;
+one that makes a decoder of the same class then finds it half done, and the process ends with a segmentation fault
+(msgspec 0.20 to 0.22). Workers that read `spec` of a kind for the first time do just that, all at once.
+
+The lock is held while annotations are evaluated, which are the user's. So it is reentrant, and nobody waits for it
+longer than `LONGEST`: an annotation that waits for another thread delays that one, no more.
+
+What the type that is declared for a value says of how it becomes plain, found out once for each type; and the words
+for values that do not fit it.
 """
 from __future__ import annotations
 
 import dataclasses
+import threading
 import types
 import typing
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Any, Union
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, time, timedelta
+from decimal import Decimal
+from functools import cache, partial
+from types import NoneType
+from typing import Any, NoReturn, Self, TypeAlias, TypeVar, Union
 
 import msgspec
 import msgspec.structs
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.interpreter import renewed_in_children
 
 
 class MapKeys:
@@ -192,3 +226,206 @@ def marks_of(hint: Any) -> Iterator[Any]:
     if typing.get_origin(inner) in (Union, types.UnionType):
         for part in typing.get_args(inner):
             yield from marks_of(part)
+
+
+class TextValue:
+    """A value that JSON carries as a text, or as a number that stands for one, such as a Quantity. Its `str()` is that
+    text."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: Any) -> Self:
+        """The value that `text` stands for. Raises RequestError, which says what the text should look like."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.parse({str(self)!r})"
+
+
+def from_text(kind: Any, value: Any) -> Any:
+    """The `dec_hook` of msgspec: the value of the type `kind` that JSON's `value` stands for. Raises ValueError."""
+    if kind is object:  # what is written for Any where type checkers are strict
+        return value
+    if not (isinstance(kind, type) and issubclass(kind, TextValue)):
+        raise NotImplementedError(f"{kind} cannot be read from JSON")
+    try:
+        return kind.parse(value)
+    except RequestError as error:
+        raise ValueError(str(error)) from None
+
+
+def to_text(value: Any) -> str:
+    """The `enc_hook` of msgspec: the text of such a value. Raises TypeError for another one."""
+    if isinstance(value, TextValue):
+        return str(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
+T = TypeVar("T")
+Encoded: TypeAlias = bytes | bytearray | memoryview | str | msgspec.Raw
+"""JSON."""
+
+LONGEST = 10.0
+"""Seconds; all the types of a Pod take 0.1."""
+
+
+class _Building:
+    """Who builds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """Be free of whoever builds. For the child of a fork alone."""
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        lock = self._lock
+        held = lock.acquire(timeout=LONGEST)
+        try:
+            yield
+        finally:
+            if held:
+                lock.release()
+
+
+_building = _Building()
+
+
+def decoder_of(kind: type[T], *, strict: bool = True) -> Callable[[Encoded], T]:
+    """The `decode` of a new decoder of JSON for this type. Safe from any thread; blocks while another one builds.
+
+    Raises TypeError for a type that msgspec does not know, and what its annotations raise.
+    """
+    with _building.alone():
+        return msgspec.json.Decoder(kind, dec_hook=from_text, strict=strict).decode
+
+
+def converter_of(kind: type[T]) -> Callable[[Any], T]:
+    """As `decoder_of`, for plain values."""
+    decoder_of(kind)
+    return partial(msgspec.convert, type=kind, dec_hook=from_text)
+
+
+_decoders: dict[type, Callable[[Encoded], Any]] = {}
+_converters: dict[type, Callable[[Any], Any]] = {}
+
+
+def decoded(body: Encoded, kind: type[T]) -> T:
+    """As `msgspec.json.decode(body, type=kind)`, for types of this library. Safe from any thread."""
+    decode = _decoders.get(kind) or _decoders.setdefault(kind, decoder_of(kind))
+    found: T = decode(body)
+    return found
+
+
+def converted(value: Any, kind: type[T]) -> T:
+    """As `msgspec.convert(value, kind)`, for types of this library. Safe from any thread."""
+    convert = _converters.get(kind) or _converters.setdefault(kind, converter_of(kind))
+    found: T = convert(value)
+    return found
+
+
+_STRING_DATA = ", or use string_data for text"
+NAIVE = "is a time without a time zone: give an aware datetime, such as datetime.now(UTC)"
+"""What is wrong with such a time, behind its place."""
+_BYTES = (bytes, bytearray, memoryview)
+_SHAPES: dict[type, str] = {
+    str: "text", **dict.fromkeys(_BYTES, "bytes"), int: "number", float: "number", bool: "truth", dict: "map",
+    Mapping: "map", list: "list", tuple: "list", set: "list", frozenset: "list", NoneType: "nothing"}
+"""Of the types that take values of one shape only. Of others (enums, times, quantities) it is not said here."""
+
+UNKNOWN: Any = object()
+"""The type of a value of which cannot be said what is declared, `Any` included."""
+
+
+class DeclaredType:
+    """One type. Safe to use from any thread."""
+
+    __slots__ = ("_items", "_values", "bytes", "hint", "list", "map", "number", "text", "truth")
+
+    def __init__(self, hint: Any) -> None:
+        self.hint = hint
+        shapes = {_shape_of(part) for part in alternatives(hint)}
+        everything = "any" in shapes
+        self.text = everything or "text" in shapes
+        """Whether a text fits it; `number`, `truth` (True and False), `map` and `list` likewise."""
+        self.bytes = "bytes" in shapes
+        self.number = everything or "number" in shapes
+        self.truth = self.number or "truth" in shapes  # Python has it for a number
+        self.map = everything or "map" in shapes
+        self.list = everything or "list" in shapes
+        self._items: DeclaredType | None = None
+        self._values: DeclaredType | None = None
+
+    @property
+    def items(self) -> DeclaredType:
+        """Of the items of a list."""
+        if self._items is None:
+            self._items = self._member(None)
+        return self._items
+
+    @property
+    def values(self) -> DeclaredType:
+        """Of the values of a map."""
+        if self._values is None:
+            self._values = self._member("")
+        return self._values
+
+    def _member(self, key: str | None) -> DeclaredType:
+        return self if self.hint is UNKNOWN else declared_type(hashable(member_type(self.hint, key)))
+
+
+def _shape_of(part: Any) -> str:
+    if is_record_type(part):
+        return "map"
+    return _SHAPES.get(typing.get_origin(part) or part, "any")
+
+
+@cache
+def declared_type(hint: Any) -> DeclaredType:
+    """For a hashable type: the same one for the same type."""
+    return DeclaredType(hint)
+
+
+def hashable(hint: Any) -> Any:
+    """`hint`, or UNKNOWN for one that cannot be remembered: it is annotated with a dict, say."""
+    try:
+        hash(hint)
+    except TypeError:
+        return UNKNOWN
+    return hint
+
+
+def misfit(given: str, declared: DeclaredType, path: str) -> NoReturn:
+    """Raise RequestError for a value of a shape that is not declared, without quoting it."""
+    if given == "text" and not (declared.number or declared.truth or declared.map or declared.list):
+        raise RequestError(f"{path} is text where bytes are declared, which the wire carries as base64: give bytes "
+                           f"(b'…' or text.encode()){_STRING_DATA if path.startswith('$.data') else ''}")
+    raise RequestError(f"{path} is {given} where {type_name(declared.hint)} is declared")
+
+
+def type_name(hint: Any) -> str:
+    """A declared type in words."""
+    names = [getattr(part, "__name__", str(part)) for part in alternatives(hint) if part is not type(None)]
+    return " or ".join(_WORDS.get(name, name) for name in names)
+
+
+_WORDS = {"str": "text", "int": "a number", "float": "a number", "bool": "True or False", "dict": "a map",
+          "Mapping": "a map", "list": "a list"}
+
+
+def check_undeclared(value: Any, path: str) -> None:
+    """Raise RequestError for a value that has several forms in JSON, where no type says which one is meant."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise RequestError(f"{path} is bytes, which JSON has not: decode text (value.decode()); a Secret's "
+                           "data takes base64 text, or text as it is in stringData")
+    if isinstance(value, timedelta):
+        raise RequestError(f"{path} is a timedelta: write a duration as the kind wants it, such as '5s' or a "
+                           "number")
+    if isinstance(value, datetime | time) and value.tzinfo is None:
+        raise RequestError(f"{path} {NAIVE}")
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise RequestError(f"{path} is {value}, which JSON cannot carry")

@@ -10,23 +10,74 @@
 One bad object breaks nothing: a head that cannot be decoded gives a record with a `problem`, and the names that could
 be read (`core.codec.salvage`). DecodeError is raised only when not even the object's name can be read, or the bytes are
 not a list at all. Nulls where a value is expected count as absent.
+
+The bytes of an object that its head needs: to step over the others takes msgspec as long as the head itself.
+
+    head_of_object(raw, resource), head_of_event(line, resource)      JSON with the same head
+
+The API server writes a large object of a built-in kind with managedFields as the last of its metadata, then spec and
+status. So what is left out begins with managedFields, where their list is found to be the end of the metadata and
+another key to follow. For JSON that is certain: the first bracket behind the one that begins the list is a `]`, so it
+ends that list or is part of a text. But then the quote that follows it would end the text, and no letter could come
+next. Whether the braces that are put at the end are those that are missing says the decoder, which fails if not.
+
+Nobody looks at what was left out until it is read: broken JSON in a spec is an error of who reads it.
+
+Custom resources have their metadata sorted by name, with more behind managedFields: all of their bytes are used.
+
+What the heads of many objects say alike is held once: the Pods of a ReplicaSet have the same owner and labels.
+
+    share(head)          for records without bytes, of which the head is most
+
+A look costs about a µs, and saves about 0.7 KB a Pod. Only what was seen lately is found again (`REMEMBERED`): a list
+comes sorted by name, so that objects of one owner are neighbours.
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
-from kubectl_runtime.core.base.building import converted, decoder_of
-from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.base.errors import Status
+from kubectl_runtime.core.base.wire import converted, decoder_of
 from kubectl_runtime.core.codec import salvage
-from kubectl_runtime.core.codec.head_bytes import head_of_event, head_of_object
 from kubectl_runtime.core.codec.record import Head, Record
-from kubectl_runtime.core.codec.seldom import initial_events_end
+from kubectl_runtime.core.codec.salvage import initial_events_end
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.metav1 import ListMeta
+from kubectl_runtime.core.meta.metav1 import ListMeta, ReadOnlyDict
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, is_no_utf8, problem_of
+
+LONG = 2048
+"""Bytes from which on it pays to look."""
+
+_KEY = b',"managedFields":['
+_END = b']},"'
+
+
+def head_of_object(raw: bytes, resource: ApiResource) -> bytes:
+    """Of an object's JSON."""
+    return raw if len(raw) < LONG or "." in resource.group else _shortened(raw, b"}}")
+
+
+def head_of_event(line: bytes, resource: ApiResource) -> bytes:
+    """Of a watch line."""
+    return line if len(line) < LONG or "." in resource.group else _shortened(line, b"}}}")
+
+
+def _shortened(raw: bytes, braces: bytes) -> bytes:
+    begin = raw.find(_KEY)
+    while begin >= 0:
+        end = raw.find(b"]", begin)
+        if end < 0:
+            return raw
+        if raw.startswith(_END, end) and raw[end + len(_END):end + len(_END) + 1].isalpha():
+            return raw if raw.find(b"[", begin + len(_KEY), end) >= 0 else raw[:begin] + braces
+        begin = raw.find(_KEY, end)  # whatever begins before this bracket ends with it
+    return raw
 
 
 class Bookmark(msgspec.Struct, frozen=True, gc=False):
@@ -197,3 +248,32 @@ def _broken_page(page: bytes, resource: ApiResource, failure: Exception) -> tupl
         return _page(envelope).metadata or ListMeta(), items
     except DECODE_FAILURES as error:
         raise DecodeError(None, "$.metadata", f"not a list of {resource.full_name}: {error}") from None
+
+
+T = TypeVar("T")
+
+REMEMBERED = 1024
+"""Different labels, and different lists of owners or finalizers. Each is small, and some of them are in use."""
+
+
+def share(head: Head) -> None:
+    """Replace parts of `head` by equal ones of others. Only for who decoded it, before anyone else has it. Safe from
+    any thread."""
+    if head.namespace:
+        force_setattr(head, "namespace", sys.intern(head.namespace))
+    if head._labels is not None:
+        force_setattr(head, "_labels", _map(tuple(head._labels.items())))
+    if head.owner_references:
+        force_setattr(head, "owner_references", _same(head.owner_references))
+    if head.finalizers:
+        force_setattr(head, "finalizers", _same(head.finalizers))
+
+
+@lru_cache(REMEMBERED)
+def _map(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return ReadOnlyDict(items)  # who changed one would change them all, and those still to come
+
+
+@lru_cache(REMEMBERED)
+def _same(parts: T) -> T:
+    return parts

@@ -12,15 +12,13 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.base.declared import check_undeclared
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.plain import Omit, finite, to_plain
-from kubectl_runtime.core.base.texts import TextValue
-from kubectl_runtime.core.codec.changes import SAME, changes
+from kubectl_runtime.core.base.wire import TextValue, check_undeclared
 from kubectl_runtime.core.codec.lineage import Kept, Lineage, View
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.codec.views import ViewCodec, plain_object
-from kubectl_runtime.core.codec.writeback import ABSENT, merge
+from kubectl_runtime.core.codec.writeback import ABSENT, SAME, changes, merge
 from kubectl_runtime.core.meta.gvk import ApiResource
 
 

@@ -2,18 +2,26 @@
 
 Immutable, shared by all readers, safe to use from any thread. Neither class is seen by the garbage collector
 (`gc=False`): with tens of thousands of objects its passes would cost more than the decoding. They can hold no cycle.
+
+Making stored objects smaller: what `modify=` leaves of one.
+
+    modify                 what is kept                        may it replace the whole object?
+    strip_managed_fields   the bytes without managedFields     yes: a write without them keeps the server's
+    any other function     what it left in the reader it got   no: the record is partial
 """
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
+import msgspec.structs
 
 from kubectl_runtime.core.base.keys import Key, key_of, namespace_or_none
+from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.metav1 import OwnerReference
-from kubectl_runtime.core.meta.problems import DecodeError, Problem
-from kubectl_runtime.core.meta.read_only import ReadOnlyDict
+from kubectl_runtime.core.meta.metav1 import OwnerReference, ReadOnlyDict
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem
 from kubectl_runtime.core.meta.refs import ObjectRef
 
 
@@ -104,3 +112,91 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     def __repr__(self) -> str:
         return f"<Record {self.ref} at {self.head.resource_version or 'no version'}>"
+
+
+Modify: TypeAlias = Callable[[Any], object]
+"""Changes a reader in place; what is left of the object is what gets stored."""
+
+
+class Prunable(Protocol):
+    """A reader of an object, as every resource class makes them."""
+
+    @property
+    def record(self) -> Record | None:
+        """What was received; None for an object that was made here."""
+
+    def to_record(self, *, partial: bool = False) -> Record:
+        """A record of the object as it is now; `partial` marks that parts were taken away."""
+
+
+def pruned(obj: Prunable, modify: Modify) -> Record:
+    """What `modify` leaves of the object behind this reader. An object whose metadata did not decode is not shown to
+    it.
+
+    Raises what `modify` raises; the reader may be half changed then.
+    """
+    record = obj.record
+    if record is not None and record.problem is not None:
+        return record
+    if modify is strip_managed_fields:
+        return _stripped(obj.to_record())
+    modify(obj)
+    return obj.to_record(partial=True)
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    managed_fields: msgspec.Raw = msgspec.Raw()
+
+
+class _Prunable(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Event(msgspec.Struct):
+    object: _Prunable
+
+
+_prunable = decoder_of(_Prunable)
+_event = decoder_of(_Event)
+_KEY = b'"managedFields":'
+
+
+def strip_managed_fields(obj: Any) -> Any:
+    """Drop the managedFields of stored objects, often half of their metadata; to be given as `modify=`.
+
+    Call it within your own `modify` function to take them off the object. Of a `Record` it returns one without the
+    bytes of its managedFields, the same when it has none, and decodes nothing else.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> with watch_store(maps, modify=strip_managed_fields) as lean:
+    ...     lean.wait_until_ready(10)
+    ...     lean.get("settings", "default").metadata.managed_fields
+    """
+    if isinstance(obj, Record):
+        return _stripped(obj)
+    if obj.metadata.managed_fields is not None:
+        obj.metadata.managed_fields = None
+    return obj
+
+
+def _stripped(record: Record) -> Record:
+    if record.problem is not None or not record.raw:
+        return record
+    try:
+        found: Any = _event(record.raw).object if record.enveloped else _prunable(record.raw)
+    except DECODE_FAILURES:
+        return record
+    raw = _cut(record.raw, bytes(found.metadata.managed_fields))
+    return record if raw is None else msgspec.structs.replace(record, raw=raw)
+
+
+def _cut(raw: bytes, value: bytes) -> bytes | None:
+    """`raw` without `"managedFields":value` and one comma beside it; None when it is not written just so."""
+    member = _KEY + value
+    at = raw.find(member)
+    if not value or at < 0 or raw.count(b'"managedFields"') > 1:  # another one: which would be cut is not certain
+        return None
+    end = at + len(member)
+    if raw[at - 1:at] == b",":
+        return raw[:at - 1] + raw[end:]
+    return raw[:at] + (raw[end + 1:] if raw[end:end + 1] == b"," else raw[end:])

@@ -1,6 +1,14 @@
 """Reading what can be read of JSON that does not decode: which object it is, and where a page's items begin and end.
 
 Slow, and only ever used after msgspec has failed. Nothing here raises for bad input, and no depth of nesting matters.
+
+Metadata that is decoded when it is read, from the bytes of the object: few programs look at it, and in a store of
+20,000 Pods it would take 9 MiB.
+
+    seldom_of(record)                  -> Seldom
+    initial_events_end(line)           whether a bookmark ends the initial events of a streaming list
+
+Nulls where a value is expected count as absent.
 """
 from __future__ import annotations
 
@@ -10,9 +18,10 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.base.building import decoded
-from kubectl_runtime.core.codec.record import Head
-from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.core.base.wire import converted, decoded, decoder_of
+from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.codec.views import without_nulls
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, is_no_utf8, problem_of
 
 
 class _Object(msgspec.Struct):
@@ -126,3 +135,57 @@ def _items_begin(page: bytes) -> int | None:
         elif depth == 1 and mark == b'"items"' and (found := re.compile(_ITEMS).match(page, token.start())):
             return found.end()
     return None
+
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends the initial events of a streaming list."""
+
+
+class Seldom(msgspec.Struct, frozen=True, rename="camel"):
+    """What is not in the head of a record. The time stays text as received."""
+
+    creation_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
+    generate_name: str | None = None
+
+
+class _Rare(msgspec.Struct):
+    metadata: Seldom | None = None
+
+
+class _RareEvent(msgspec.Struct):
+    object: _Rare
+
+
+_NOTHING = Seldom()
+_rare = decoder_of(_Rare)
+_rare_event = decoder_of(_RareEvent)
+
+
+def seldom_of(record: Record) -> Seldom:
+    """What the bytes of `record` say, decoded again each time, in about 2 µs. Raises DecodeError."""
+    try:
+        return _read(record.raw, record.enveloped)
+    except DECODE_FAILURES as error:
+        raise DecodeError(record.ref, *problem_of(error, enveloped=record.enveloped)) from None
+
+
+def initial_events_end(line: bytes) -> bool:
+    """Of the line of a bookmark. One that cannot be read says no."""
+    try:
+        found = _read(line, True)
+    except DECODE_FAILURES:
+        return False
+    return (found.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+
+
+def _read(raw: bytes, enveloped: bool) -> Seldom:
+    try:
+        return (_rare_event(raw).object.metadata if enveloped else _rare(raw).metadata) or _NOTHING
+    except DECODE_FAILURES as error:
+        if is_no_utf8(error):
+            raise  # a text in which something is replaced is another text
+        try:
+            return converted(without_nulls(metadata(raw, enveloped=enveloped)), Seldom)
+        except DECODE_FAILURES:
+            raise error from None

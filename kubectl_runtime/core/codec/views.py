@@ -13,9 +13,15 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.base.building import converter_of, decoder_of
-from kubectl_runtime.core.base.declared import hashable
-from kubectl_runtime.core.base.wire import alternatives, is_record_type, needs_renaming, with_field_names
+from kubectl_runtime.core.base.wire import (
+    alternatives,
+    converter_of,
+    decoder_of,
+    hashable,
+    is_record_type,
+    needs_renaming,
+    with_field_names,
+)
 from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of

@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import total_ordering
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.texts import TextValue
+from kubectl_runtime.core.base.wire import TextValue
 
 UNITS = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9,
          "h": 3600 * 10**9}

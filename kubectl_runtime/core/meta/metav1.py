@@ -2,17 +2,31 @@
 
 Times are aware `datetime` values. Every field may be absent; where the wire has `null`, the field's default stands.
 `OwnerReference` and `Condition` are immutable values: replace them, do not change them. `ObjectMeta` is a mutable view.
+
+Labels and annotations to look at, and not to change.
+
+    ReadOnlyMap      those of an object, as its reader shows them
+    ReadOnlyDict     what is held where all readers of an object, or several objects, share them
+    ReadOnlyList     likewise
+
+A `MappingProxyType` would do the same and say of a change only that "'mappingproxy' object does not support item
+assignment", which tells nobody what to do instead.
+
+Status conditions: how a controller says what it knows, without writing when nothing has changed.
 """
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import msgspec
+import msgspec.structs
 
-from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.nearest import did_you_mean
-from kubectl_runtime.core.base.wire import MapKeys, camel
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.errors import RequestError, did_you_mean
+from kubectl_runtime.core.base.wire import MapKeys, camel, converted
 
 _made: Any = msgspec.StructMeta.__call__
 _set: Any = msgspec.Struct.__setattr__
@@ -245,3 +259,146 @@ def format_time(moment: datetime) -> str:
 def format_micro_time(moment: datetime) -> str:
     """`moment` as the API writes and requires `MicroTime` (leases, events): UTC, always six digits of fraction."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class ReadOnlyMap(Mapping[str, str]):
+    """A view of `content`, equal to a dict of the same items. Everything that would change it raises TypeError, with
+    what to do instead. `dict(view)` is a copy. As safe between threads as the dict below it."""
+
+    __slots__ = ("_content",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, content: Mapping[str, str]) -> None:
+        """`content` is not copied."""
+        self._content = content
+
+    def __getitem__(self, key: str) -> str:
+        return self._content[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._content
+
+    def __eq__(self, other: object) -> bool:
+        return self._content == (other._content if isinstance(other, ReadOnlyMap) else other)
+
+    def __or__(self, other: Mapping[str, str]) -> dict[str, str]:
+        return {**self._content, **other} if isinstance(other, Mapping) else NotImplemented
+
+    def __ror__(self, other: Mapping[str, str]) -> dict[str, str]:
+        return {**other, **self._content} if isinstance(other, Mapping) else NotImplemented
+
+    def __repr__(self) -> str:
+        return repr(self._content)
+
+    def copy(self) -> dict[str, str]:
+        """A dict of one's own."""
+        return dict(self._content)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, str]:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[type[dict[str, str]], tuple[dict[str, str]]]:
+        return dict, (self.copy(),)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        """Raise TypeError, which says what to change instead."""
+        raise TypeError("the labels and annotations of an object are read-only here: change obj.metadata.labels or "
+                        "obj.metadata.annotations and write the object, or change a copy, such as dict(obj.labels)")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class ReadOnlyDict(dict[Any, Any]):
+    """A dict that raises TypeError for every change, with what to do instead. Its copies and pickles are plain dicts.
+    Safe between threads."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
+        return copy.deepcopy(dict(self), memo)
+
+    __copy__ = dict.copy
+
+    def __reduce__(self) -> tuple[type[dict[Any, Any]], tuple[dict[Any, Any]]]:
+        return dict, (self.copy(),)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        """Raise TypeError, which says what to change instead."""
+        raise TypeError("what is held of an object is shared and read-only: change a copy, such as dict(obj.labels), "
+                        "and patch the object")
+
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class ReadOnlyList(list[Any]):
+    """A list that raises TypeError for every change, with what to do instead. Its copies and pickles are plain lists.
+    Safe between threads."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return copy.deepcopy(list(self), memo)
+
+    __copy__ = list.copy
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[list[Any]]]:
+        return list, (self.copy(),)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        """Raise TypeError, which says what to change instead."""
+        raise TypeError("what is held of an object is shared and read-only: change a copy, such as list(view.items), "
+                        "and patch the object")
+
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = _refuse
+        reverse = sort = _refuse
+
+
+def set_condition(
+    conditions: Iterable[Condition | Mapping[str, Any]] | None, condition: Condition, *, now: datetime | None = None
+) -> list[dict[str, Any]]:
+    """Returns the conditions with `condition` in place of the one of its type, or added at the end, as JSON values to
+    write. The list that is given stays as it is: a call whose result is dropped does nothing, which type checkers
+    report where they are told to (pyright's `reportUnusedCallResult`).
+
+    `conditions` may also be JSON values: those of a DynamicObject, or what an earlier call returned.
+    `last_transition_time` moves to `now` (the system's time by default; written in whole seconds) only when `status`
+    changes, as Kubernetes' API conventions demand: so a reconcile that finds what it found before produces the very
+    same list, and writing it by server-side apply changes nothing. Raises RequestError for a `condition` whose status
+    is not one of Kubernetes' three.
+
+    >>> [ready] = set_condition([], Condition(type="Ready", status="True", reason="Served"))
+    >>> ready["type"], ready["status"]
+    ('Ready', 'True')
+    """
+    check_status(condition.type, condition.status)
+    values = [_plain(entry) for entry in conditions or ()]
+    at = next((index for index, entry in enumerate(values) if entry.get("type") == condition.type), len(values))
+    before = values[at] if at < len(values) else {}
+    moment = (before.get("status") == condition.status and _changed(before)) or now or SYSTEM_CLOCK.now()
+    placed = _plain(msgspec.structs.replace(condition, last_transition_time=moment.replace(microsecond=0)))
+    placed = {"reason": "", "message": "", **placed}  # custom kinds may require them, even if empty
+    return [*values[:at], placed, *values[at + 1:]]
+
+
+def _changed(entry: dict[str, Any]) -> datetime | None:
+    """When the status of an entry changed; None when it does not say so in a way that can be read."""
+    known = {key: entry[key] for key in ("type", "status", "lastTransitionTime") if key in entry}
+    try:
+        return converted(known, Condition).last_transition_time
+    except msgspec.ValidationError:  # written by somebody whose schema let it pass
+        return None
+
+
+def _plain(entry: Condition | Mapping[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = dict(entry) if isinstance(entry, Mapping) else msgspec.to_builtins(entry)
+    return plain

@@ -18,7 +18,7 @@ from functools import lru_cache, total_ordering
 from typing import TypeAlias
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.texts import TextValue
+from kubectl_runtime.core.base.wire import TextValue
 
 FORMAT_ERROR = ("quantities must match the regular expression "
                 "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")

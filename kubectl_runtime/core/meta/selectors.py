@@ -23,8 +23,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from kubectl_runtime.core.base.building import converted
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.wire import converted
 from kubectl_runtime.core.meta.metav1 import LabelSelector, LabelSelectorRequirement
 from kubectl_runtime.core.meta.models import from_model, is_model
 

@@ -15,11 +15,11 @@ from typing import Any, Self
 import msgspec
 import msgspec.structs
 
-from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.base.errors import Status
 from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.meta.metav1 import FrozenPart
+from kubectl_runtime.core.objects.admission import decoded, failure_status, invalid_status, status_dict
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.core.objects.reviews import decoded, failure_status, invalid_status, status_dict
 
 GROUP = "apiextensions.k8s.io"
 API_VERSION = f"{GROUP}/v1"

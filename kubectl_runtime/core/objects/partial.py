@@ -4,6 +4,8 @@
         spec: PodSpecView | None = None             records whose `view` is a PodView; the bytes are dropped
 
     PartialObjectMeta.of(resource)                  the class of metadata-only objects of a kind
+
+`InvalidObject`: stands in streams and stores for an object whose metadata did not decode.
 """
 from __future__ import annotations
 
@@ -13,18 +15,16 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
-from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
-from kubectl_runtime.core.base.wire import field_types
-from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, split_page
+from kubectl_runtime.core.base.wire import converted, decoder_of, field_types
+from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, share, split_page
 from kubectl_runtime.core.codec.record import Head, Record
-from kubectl_runtime.core.codec.sharing import share
 from kubectl_runtime.core.codec.views import plain_object, without_nulls
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference, parse_time
+from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference, ReadOnlyDict, ReadOnlyMap, parse_time
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
-from kubectl_runtime.core.meta.read_only import ReadOnlyDict, ReadOnlyMap
+from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.frozen import frozen, must_freeze
 from kubectl_runtime.core.objects.resource import Resource
 
@@ -243,3 +243,73 @@ def is_partial(body: object) -> bool:
     if isinstance(body, PartialView | PartialObjectMeta):
         return True
     return isinstance(body, Resource) and body.record is not None and body.record.partial
+
+
+_UNKNOWN = Problem("$", "does not decode")
+
+
+class InvalidObject:
+    """Takes the place of an object whose metadata cannot be read, in lists and stores, so that it breaks nothing else.
+
+    It has what is known (`ref`, `name`, `namespace`, `uid`, `resource_version`) and what is wrong (`error`). Everything
+    else, content and other metadata, raises the DecodeError. Immutable, safe from any thread.
+
+    >>> [each.ref for each in Api.all(client, ConfigMap).list() if isinstance(each, InvalidObject)]
+    []
+    """
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: Record) -> None:
+        """`record` is one with a `problem`."""
+        self.record = record
+
+    @property
+    def ref(self) -> ObjectRef:
+        """Which object it is, as far as that can be told."""
+        return self.record.ref
+
+    @property
+    def api_resource(self) -> ApiResource:
+        """The kind's ApiResource."""
+        return self.record.resource
+
+    @property
+    def name(self) -> str:
+        """The object's name; empty when that cannot be read."""
+        return self.record.name
+
+    @property
+    def namespace(self) -> str | None:
+        """The object's namespace; None for a cluster-scoped object, and when that cannot be read."""
+        return self.record.namespace
+
+    @property
+    def uid(self) -> str:
+        """The object's uid; empty when it could not be read."""
+        return self.record.uid
+
+    @property
+    def resource_version(self) -> str:
+        """The version of the object; empty when it could not be read."""
+        return self.record.resource_version
+
+    @property
+    def error(self) -> DecodeError:
+        """The DecodeError that says what is wrong with it; a new exception each time."""
+        problem = self.record.problem or _UNKNOWN
+        return DecodeError(self.ref, problem.path, problem.text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InvalidObject, (self.record,)
+
+    def __getitem__(self, key: str) -> Any:
+        raise self.error
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python itself looks for (copying, pickling) is simply not there
+            raise AttributeError(name)
+        raise self.error
+
+    def __repr__(self) -> str:
+        return f"<invalid {self.ref}>"

@@ -10,27 +10,45 @@ read, for this reader alone. Views may be changed: the store and other readers n
 changes of both are sent, and where both changed one value, that of `obj["…"]`; an item of a list is for one of them.
 
 Objects are equal only to themselves, and their repr is their ref. One object belongs to one thread at a time.
+
+`Identity`: what every resource object says of itself, read-only, from the head that was decoded on arrival.
+
+The metadata of a new object from single arguments, checked: what is wrong in them would be found by the server, or
+by JSON, in words that name no argument.
+
+What a field manager has applied of an object, with the present values: client-go's `ExtractX` functions, on plain
+JSON values.
+
+managedFields says which fields a manager owns, as a tree (FieldsV1) whose keys are `f:name` a field, `k:{"name":"x"}`
+an item of a list by its keys, `v:"x"` an item by its value, `i:0` one by its place; an empty tree is the whole value,
+and `.` the item or map as such. A manager that applies again has to send all that it wants to keep.
 """
 from __future__ import annotations
 
+import json
+from abc import abstractmethod
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, TypeVar
 
 import msgspec
 import msgspec.structs
 
-from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.nearest import did_you_mean
+from kubectl_runtime.core.base.errors import RequestError, did_you_mean
+from kubectl_runtime.core.base.keys import namespace_or_none
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.encode import encode_plain, identified, new_object, written_back
 from kubectl_runtime.core.codec.lineage import Kept
 from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.codec.salvage import Seldom, seldom_of
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.codec.writeback import merge
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
-from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
+from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference, ReadOnlyMap, parse_time
 from kubectl_runtime.core.meta.models import to_model
+from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects import ownership
 from kubectl_runtime.core.objects.declare import (
     Attribute,
@@ -41,8 +59,197 @@ from kubectl_runtime.core.objects.declare import (
     declare,
     is_bound,
 )
-from kubectl_runtime.core.objects.identity import Identity
-from kubectl_runtime.core.objects.new_metadata import ARGUMENTS, new_metadata
+
+_NO_MAP: Mapping[str, str] = ReadOnlyMap({})
+
+
+class Identity:
+    """The part of `Resource` that costs no decoding: name, labels, owners and the other metadata, to read. Only
+    `metadata` is decoded; whoever wants to change something, changes that."""
+
+    __slots__ = ()
+    api_resource: ClassVar[ApiResource]
+    _record: Record | None
+    _views: dict[str, Any]
+
+    def _head(self) -> Head | ObjectMeta:
+        """The metadata view if this reader has one, since it may be changed; else what was decoded on arrival."""
+        view: ObjectMeta | None = self._views.get("metadata")
+        if view is not None:
+            return view
+        assert self._record is not None  # objects made here always have the view
+        return self._record.head
+
+    def _seldom(self) -> Seldom | ObjectMeta:
+        """As `_head`, for what is not decoded on arrival."""
+        head = self._head()
+        if isinstance(head, ObjectMeta):
+            return head
+        assert self._record is not None
+        return seldom_of(self._record)
+
+    @abstractmethod
+    def _view(self, key: str) -> Any:
+        """What is shown of one top-level key."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """A mutable view of the metadata, for this reader. Raises DecodeError."""
+        found: ObjectMeta = self._view("metadata")
+        return found
+
+    @metadata.setter
+    def metadata(self, value: ObjectMeta) -> None:
+        self._views["metadata"] = value
+
+    @property
+    def name(self) -> str:
+        """The object's name; empty while a new object has only `generate_name`."""
+        return self._head().name or ""
+
+    @property
+    def name_any(self) -> str:
+        """The name, or while a new object has none its `generate_name`; empty without either, and where the metadata
+        cannot be read. For messages."""
+        if name := self.name:
+            return name
+        try:
+            return self._seldom().generate_name or ""
+        except DecodeError:
+            return ""
+
+    @property
+    def namespace(self) -> str | None:
+        """The object's namespace; None for a cluster-scoped one, and for a new object that has none yet."""
+        return namespace_or_none(self._head().namespace)
+
+    @property
+    def uid(self) -> str:
+        """What tells the object from a namesake that was made later; empty for an object that was never on the
+        server."""
+        return self._head().uid or ""
+
+    @property
+    def resource_version(self) -> str:
+        """The version of the object that this is; empty for an object that was never on the server."""
+        return self._head().resource_version or ""
+
+    @property
+    def generation(self) -> int | None:
+        """How often the spec was changed; None where the kind does not count, and for a new object."""
+        return self._head().generation
+
+    @property
+    def creation_timestamp(self) -> datetime | None:
+        """When the object was created, in UTC; None for an object that was never on the server. Raises DecodeError for
+        a text that is not a time."""
+        return self._time(self._seldom().creation_timestamp, "creationTimestamp")
+
+    @property
+    def deletion_timestamp(self) -> datetime | None:
+        """When the object's deletion was requested, in UTC; None if it was not. The object stays until its finalizers
+        are gone. Raises DecodeError for a text that is not a time."""
+        return self._time(self._head().deletion_timestamp, "deletionTimestamp")
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The object's labels, read-only; empty when it has none. To change them, change `metadata.labels`."""
+        head = self._head()
+        found = head._labels if isinstance(head, Head) else head.labels
+        return ReadOnlyMap(found) if found else _NO_MAP
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The object's annotations, read-only; empty when it has none. To change them, change
+        `metadata.annotations`. Decoded at each call, in some µs. Raises DecodeError for what are not annotations."""
+        found = self._seldom().annotations
+        return ReadOnlyMap(found) if found else _NO_MAP
+
+    @property
+    def owner_references(self) -> tuple[OwnerReference, ...]:
+        """Which objects own this one; read-only. `set_owner` adds one."""
+        return tuple(self._head().owner_references or ())
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        """What has to be done before the object can go; read-only. See `finalizer`."""
+        return tuple(self._head().finalizers or ())
+
+    @property
+    def ref(self) -> ObjectRef:
+        """Which object it is: kind, namespace and name, hashable."""
+        return ObjectRef(self.api_resource, self.name, self.namespace)
+
+    def object_ref(self) -> dict[str, str]:
+        """A core ObjectReference to this object as other objects carry it, with what is known of it: apiVersion, kind,
+        name, namespace, uid, resourceVersion. `fetch` and the Recorder take it."""
+        resource = self.api_resource
+        found = {"apiVersion": resource.api_version, "kind": resource.kind, "name": self.name,
+                 "namespace": self.namespace or "", "uid": self.uid, "resourceVersion": self.resource_version}
+        return {key: value for key, value in found.items() if value}
+
+    def _time(self, value: datetime | str | None, key: str) -> datetime | None:
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse_time(value)
+        except ValueError:
+            path = f"$.metadata.{key}"
+            raise DecodeError(self.ref, path, f"{path} is not an RFC 3339 time") from None
+
+
+def _refusing(name: str, remedy: str) -> Any:
+    def refuse(self: Identity, _: object) -> None:
+        raise AttributeError(f"{name} of a {type(self).__name__} is read-only: {remedy}")
+
+    return refuse
+
+
+if not TYPE_CHECKING:  # type checkers say that these are read-only; Python by itself only that there is no setter
+    for _name in ("name", "namespace", "labels", "annotations", "owner_references", "finalizers", "uid",
+                  "resource_version", "generation", "creation_timestamp", "deletion_timestamp"):
+        setattr(Identity, _name, getattr(Identity, _name).setter(
+            _refusing(_name, f"change metadata.{_name}, which `replace` sends")))
+    for _name in ("name_any", "ref"):
+        setattr(Identity, _name, getattr(Identity, _name).setter(
+            _refusing(_name, "it follows from metadata.name and metadata.namespace")))
+
+
+ARGUMENTS = ("name", "namespace", "generate_name", "labels", "annotations", "owner_references", "finalizers",
+             "metadata")
+"""Of a new object, beside the attributes of its class."""
+
+
+def new_metadata(kind: str, *, name: Any, namespace: Any, generate_name: Any, labels: Any, annotations: Any,
+                 owner_references: Any, finalizers: Any) -> ObjectMeta:
+    """As `Resource` takes them. Raises RequestError that names the argument; `kind` is for its text."""
+    for argument, value in (("name", name), ("namespace", namespace), ("generate_name", generate_name)):
+        if value is not None and not isinstance(value, str):
+            raise RequestError(f"{kind}({argument}={value!r}): a {type(value).__name__} where text is expected")
+    if owner_references is not None and not (isinstance(owner_references, list | tuple) and all(
+            isinstance(reference, OwnerReference) for reference in owner_references)):
+        raise RequestError(f"{kind}(owner_references=…): a list of OwnerReference is expected: obj.set_owner(owner), "
+                           "or [owner.owner_ref()]")
+    if finalizers is not None and not (isinstance(finalizers, list | tuple) and all(
+            isinstance(finalizer, str) for finalizer in finalizers)):
+        raise RequestError(f"{kind}(finalizers=…): a list of texts is expected, not {type(finalizers).__name__}")
+    return ObjectMeta(name=name, namespace=namespace, generate_name=generate_name,
+                      labels=_texts(kind, "labels", labels), annotations=_texts(kind, "annotations", annotations),
+                      finalizers=None if finalizers is None else list(finalizers),
+                      owner_references=None if owner_references is None else list(owner_references))
+
+
+def _texts(kind: str, argument: str, given: Any) -> dict[str, str] | None:
+    if not given:
+        return None
+    if not isinstance(given, Mapping):
+        raise RequestError(f"{kind}({argument}=…): a map of texts is expected, not {type(given).__name__}")
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise RequestError(f"{kind}({argument}=…): the value of {key!r} is of type {type(value).__name__}: "
+                               f"{argument} are texts")
+    return dict(given)
+
 
 M = TypeVar("M")
 R = TypeVar("R", bound="Resource")
@@ -294,3 +501,54 @@ def _blank(cls: type[Resource], bound_to: ApiResource | None) -> Resource:
     """An object without content, which pickle or copy then fills."""
     cls = cls if bound_to is None else bound_class(cls, bound_to)
     return cls.__new__(cls)
+
+
+_NOTHING: Any = object()
+
+
+def applied_fields(content: Mapping[str, Any], manager: str, subresource: str = "") -> dict[str, Any] | None:
+    """The fields of an object, as plain JSON values, that `manager` has applied (through `subresource`, if one is
+    named) and still owns. None when the object does not say: it was read without its managedFields.
+
+    New dicts and lists down to the owned values, which are shared with `content`. Pure.
+    """
+    entries = (content.get("metadata") or {}).get("managedFields")
+    if entries is None:
+        return None
+    for entry in entries:
+        found = (entry.get("manager") or "", entry.get("operation"), entry.get("subresource") or "")
+        if found == (manager, "Apply", subresource):
+            owned = _of_map(entry.get("fieldsV1") or {}, content)
+            return {} if owned is _NOTHING else owned
+    return {}
+
+
+def _owned(tree: Mapping[str, Any], value: Any) -> Any:
+    if not tree or value is None or value is _NOTHING:
+        return value
+    if isinstance(value, dict):
+        return _of_map(tree, value)
+    return _of_list(tree, value) if isinstance(value, list) else value
+
+
+def _of_map(tree: Mapping[str, Any], value: Mapping[str, Any]) -> Any:
+    found = {}
+    for key, below in tree.items():
+        if key.startswith("f:"):
+            owned = _owned(below, value.get(key[2:], _NOTHING))
+            if owned is not _NOTHING:
+                found[key[2:]] = owned
+    return found if found or "." in tree else _NOTHING
+
+
+def _of_list(tree: Mapping[str, Any], items: list[Any]) -> Any:
+    selectors = [(key[0], json.loads(key[2:]), below) for key, below in tree.items() if key[:2] in ("k:", "v:", "i:")]
+    found = []
+    for place, item in enumerate(items):
+        for kind, wanted, below in selectors:
+            if kind == "k" and isinstance(item, dict) and wanted.items() <= item.items():
+                owned = _owned(below, item)
+                found.append({**wanted, **owned} if owned is not _NOTHING else dict(wanted))
+            elif (kind == "v" and item == wanted) or (kind == "i" and place == wanted):
+                found.append(_owned(below, item))
+    return found if found or "." in tree else _NOTHING

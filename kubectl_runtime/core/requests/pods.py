@@ -12,10 +12,8 @@ from typing import Any
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import format_time
-from kubectl_runtime.core.requests.names import Named, object_name
-from kubectl_runtime.core.requests.param_rules import check_flag, check_flags
-from kubectl_runtime.core.requests.params import DeleteParams
-from kubectl_runtime.core.requests.request import Place, Request, Retry, create
+from kubectl_runtime.core.requests.params import DeleteParams, check_flag, check_flags
+from kubectl_runtime.core.requests.request import Named, Place, Request, Retry, create, object_name
 
 MOST_PORTS = 128
 """Ports of one port-forward: each takes two of the 256 channels of a websocket (kube-rs's limit, too)."""

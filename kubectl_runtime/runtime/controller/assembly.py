@@ -1,52 +1,225 @@
 """A controller's parts, wired together but not running: `Running` gives them threads, a simulation steps them by hand.
 
     watches -> subscriptions -> inbox -> runner -> applier, with gate, store and shutdown tokens
+
+`TakenWatches`: the watches that a controller uses, and the stores that they fill.
+
+    add_all, add_one    take what serves each place of a plan (see planned.py): a watch that it has, or one more, which
+                        other controllers may share; its store then holds what these watches store
+    store_of(kind)      the store that a reconciler reads: the first of its kind, but one of whole objects is better
+                        than one of parts; of a class of views, the store of those
+    release(reason)     gives the watches back
+
+Nothing is subscribed here: see `Assembly`.
+
+`Resync`: every object is triggered now and then, for controllers whose world changes without an event.
+
+Each round is drawn from 90 % to 110 % of the period, as controller-runtime's is, so that controllers that began
+together do not resync together.
 """
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.guarded_log import GuardedLogger, HousekeepingLogger, guarded_logger
-from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
-from kubectl_runtime.runtime.controller.gone import with_gone
-from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
-from kubectl_runtime.runtime.controller.planned import Planned
-from kubectl_runtime.runtime.controller.resync import Resync
-from kubectl_runtime.runtime.controller.stopping.ending import what_is_waited_for
-from kubectl_runtime.runtime.controller.sync_gate import SyncGate
-from kubectl_runtime.runtime.controller.taken_watches import TakenWatches
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import GuardedLogger, HousekeepingLogger, guarded_logger
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.objects.partial import PartialView
+from kubectl_runtime.runtime.controller.plan import (
+    MainStream,
+    Place,
+    Plan,
+    Planned,
+    StreamPlan,
+    WatchPlan,
+    fullest,
+    places_of,
+)
+from kubectl_runtime.runtime.controller.sync_gate import SyncGate, with_gone
+from kubectl_runtime.runtime.events.ledger import qualified_name
 from kubectl_runtime.runtime.events.recorder import Recorder
-from kubectl_runtime.runtime.events.texts import qualified_name
-from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
-from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
+from kubectl_runtime.runtime.lifecycle.ending import what_is_waited_for
+from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
+from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
 from kubectl_runtime.runtime.queue.runs import Execute, begin_write, is_triggered, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
-from kubectl_runtime.runtime.reconcile.blocked_log import BlockedLog
-from kubectl_runtime.runtime.reconcile.catch_up import CatchUp
-from kubectl_runtime.runtime.reconcile.context import Environment
 from kubectl_runtime.runtime.reconcile.executor import Executor
-from kubectl_runtime.runtime.reconcile.fenced_runs import fenced
-from kubectl_runtime.runtime.reconcile.invoker import Invoker
-from kubectl_runtime.runtime.reconcile.outage_log import OutageLog
-from kubectl_runtime.runtime.reconcile.partition import Listener, only_owned, while_owned
-from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
-from kubectl_runtime.runtime.reconcile.run_timeouts import RunTimeouts
-from kubectl_runtime.runtime.reconcile.runner import Runner
-from kubectl_runtime.runtime.reflector.store import Store
-from kubectl_runtime.runtime.shutdown import Shutdown
+from kubectl_runtime.runtime.reconcile.invoker import CatchUp, Invoker, fenced
+from kubectl_runtime.runtime.reconcile.reconciler import Environment, ErrorPolicy, ReconcileFunction
+from kubectl_runtime.runtime.reconcile.run_log import OutageLog
+from kubectl_runtime.runtime.reconcile.run_timeouts import BlockedLog, RunTimeouts
+from kubectl_runtime.runtime.reconcile.runner import Listener, Runner, only_owned, while_owned
+from kubectl_runtime.runtime.recording import FlightRecorder
+from kubectl_runtime.runtime.store.store import Store, StoreState
 from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox, ref_of
-from kubectl_runtime.runtime.triggers.shared_watches import Share
-from kubectl_runtime.runtime.triggers.sources import TriggerSource, pull, pull_stream
+from kubectl_runtime.runtime.triggers.shared_watches import Share, Watch, shared_watches
+from kubectl_runtime.runtime.triggers.streams import TriggerSource, pull, pull_stream
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink, trigger_owners
-from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.usercode import name_of
-from kubectl_runtime.runtime.watcher.watch_api import namespaces_of
+from kubectl_runtime.runtime.watch.backoff import WatchTarget
+from kubectl_runtime.runtime.watch.states import namespaces_of
+
+JITTER = 0.1
+
+
+class Resync:
+    """Triggers every stored object at intervals. For one thread at a time."""
+
+    def __init__(self, period: float | None, trigger_all: Callable[[], None], clock: Clock, rng: random.Random) -> None:
+        """`period` in seconds; None: never."""
+        self._period = period
+        self._trigger_all = trigger_all
+        self._clock = clock
+        self._rng = rng
+        self._next = None if period is None else clock.monotonic() + self._draw(period)
+
+    def check(self) -> float | None:
+        """Trigger everything if it is time to; the seconds until this has to be called again, None: never."""
+        if self._next is None or self._period is None:
+            return None
+        now = self._clock.monotonic()
+        if now >= self._next:
+            self._next = now + self._draw(self._period)
+            self._trigger_all()
+        return self._next - now
+
+    def _draw(self, period: float) -> float:
+        return period * self._rng.uniform(1 - JITTER, 1 + JITTER)
+
+
+class TakenWatches:
+    """The watches that one controller uses, and their stores. Changed by one thread at a time; read by any."""
+
+    def __init__(self, plan: Plan, on_bug: Callable[[str, BaseException], None], rng: random.Random) -> None:
+        """`on_bug` hears of defects of the library in a watch; `rng` draws the jitter of its backoff."""
+        self._plan = plan
+        self._on_bug = on_bug
+        self._rng = rng
+        self.shares: dict[str, Share] = {}
+        self.planned: list[Planned] = []
+        """One for each place of each plan."""
+        self._stores: dict[tuple[str, str], Store[Any]] = {}
+        self._partial: set[tuple[str, str]] = set()
+        """Of which kinds the store holds parts of objects only."""
+        self._views: dict[type, Store[Any]] = {}
+        """Of each class of views that a plan asks for, the first one's."""
+        self._fed: list[Store[Any]] = []
+
+    @property
+    def watches(self) -> dict[str, Watch[Any]]:
+        """The watches, by what they watch, in words."""
+        return {name: share.watch for name, share in self.shares.items()}
+
+    def add_all(self, plans: Sequence[WatchPlan]) -> None:
+        """What is known before the start, all at once: the fullest watch serves, whichever plan it is of."""
+        places = places_of(*plans)
+        for plan in plans:
+            self._add(plan, places)
+
+    def add_one(self, plan: WatchPlan) -> list[Planned]:
+        """One more plan: what of `planned` is new."""
+        before = len(self.planned)
+        self._add(plan, [*(known.place for known in self.planned), *places_of(plan)])
+        return self.planned[before:]
+
+    def keep(self, store: Store[Any]) -> None:
+        """A store that somebody else fills is the one of its kind, unless there is one."""
+        self._stores.setdefault((store.resource.group, store.resource.kind), store)
+
+    def release(self, reason: str) -> None:
+        """Give the watches back."""
+        for share in self.shares.values():
+            share.release(reason)
+        for store in [*self._fed]:
+            store.drop_indexes()
+
+    def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
+        """The store of a watched kind, or of a class of views. Raises RequestError when this controller does not watch
+        it."""
+        if isinstance(kind, type) and issubclass(kind, PartialView):
+            if (views := self._views.get(kind)) is not None:
+                return views
+            raise RequestError(f"controller {self._plan.name} keeps no {kind.__name__}: watch api.with_fields("
+                               f"{kind.__name__})")
+        resource = api_resource_of(kind)
+        found = self._stores.get((resource.group, resource.kind))
+        if found is None:
+            known = ", ".join(sorted(store.resource.full_name for store in self._stores.values()))
+            raise RequestError(f"controller {self._plan.name} does not watch {resource.full_name}, only {known}: "
+                               "add .owns(api) or .watches(api, mapper)")
+        return found
+
+    def stored(self, ref: ObjectRef) -> Record | None:
+        """How this object is stored now; None when it is not, or its kind is not watched."""
+        store = self._stores.get((ref.group, ref.kind))
+        return None if store is None else store.as_watched(ref)
+
+    def trouble_of(self, name: str) -> str:
+        """The last failure of the watch of this name; empty when there was no failure, or there is no such watch."""
+        watch = self.watches.get(name)
+        return watch.state.last_error if watch is not None else ""
+
+    def _add(self, plan: WatchPlan, places: Sequence[Place]) -> None:
+        """`places` are all that are known, those of this plan included."""
+        served: list[Planned] = []
+        for place in places:
+            if place.plan is plan:
+                chosen = fullest(place, places)
+                known = next((one for one in (*self.planned, *served) if one.chosen is chosen), None)
+                share, name = (known.share, known.name) if known is not None else self._take(chosen)
+                served.append(Planned(share, chosen, place, name, is_first=known is None))
+        self.planned = [*self.planned, *served]
+        self._offer(plan, served)
+
+    def _take(self, place: Place) -> tuple[Share, str]:
+        api, config, plan = place.api, place.plan.config, self._plan
+        name = str(WatchTarget(api.resource, api.namespace, config.label_text, config.field_text))
+        if name in self.shares:  # the same kind twice, in two forms or with different options
+            name = f"{name} #{len(self.shares) + 1}"
+        share = shared_watches(api).take(api, config, backoff=plan.watch_backoff, modify=place.plan.modify,
+                                         clock=plan.clock, rng=self._rng, name=name, observer=plan.observer,
+                                         on_bug=self._on_bug)
+        self.shares = {**self.shares, name: share}  # replaced whole: other threads go through it
+        return share, name
+
+    def _offer(self, plan: WatchPlan, served: Sequence[Planned]) -> None:
+        """The first store of a kind is that of `store_of`, but one of whole objects is better than one of parts."""
+        kind, whole = (plan.api.resource.group, plan.api.resource.kind), served[0].chosen.is_whole
+        states = [one.share.watch.stored for one in served]
+        self._offer_views(plan, served[0].place, states)
+        if (store := plan.store) is not None:
+            store.shows(*states)
+        elif kind not in self._stores or (whole and kind in self._partial):
+            store = self._made(plan, served[0].chosen, states)
+        else:
+            return
+        self._fed.append(store)
+        self._stores[kind] = store
+        (self._partial.discard if whole else self._partial.add)(kind)
+
+    def _offer_views(self, plan: WatchPlan, place: Place, states: Sequence[StoreState]) -> None:
+        view = place.view
+        if view is None or view in self._views:
+            return
+        store = plan.store
+        if store is None:
+            store = self._made(plan, place, states)
+            self._fed.append(store)
+        self._views[view] = store
+
+    def _made(self, plan: WatchPlan, place: Place, states: Sequence[StoreState]) -> Store[Any]:
+        return Store(plan.api.resource, place.reader(), *states,
+                     own_writes=self._plan.own_writes is OwnWrites.OVERLAY)
+
 
 K = TypeVar("K")
 

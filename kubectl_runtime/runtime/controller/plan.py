@@ -1,30 +1,66 @@
-"""`Plan`: what a `Controller` was told, frozen. `Assembly` makes the parts from it."""
+"""`Plan`: what a `Controller` was told, frozen. `Assembly` makes the parts from it.
+
+Which watch serves which plan of a controller: what is watched whole also serves who needs a part of it.
+
+    the objects that it reconciles   a watch in the form that was asked for, which decides what the store reads
+    whatever else it watches         that one, or another of its watches, if it is about the same objects in the same
+                                     form or in the whole; else one of its own
+
+A plan for several namespaces is one place for each.
+
+From the arguments of a controller to its `Plan`: what both kinds of controllers are told, checked.
+
+Which controllers run in this process: no two of one name on one client, since both would reconcile each object.
+
+`ControllerError`: why a controller is no longer there.
+
+What a controller refuses before it starts: functions that could only fail at each run, numbers without sense.
+"""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+import os
+import threading
+import typing
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, duration_of, period_of
+from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.prune import Modify
+from kubectl_runtime.core.codec.record import Modify, Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
-from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.reconcile.partition import Partition
-from kubectl_runtime.runtime.reconcile.reconciler import ResultCallback
-from kubectl_runtime.runtime.reflector.store import Store
-from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
-from kubectl_runtime.runtime.triggers.sources import TriggerSource
+from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
+from kubectl_runtime.core.requests.request import list_
+from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE
+from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff, RetryBrake
+from kubectl_runtime.runtime.reconcile.invoker import success_function
+from kubectl_runtime.runtime.reconcile.reconciler import (
+    Context,
+    ErrorPolicy,
+    ReconcileFunction,
+    Reconciler,
+    ResultCallback,
+)
+from kubectl_runtime.runtime.reconcile.runner import Partition
+from kubectl_runtime.runtime.recording import FlightRecorder, WatchPlace
+from kubectl_runtime.runtime.store.store import Store
+from kubectl_runtime.runtime.triggers.predicates import Predicate
+from kubectl_runtime.runtime.triggers.shared_watches import Share, form_of, is_whole, selection_of
+from kubectl_runtime.runtime.triggers.streams import TriggerSource
 from kubectl_runtime.runtime.triggers.triggers import Subscription
-from kubectl_runtime.runtime.watcher.watch_api import WatchApi, WatchApis
-from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, WatchBackoff
-from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.usercode import check_callback, check_type, is_async, misfit, name_of
+from kubectl_runtime.runtime.watch.backoff import DEFAULT_BACKOFF, WatchBackoff
+from kubectl_runtime.runtime.watch.config import WatcherConfig
+from kubectl_runtime.runtime.watch.driver import reader_of
+from kubectl_runtime.runtime.watch.states import WatchApi, WatchApis, apis_of, as_configured, namespaces_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -114,3 +150,218 @@ def clock_of(client: Client) -> Clock:
     """The clock of a client, or of what stands for one."""
     clock: Clock = getattr(client, "clock", SYSTEM_CLOCK)
     return clock
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place to watch, of a plan."""
+
+    plan: WatchPlan
+    api: WatchApi[Any]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the watch gives whole objects."""
+        return is_whole(self.api, self.plan.config)
+
+    @property
+    def view(self) -> type[PartialView] | None:
+        """The class of views that the plan asks for, if it does."""
+        form = getattr(as_configured(self.api, self.plan.config), "form", None)
+        return form.view if isinstance(form, FieldsForm) else None
+
+    def reader(self) -> Callable[[Record], Any]:
+        """What makes the objects that the plan's functions get, of records as `fullest` may keep them."""
+        api = as_configured(self.api, self.plan.config)
+        read, form = reader_of(api.kind), getattr(api, "form", None)
+        if not isinstance(form, FieldsForm):
+            return read
+        return lambda record: read(record if record.view is not None else form.decode_object(record.raw))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A place and the watch that serves it, which was made for `chosen`: the same one, or one of the same objects."""
+
+    share: Share
+    chosen: Place
+    place: Place
+    name: str
+    is_first: bool
+    """Whether no place before uses this watch."""
+
+    def record(self, flight: FlightRecorder) -> None:
+        """Have `flight` hear of what this watch sees."""
+        api, config = self.chosen.api, self.chosen.plan.config
+        place = getattr(api, "place", None)
+        asked = WatchPlace("" if place is None else list_(place).path, config.label_text or "",
+                           config.field_text or "", bool(place is not None and place.metadata_only))
+        self.share.subscribe(flight.watching(self.name, asked), lambda _: None, partial(flight.ready, self.name))
+
+
+def places_of(*plans: WatchPlan) -> list[Place]:
+    """The places that these plans watch: one for each namespace of a plan for several."""
+    return [Place(plan, api) for plan in plans for api in apis_of(plan.api)]
+
+
+def fullest(place: Place, places: Sequence[Place]) -> Place:
+    """The first of `places` that is about the same objects in the same form, or in the whole, which serves both."""
+    config = place.plan.config
+    if place.plan.store is not None or not config.shared:
+        return place
+    selection, form = selection_of(place.api, config), form_of(place.api, config, None)
+    same = [other for other in places if other.plan.modify is place.plan.modify
+            and selection_of(other.api, other.plan.config) == selection]
+    whole = (other for other in same if other.is_whole)
+    return next(whole, None) or next(other for other in same if form_of(other.api, other.plan.config, None) == form)
+
+
+def plan_of(main: WatchPlan | MainStream, client: Client, name: str | None, concurrency: int, debounce: Duration,
+            max_wait: Duration | None, backoff: KeyBackoff, sync_timeout: Duration | None, observer: Observer | None,
+            executor: Executor | None, retry_rate: float | None, run_timeout: Duration | None) -> Plan:
+    """What both kinds of controllers are told. Raises as `Controller`."""
+    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
+        raise RequestError(f"concurrency must be a whole number of at least 1, not {concurrency}")
+    quiet, longest = duration_of("debounce", debounce), None if max_wait is None else duration_of("max_wait", max_wait)
+    if longest is not None and longest < quiet:
+        raise RequestError(f"debounce must be at most max_wait, not {debounce} and {max_wait}")
+    check_type("backoff", backoff, KeyBackoff, "KeyBackoff(maximum=60)")
+    if name is not None:
+        check_type("name", name, str, "'web'")
+    if retry_rate is not None:
+        RetryBrake(retry_rate)  # refuses a number that makes no sense
+    resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource
+    return Plan(
+        name=name or resource.kind.lower(), client=client, clock=clock_of(client), resource=resource, main=main,
+        concurrency=concurrency, debounce=quiet, max_wait=longest, backoff=backoff, executor=executor,
+        sync_timeout=None if sync_timeout is None else duration_of("sync_timeout", sync_timeout),
+        run_timeout=None if run_timeout is None else period_of("run_timeout", run_timeout), retry_rate=retry_rate,
+        own_writes=own_writes_of(client),
+        observer=together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer))
+
+
+def own_writes_of(client: Client, wanted: OwnWrites | None = None) -> OwnWrites:
+    """How the stores of a controller read what this process wrote. Raises RequestError."""
+    return OwnWrites.checked(getattr(client, "own_writes", OwnWrites.OVERLAY) if wanted is None else wanted)
+
+
+class RunningNames:
+    """The names of the controllers that run, so that no two of one client have the same. Safe to use from any thread,
+    and after a fork, where nothing of the parent's runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._taken: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+
+    def take(self, client: Any, name: str) -> Callable[[], None]:
+        """Take a name; returns what gives it back. Raises RequestError when it is taken. A derived client is its root.
+        """
+        client = getattr(client, "root", client)
+        if self._process != os.getpid():
+            self._lock, self._process = threading.Lock(), os.getpid()
+            self._taken = weakref.WeakKeyDictionary()
+        with self._lock:
+            names = self._taken.setdefault(client, set())
+            if name in names:
+                raise RequestError(f"a controller named {name!r} is running on this client already: two would "
+                                   "reconcile each object at once. Stop it first, or, if the two see different "
+                                   "objects, give one of them another name=")
+            names.add(name)
+        return lambda: names.discard(name)
+
+
+RUNNING = RunningNames()
+
+
+class ControllerError(KubeError):
+    """A controller ended by itself: stores that did not fill, a closed client, a given stream that ended, a defect.
+
+    >>> raise ControllerError("the client was closed")
+    Traceback (most recent call last):
+        ...
+    ControllerError: the client was closed
+    """
+
+
+def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
+    """Raise RequestError for a reconciler that does not take `(obj, ctx)`, an error policy that does not take `(obj,
+    error, ctx)`, and a missing `context=` where the reconciler's annotation, `ctx: Context[Settings]`, says that it
+    needs one."""
+    if (wrong := misfit(reconcile, ("obj", "ctx"))) is not None:
+        raise RequestError(f"the reconciler {name_of(reconcile)} {wrong}")
+    if error_policy is not None:
+        check_callback("the error policy", error_policy, "obj", "error", "ctx")
+    if (on_success := success_function(reconcile)) is not None:
+        check_callback("on_success", on_success, "obj", "action", "ctx")
+    wanted = _data_type(reconcile) if data is None else None
+    if wanted is not None:
+        raise RequestError(f"the reconciler {name_of(reconcile)} takes a Context[{getattr(wanted, '__name__', wanted)}]"
+                           ", but no context= was given")
+
+
+def check_gone(on_gone: Any) -> None:
+    """Raise RequestError for anything but a function `(ref, ctx)`."""
+    if on_gone is not None:
+        check_callback("on_gone", on_gone, "ref", "ctx")
+
+
+def check_children(api: Any, owners: Any) -> None:
+    """Raise RequestError where the children that `api` gives are in none of the namespaces of `owners`."""
+    children, own = namespaces_of(api), namespaces_of(owners)
+    if children and own and not children & own:
+        raise RequestError(f"owns: {api.resource.full_name} of {', '.join(sorted(children))} can have no owner in "
+                           f"{', '.join(sorted(own))}, where this controller reconciles {owners.resource.full_name}: "
+                           "an owner is in the namespace of what it owns")
+
+
+def check_predicate(predicate: Any) -> None:
+    """Raise RequestError for anything but a Predicate: a plain function has to say what it decides, by
+    `predicates.when`."""
+    if predicate is not None:
+        check_type("predicate", predicate, Predicate, "predicates.generation or predicates.when(function)")
+
+
+def functions_of(reconciler: Any,
+                 error_policy: ErrorPolicy[Any] | None) -> tuple[ReconcileFunction[Any], ErrorPolicy[Any] | None]:
+    """The function to call and the error policy, of either style. Raises RequestError for what is neither."""
+    if isinstance(reconciler, type):
+        raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
+    if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):
+        return functions_of(reconciler.reconcile, error_policy)  # a class of its own making
+    function = reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
+    called = function if inspect.isroutine(function) else type(function).__call__
+    if is_async(function):
+        raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain "
+                           "function, which may block")
+    if inspect.isgeneratorfunction(called):
+        raise RequestError(f"{name_of(function)} is a generator, which nobody would iterate: return an Action")
+    if isinstance(reconciler, Reconciler):
+        if error_policy is None and type(reconciler).error_policy is not Reconciler.error_policy:
+            error_policy = reconciler.error_policy
+        return reconciler.reconcile, error_policy
+    if not callable(reconciler):
+        raise RequestError(f"{reconciler!r} is neither a Reconciler nor a function (obj, ctx)")
+    return reconciler, error_policy
+
+
+def _data_type(function: Any) -> Any:
+    """The class that a function's annotation says `ctx.data` is; None when it says nothing, or that None will do."""
+    function = getattr(function, "__func__", function)
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001 - names that exist for type checkers only: then nothing is known
+        return None
+    hints.pop("return", None)
+    for hint in hints.values():
+        if typing.get_origin(hint) is Context:
+            (data,) = typing.get_args(hint)
+            return data if isinstance(data, type) and data not in (Any, type(None), object) else None
+    return None
+
+
+def path_of(what: str, value: Any) -> Path:
+    """The path of a file. Raises RequestError for anything but a text or a path."""
+    if not isinstance(value, str | Path) or not str(value).strip() or Path(value).is_dir():
+        raise RequestError(f"{what} is the path of a file, such as Path('flight.jsonl'), not {value!r}")
+    return Path(value)

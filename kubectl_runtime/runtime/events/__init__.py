@@ -8,5 +8,5 @@
     references     which object an Event is about
     texts          names and texts as the server takes them
 """
+from kubectl_runtime.runtime.events.ledger import Reference as Reference
 from kubectl_runtime.runtime.events.recorder import Recorder as Recorder
-from kubectl_runtime.runtime.events.references import Reference as Reference

@@ -24,30 +24,198 @@ twice, however often a request is sent and however late it arrives.
     LATER, UNKNOWN                again, after a pause; after TRIES answers of this kind as REFUSED
 
 Pure but for its caches. The owner serialises calls; times are seconds of the monotonic clock.
+
+`SpamFilter`: how many new Events one object may get: a bucket of tokens each, as client-go's.
+
+    full at first, with `burst` tokens; a new Event takes one; one comes back every `refill` seconds
+
+For the owner's lock; time is given. A bucket that nobody has asked for while it filled up is dropped, and the one
+longest unused when there are MOST: it starts over as a full one.
+
+`Reference`: the object that an Event is about. Immutable and hashable; part of what makes two events the same.
+
+It has no resourceVersion: repetitions of one event are about one object in many versions.
+
+Names and texts of Events, made such that the server takes them. Pure; lengths are bytes of UTF-8, as Go counts.
+
+    reason, action, reportingInstance   1 to 128
+    note                                at most 1024; what is cut ends with MARK
+    reportingController                 a qualified name: an optional DNS subdomain and a slash, then 1 to 63 letters,
+                                        digits, '-', '_' or '.', the first and last a letter or digit
+    metadata.name                       a DNS subdomain of at most 253
 """
 from __future__ import annotations
 
 import heapq
 import itertools
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cachetools import TTLCache
 
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
-from kubectl_runtime.runtime.events.references import Reference
-from kubectl_runtime.runtime.events.spam_filter import SpamFilter
-from kubectl_runtime.runtime.events.texts import event_name
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.requests.body import plain_body
+
+WITHOUT_NAMESPACE = "default"
+"""Where Events about cluster-scoped objects live; the server takes them nowhere else (but in kube-system)."""
+
+
+class Reference(NamedTuple):
+    """An object that an Event is about: Kubernetes' ObjectReference. Empty texts are left out.
+
+    `kubectl describe` finds an Event by the uid of its object, so give it where it is known. `field_path` names a part
+    of the object: `spec.containers{web}`.
+    """
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    field_path: str = ""
+
+    @classmethod
+    def of(cls, regarding: Any) -> Reference:
+        """The reference to an object as the library reads it, a dict, a model of the official client (which must name
+        its apiVersion and kind), an ObjectRef (which has no uid), or a Reference. Raises RequestError for anything
+        else, and for an object without a kind or a name."""
+        if isinstance(regarding, cls):
+            return regarding
+        if isinstance(regarding, ObjectRef):
+            return cls.at(regarding)
+        resource = getattr(regarding, "api_resource", None)
+        if isinstance(resource, ApiResource) and not isinstance(regarding, type):
+            return cls._checked(resource.api_version, resource.kind, regarding.name, regarding.namespace, regarding.uid)
+        content = plain_body(regarding)
+        metadata = content.get("metadata") or {}
+        return cls._checked(content.get("apiVersion"), content.get("kind"), metadata.get("name"),
+                            metadata.get("namespace"), metadata.get("uid"))
+
+    @classmethod
+    def at(cls, ref: ObjectRef, uid: str = "") -> Reference:
+        """The reference to the object at `ref`; only a `uid` tells it from namesakes."""
+        return cls._checked(ref.resource.api_version, ref.resource.kind, ref.name, ref.namespace, uid)
+
+    @classmethod
+    def _checked(cls, api_version: Any, kind: Any, name: Any, namespace: Any, uid: Any) -> Reference:
+        texts = tuple(text or "" for text in (api_version, kind, name, namespace, uid))
+        if not all(isinstance(text, str) for text in texts) or not all(texts[:3]):
+            raise RequestError("an Event is about an object with apiVersion, kind and name: give publish() an object "
+                               "of a resource class, an ObjectRef, or a Reference(api_version, kind, name, ...)")
+        return cls(*texts)
+
+    @property
+    def home(self) -> str:
+        """The namespace in which Events about it are written."""
+        return self.namespace or WITHOUT_NAMESPACE
+
+    def to_dict(self) -> dict[str, str]:
+        """The reference as the API carries it."""
+        named = {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace, "name": self.name,
+                 "uid": self.uid, "fieldPath": self.field_path}
+        return {key: value for key, value in named.items() if value}
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {where}"
+
+
+MOST = 4096
+"""Objects that are told apart; client-go's number."""
+_ROUNDING = 1e-9
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    since: float
+
+
+class SpamFilter:
+    """Holds back Events of objects that talk too much: tokens for each. Not for several threads at once."""
+
+    def __init__(self, burst: int, refill: float, timer: Callable[[], float]) -> None:
+        self._burst = burst
+        self._refill = refill
+        self._timer = timer
+        self._buckets: TTLCache[Reference, _Bucket] = TTLCache(MOST, burst * refill, timer=timer)
+
+    def take(self, regarding: Reference) -> bool:
+        """Take a token of this object's; False when there is none. Parts of an object count as the object."""
+        whole, now = regarding._replace(field_path=""), self._timer()
+        bucket = self._buckets.get(whole) or _Bucket(self._burst, now)
+        bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.since) / self._refill)
+        bucket.since = now
+        self._buckets[whole] = bucket  # again, so that its time begins now
+        if bucket.tokens < 1 - _ROUNDING:
+            return False
+        bucket.tokens = max(0.0, bucket.tokens - 1)
+        return True
+
+
+SHORT, NOTE = 128, 1024
+MARK = "…"
+_NAME, _SUBDOMAIN = 63, 253
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_NAME = re.compile(r"[^-A-Za-z0-9_.]+")
+_NO_SUBDOMAIN = re.compile(r"[^-a-z0-9.]+")
+
+
+def cut(text: str, limit: int, mark: str = "") -> str:
+    """`text` within `limit` bytes; a longer one ends on a whole character, with `mark`. Lone surrogates, which are no
+    UTF-8, become question marks."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= limit:
+        return raw.decode()
+    return raw[:limit - len(mark.encode())].decode("utf-8", "ignore") + mark
+
+
+def short(text: str, otherwise: str) -> str:
+    """A reason, an action, an instance; `otherwise` when there is nothing of it."""
+    return cut(text, SHORT) or otherwise
+
+
+def qualified_name(text: str) -> str:
+    """The qualified name nearest to `text`, empty if there is none; a text that is one stays as it is."""
+    prefix, _, name = text.rpartition("/")
+    name = _trimmed(_NO_NAME.sub("-", name), _NAME)
+    domain = subdomain(prefix, _SUBDOMAIN)
+    return f"{domain}/{name}" if domain and name else name
+
+
+def subdomain(text: str, limit: int) -> str:
+    """The DNS subdomain of at most `limit` characters nearest to `text`; empty if there is none."""
+    labels = (label.strip("-") for label in _NO_SUBDOMAIN.sub("-", text.lower()).split("."))
+    return _trimmed(".".join(label for label in labels if label), limit)
+
+
+def event_name(regarding: str, moment: datetime, bits: int) -> str:
+    """`NAME.TIME`, as Kubernetes' own Events: the time in nanoseconds, here with 32 random `bits` behind it, as hex.
+
+    So no two processes make the same name, and one that exists already tells that an earlier attempt arrived.
+    """
+    microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
+    suffix = f"{microseconds * 1000:x}{bits:08x}"
+    return f"{subdomain(regarding, _SUBDOMAIN - len(suffix) - 1) or 'event'}.{suffix}"
+
+
+def _trimmed(text: str, limit: int) -> str:
+    return text.strip("-_.")[:limit].rstrip("-_.")
+
 
 SILENCE = 360.0
 """Seconds; client-go's and kube-rs's."""
-MOST = 4096
-"""Series that are told apart; of more, the one longest unobserved starts over. client-go's number."""
+
+
 TRIES = 12
 """Requests for one change that the server answers with an error which may pass; client-go's number."""
 PAUSE = ExponentialBackoff(1, 2, 300)

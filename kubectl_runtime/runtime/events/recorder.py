@@ -30,16 +30,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guarded_log import pass_interrupt
-from kubectl_runtime.core.interpreter.contexts import Thread
-from kubectl_runtime.runtime.events.ledger import Ledger, Subject
-from kubectl_runtime.runtime.events.references import Reference
-from kubectl_runtime.runtime.events.sender import Sender
-from kubectl_runtime.runtime.events.spam_filter import SpamFilter
-from kubectl_runtime.runtime.events.texts import MARK, NOTE, cut, short
-from kubectl_runtime.runtime.events.writing import Reporter
-from kubectl_runtime.runtime.given import check_client
-from kubectl_runtime.runtime.usercode import described, guarded
+from kubectl_runtime.core.base.guard import pass_interrupt
+from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.runtime.events.ledger import MARK, NOTE, Ledger, Reference, SpamFilter, Subject, cut, short
+from kubectl_runtime.runtime.events.sender import Reporter, Sender
+from kubectl_runtime.runtime.usercode import check_client, described, guarded
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client

@@ -8,32 +8,142 @@
 After a request that got no answer, or one that says to come back later, everything waits: 1 s doubling to 30 s, or as
 long as the server said. `observe`, `flush`, `close` and the properties are for any thread; `step` is for one at a time,
 and never raises. No lock is held while a request is under way or a line is logged.
+
+What is sent for a series, and what an answer means for it. Pure.
 """
 from __future__ import annotations
 
 import logging
 import random
+import socket
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
+from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
-from kubectl_runtime.core.base.errors import ApiError, reason_of
-from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
-from kubectl_runtime.core.base.scope import CallScope, enter_scope, leave_scope
-from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.events.ledger import Ledger, Lost, Result, Series, Subject
-from kubectl_runtime.runtime.events.writing import (
-    Reporter,
-    is_about_the_recorder,
-    is_expected,
-    request_for,
-    result_of,
+from kubectl_runtime.core.base.errors import (
+    ApiError,
+    AuthError,
+    OutcomeUnknownError,
+    RequestError,
+    TransportError,
+    error_behind,
 )
+from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.stop import CallScope, StopToken, enter_scope, leave_scope
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import format_micro_time
+from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.body import Patch, pointer
+from kubectl_runtime.core.requests.request import Place, Request, Retry
+from kubectl_runtime.runtime.events.ledger import Ledger, Lost, Result, Series, Subject, qualified_name, short
 from kubectl_runtime.runtime.usercode import described
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
+
+EVENT = ApiResource("events.k8s.io", "v1", "Event", "events")
+TERMINATING = "NamespaceTerminating"
+"""The reason of a cause where something was to be made in a namespace that goes."""
+_SERIES = pointer("series")
+_COUNT = pointer("series", "count")
+_LATER = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.SERVICE_UNAVAILABLE))
+"""Answers of a server that has not looked at the request. A 503 that says no time comes as OutcomeUnknownError."""
+
+
+class Reporter(NamedTuple):
+    """Who says it: `kubectl describe` shows the controller."""
+
+    controller: str
+    instance: str
+
+    @classmethod
+    def of(cls, controller: str, instance: str | None) -> Reporter:
+        """With names that the server takes; the instance is by default the controller on this host. Raises
+        RequestError when nothing of `controller` can be one."""
+        name = qualified_name(controller)
+        if not name:
+            raise RequestError(f"{controller!r} cannot name a controller in Events: give it a name with letters, such "
+                               "as 'database-operator' or 'example.com/database-operator'")
+        return cls(name, short(instance or f"{name}-{socket.gethostname()}", name))
+
+
+def request_for(series: Series, reporter: Reporter) -> Request:
+    """The request that brings what the server knows of `series` to its goal. It is not repeated by the client."""
+    place = Place(EVENT, series.subject.regarding.home)
+    if not series.exists:
+        return replace(build.create(place, _event(series, reporter)), retry=Retry.NEVER)
+    known = series.told - series.before
+    test = {"op": "test", "path": _SERIES, "value": None} if known == 1 else {"op": "test", "path": _COUNT,
+                                                                               "value": known}
+    step = {"op": "add", "path": _SERIES, "value": _series(series)}
+    return replace(build.patch(place, series.name, Patch.json([test, step])), retry=Retry.NEVER)
+
+
+def _event(series: Series, reporter: Reporter) -> dict[str, Any]:
+    subject = series.subject
+    event = {
+        "apiVersion": EVENT.api_version, "kind": EVENT.kind,
+        "metadata": {"name": series.name, "namespace": subject.regarding.home},
+        "eventTime": format_micro_time(series.begun),
+        "reportingController": reporter.controller, "reportingInstance": reporter.instance,
+        "type": "Warning" if subject.warning else "Normal", "reason": subject.reason, "action": subject.action,
+        "note": series.note, "regarding": subject.regarding.to_dict()}
+    if subject.related is not None:
+        event["related"] = subject.related.to_dict()
+    if series.goal - series.before > 1:
+        event["series"] = _series(series)
+    return event
+
+
+def _series(series: Series) -> dict[str, Any]:
+    return {"count": series.goal - series.before, "lastObservedTime": format_micro_time(series.last)}
+
+
+def result_of(error: BaseException | None, *, patched: bool) -> Result:
+    """What became of a request that ended with `error`; `patched`: it was a patch."""
+    if error is None:
+        return Result.DONE
+    if isinstance(error, OutcomeUnknownError):
+        return Result.UNKNOWN
+    if isinstance(error, ApiError):
+        return _answered(error, patched)
+    if isinstance(error, RequestError):
+        return Result.REFUSED
+    unsent = isinstance(error, AuthError) or (isinstance(error, TransportError) and not error.sent)
+    return Result.LATER if unsent else Result.UNKNOWN
+
+
+def _answered(error: ApiError, patched: bool) -> Result:
+    if isinstance(error, KindNotServedError):
+        return Result.REFUSED
+    if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR and error.code != HTTPStatus.SERVICE_UNAVAILABLE:
+        return Result.UNKNOWN
+    if error.code in _LATER:
+        return Result.LATER
+    if error.is_not_found:
+        return Result.MISSING
+    if patched and error.is_invalid:  # its `test` failed
+        return Result.CHANGED
+    if error.is_already_exists:
+        return Result.EXISTS
+    return Result.LATER if error.is_conflict else Result.REFUSED  # a conflict: the server gave up, and wrote nothing
+
+
+def is_about_the_recorder(error: BaseException | None) -> bool:
+    """Whether the error says that no Event can be written at this time, rather than something about this one."""
+    return isinstance(error_behind(error), TransportError | AuthError)
+
+
+def is_expected(error: BaseException | None) -> bool:
+    """Whether it is how Events end in a namespace that is being deleted, or is gone: nothing to warn of."""
+    return isinstance(error, ApiError) and not isinstance(error, KindNotServedError) and (
+        error.is_not_found or any(cause.reason == TERMINATING for cause in error.status.causes))
+
 
 log = guarded_logger(__name__)
 
@@ -230,7 +340,7 @@ class Sender:
             self._failures = 0
             return
         self._failures += 1
-        reason = reason_of(error)
+        reason = error_behind(error)
         asked = reason.retry_after if isinstance(reason, ApiError) else None
         wait = max(BACKOFF.delay(self._failures, self._rng.random), asked or 0.0)
         self._paused_until = self._clock.monotonic() + wait
@@ -244,7 +354,7 @@ class Sender:
                     "events of %s are delayed; next attempt in %.1f s: %s", self._reporter.controller,
                     self._paused_until - self._clock.monotonic(), described(error))
         else:
-            reason = reason_of(error)
+            reason = error_behind(error)
             code = f"{reason.code} {reason.reason}" if isinstance(reason, ApiError) else type(reason).__name__
             right = " (the controller needs the rights to create and patch events in the group events.k8s.io)" \
                 if isinstance(error, ApiError) and error.is_forbidden else ""

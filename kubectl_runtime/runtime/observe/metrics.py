@@ -40,17 +40,28 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import Hearer, Observer, RunResult
 from kubectl_runtime.runtime.logs import this_trace
-from kubectl_runtime.runtime.observe import client_series, controller_series, watch_series, webhook_series
-from kubectl_runtime.runtime.observe.client_series import METHODS, ClientSeries, code_of
-from kubectl_runtime.runtime.observe.controller_series import ControllerSeries
 from kubectl_runtime.runtime.observe.families import Family, Row
-from kubectl_runtime.runtime.observe.watch_series import WatchSeries
-from kubectl_runtime.runtime.observe.webhook_series import WebhookSeries
+from kubectl_runtime.runtime.observe.series import (
+    CLIENT_FAMILIES,
+    CLIENT_RETRIES,
+    CONTROLLER_FAMILIES,
+    CREDENTIALS,
+    LEADING,
+    METHODS,
+    WATCH_FAMILIES,
+    WEBHOOK_FAMILIES,
+    WRITES,
+    ClientSeries,
+    ControllerSeries,
+    WatchSeries,
+    WebhookSeries,
+    code_of,
+)
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
-FAMILIES = (*controller_series.FAMILIES, *watch_series.FAMILIES, *client_series.FAMILIES, *webhook_series.FAMILIES)
+FAMILIES = (*CONTROLLER_FAMILIES, *WATCH_FAMILIES, *CLIENT_FAMILIES, *WEBHOOK_FAMILIES)
 
 
 KEPT = 4
@@ -215,21 +226,21 @@ class Metrics(Observer):
 
     def request_retried(self, host: str, verb: str, resource: str, code: int,  # noqa: ARG002
                         attempt: int, delay: float) -> None:  # noqa: ARG002
-        self._clients.count(client_series.RETRIES, code_of(code), METHODS.get(verb, verb.upper()), host)
+        self._clients.count(CLIENT_RETRIES, code_of(code), METHODS.get(verb, verb.upper()), host)
 
     def object_written(self, resource: str, key: Key, verb: str, resource_version: str) -> None:  # noqa: ARG002
-        self._clients.count(client_series.WRITES, resource, verb)
+        self._clients.count(WRITES, resource, verb)
 
     def credentials_refreshed(self, host: str, seconds: float, error: BaseException | None) -> None:  # noqa: ARG002
-        self._clients.count(client_series.CREDENTIALS, host, "success" if error is None else "error")
+        self._clients.count(CREDENTIALS, host, "success" if error is None else "error")
 
     def leadership_changed(self, election: str, leading: bool) -> None:
         self._ended["elections"].discard(election)
-        self._clients.set(client_series.LEADING, election, to=float(leading))
+        self._clients.set(LEADING, election, to=float(leading))
 
     def election_ended(self, election: str) -> None:
         if (old := self._ended["elections"].add(election)) is not None:
-            self._clients.forget(client_series.LEADING, old)
+            self._clients.forget(LEADING, old)
 
     def webhooks_served(self, webhooks: tuple[str, ...]) -> None:
         self._webhooks.serve(webhooks)

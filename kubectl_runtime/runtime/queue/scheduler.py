@@ -24,18 +24,135 @@ was among the requests (`to_bulk`): it goes to the end of the bulk lane.
 
 The *limit* is what makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time
 asked for, only ever decreases, and `at` never exceeds it. A key that is triggered for ever still runs.
+
+`Lane`: a queue of a scheduler's entries from which one in the middle can leave without a search.
+
+What leaves stays where it stood and is passed over later; before such items outnumber the live ones they are swept out.
+Nothing moves in a lane, so order is the order of arrival.
+
+`soonest`: the first items of a heap, without taking them out or sorting it.
+
+`Entry`: what a `Scheduler` keeps of one key that is to run, and the places where it can be.
 """
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container
-from itertools import count
-from typing import Generic
+from collections import deque
+from collections.abc import Callable, Container, Hashable, Sequence
+from itertools import count, islice
+from typing import Any, Generic, TypeVar
 
-from kubectl_runtime.runtime.queue.lane import FEW, Lane
-from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
-from kubectl_runtime.runtime.queue.scheduled_entry import BRAKED, GONE, HELD, NO_ITEM, READY, WAITING, Entry, K, M
-from kubectl_runtime.runtime.queue.soonest import soonest
+from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
+
+K = TypeVar("K", bound=Hashable)
+M = TypeVar("M")
+
+WAITING, BRAKED, READY, HELD, GONE = range(5)
+"""See the scheduler's table; what is gone has left it."""
+
+NO_ITEM = -1
+
+
+class Entry(Generic[K, M]):
+    """A key that is to run: its message (the request that decided the time), when, and of which class.
+
+    Changed by the scheduler alone until it is popped.
+    """
+
+    __slots__ = ("at", "bulk", "further", "item", "key", "limit", "message", "place", "retry")
+
+    def __init__(self, key: K, message: M, at: float, limit: float, bulk: bool, retry: bool,
+                 place: int = WAITING) -> None:
+        self.key = key
+        self.message = message
+        self.at = at
+        self.limit = limit
+        self.bulk = bulk
+        self.retry = retry
+        """Nothing but a failure asked for this run."""
+        self.place = place
+        self.item = NO_ITEM
+        """The number of its item in the heap, where items of its earlier times stay behind; NO_ITEM when it does not
+        wait."""
+        self.further: Sequence[Any] | None = None
+        """The owner's: what it keeps of messages that joined the entry; the scheduler does not look at it."""
+
+
+FEW = 64
+"""Items that have left and are not worth sweeping out."""
+
+
+class Lane(Generic[K, M]):
+    """One class of the queue: entries that are ready, in the order they came. Pure; its owner serialises the calls."""
+
+    __slots__ = ("_bulk", "_place", "items", "left")
+
+    def __init__(self, place: int, bulk: bool | None = None) -> None:
+        """Who came in once and is at this `place` still waits here; of this class, if one is given."""
+        self._place = place
+        self._bulk = bulk
+        self.items: deque[Entry[K, M]] = deque()
+        """Those who wait, and some who have left; none: nobody waits."""
+        self.left = 0
+        """How many of the items have left."""
+
+    def __len__(self) -> int:
+        """How many wait here."""
+        return len(self.items) - self.left
+
+    def pop(self) -> Entry[K, M] | None:
+        """Take out the one that has waited longest; None when none waits."""
+        items, place, bulk = self.items, self._place, self._bulk
+        while items:
+            entry = items.popleft()
+            if entry.place == place and (bulk is None or entry.bulk is bulk):
+                return entry
+            self.left -= 1
+        return None
+
+    def first(self, most: int) -> list[Entry[K, M]]:
+        """Up to `most` of those who wait, longest first; fewer where many have left before them. Looks at four times
+        as many."""
+        return [entry for entry in islice(self.items, 4 * most) if self._belongs(entry)][:most]
+
+    def leave(self) -> None:
+        """One that waited here does not belong here from now on."""
+        self.left += 1
+        if self.left > FEW and 2 * self.left > len(self.items):
+            self.items = deque(entry for entry in self.items if self._belongs(entry))
+            self.left = 0
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self.items.clear()
+        self.left = 0
+
+    def _belongs(self, entry: Entry[K, M]) -> bool:
+        return entry.place == self._place and self._bulk in (None, entry.bulk)
+
+
+T = TypeVar("T")
+
+VISITS = 8
+"""Items that are looked at for each one that is asked for."""
+
+
+def soonest(heap: Sequence[tuple[float, int, T]], most: int, wanted: Callable[[int, T], bool]) -> list[T]:
+    """Up to `most` of a heap of (time, order, item) for which `wanted(order, item)`, soonest first; fewer where too
+    many others come before them. Takes time in proportion to `most`, however large the heap is."""
+    found: list[T] = []
+    ahead = [(heap[0][:2], 0)] if heap else []
+    for _ in range(VISITS * most):  # the smallest of a heap is its root; what follows an item lies just below it
+        if not ahead or len(found) == most:
+            break
+        (_at, order), place = heapq.heappop(ahead)
+        if wanted(order, heap[place][2]):
+            found.append(heap[place][2])
+        for below in (2 * place + 1, 2 * place + 2):
+            if below < len(heap):
+                heapq.heappush(ahead, (heap[below][:2], below))
+    return found
+
 
 MAX_DELAY = 180 * 24 * 3600.0
 """Seconds; what is asked for later is clamped to this (timers of decades overflow what waits for them)."""

@@ -21,8 +21,8 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.interpreter.contexts import Thread
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.guarded_log import GuardedLogger
+from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES

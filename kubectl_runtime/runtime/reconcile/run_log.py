@@ -16,10 +16,26 @@ namespace goes is INFO, since a watch was faster than the one of the object.
 
 What was told of a key is kept with its failure count, so it goes when that goes. Safe to use from any thread; no lock
 is held while anything is logged.
+
+`OutageLog`: says when a controller as a whole is in trouble, and when it is well again.
+
+    state    at a look                                   said                                    -> state
+    well     more than `MANY` objects fail               nothing: `RunLog` has named and         trouble
+                                                         counted them
+    trouble  the brake holds retries back, first time    that it does, and at which rate         trouble
+    trouble  no object fails                             how long, and how many did             well
+
+For `WITHIN` seconds after an end was told nothing is: a dependency that comes and goes costs two lines a minute.
+
+`RunLog` stops naming objects where many fail alike, so it cannot name the last one that recovers either. The
+dispatcher looks: whenever it has something to do, and each `LOOK_EVERY` seconds in trouble. Pure but for the log.
+
+Which lines of an error's traceback are of the user's code: the library's own, before and after them, say nothing.
 """
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,15 +44,43 @@ from typing import Any
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
-from kubectl_runtime.core.base.guarded_log import GuardedLogger
+from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.events.writing import TERMINATING
+from kubectl_runtime.runtime.events.sender import TERMINATING
 from kubectl_runtime.runtime.logs import run_fields, said
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.reconcile.user_lines import user_place, user_trace
+from kubectl_runtime.runtime.reconcile.reconciler import Context
 from kubectl_runtime.runtime.usercode import described
+
+_LIBRARY = __name__.partition(".")[0]
+
+
+def user_trace(error: BaseException) -> TracebackType | None:
+    """The traceback from the first line of user code on; all of it where none is in it."""
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    return trace or error.__traceback__
+
+
+def user_place(error: BaseException) -> str:
+    """The last line of user code, as `greeter.py:12, in reconcile`; empty where there is none."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        if not _is_ours(trace):
+            found = trace
+        trace = trace.tb_next
+    if found is None:
+        return ""
+    code = found.tb_frame.f_code
+    return f"{os.path.basename(code.co_filename)}:{found.tb_lineno}, in {code.co_name}"
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    module = trace.tb_frame.f_globals.get("__name__")
+    return isinstance(module, str) and module.partition(".")[0] == _LIBRARY
+
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 """What `logging` takes as `exc_info`."""
@@ -238,3 +282,55 @@ def readable(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+MANY = SINGLY
+"""So many failing objects are named one by one, and so are their recoveries."""
+
+LOOK_EVERY = 1.0
+"""Seconds."""
+
+
+class OutageLog:
+    """Says in the log when a controller as a whole is in trouble, and when it is well again. For one thread at a
+    time."""
+
+    def __init__(self, logger: GuardedLogger, clock: Clock, failing: Callable[[], tuple[int, int]],
+                 rate: float | None) -> None:
+        """`failing()`: how many objects failed the last time they ran, and how many of their retries the brake holds
+        back, which lets `rate` a second begin (None: there is none)."""
+        self._logger = logger
+        self._clock = clock
+        self._failing = failing
+        self._rate = rate
+        self._since: float | None = None
+        self._most = 0
+        self._braked = False
+        self._quiet_until = float("-inf")
+
+    def check(self) -> float | None:
+        """Look, and say what has changed. The seconds until it wants to look again; None while all is well."""
+        failing, held_back = self._failing()
+        now = self._clock.monotonic()
+        if self._since is None:
+            if failing <= MANY:
+                return None
+            self._since, self._most, self._braked = now, 0, False
+        self._most = max(self._most, failing)
+        quiet = now < self._quiet_until
+        if not failing:
+            if not quiet:
+                self._quiet_until = now + WITHIN
+                self._say("no object fails any more; the outage lasted %s, with up to %d failing objects at once",
+                          readable(now - self._since), self._most)
+            self._since = None
+            return None
+        if held_back and not self._braked and not quiet:
+            self._braked = True
+            self._say("retries are held back: %d objects fail, and %d of them are due; %g retries a second begin, "
+                      "more when they succeed", failing, held_back, self._rate)
+        return LOOK_EVERY
+
+    def _say(self, message: str, *args: object) -> None:
+        if self._logger.isEnabledFor(logging.INFO):
+            self._logger.info(message, *args)

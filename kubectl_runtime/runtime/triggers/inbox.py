@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guarded_log import GuardedLogger
+from kubectl_runtime.core.base.guard import GuardedLogger
+from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.triggers import EVERYTHING_REF, ReconcileRequest, Sink
 
 EXTERNAL, BULK = "external trigger", "bulk reconcile requested"

@@ -25,10 +25,9 @@ from typing import Any, Generic, TypeVar
 from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.wire import is_record_type, wire_names
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
-from kubectl_runtime.core.objects.invalid import InvalidObject
-from kubectl_runtime.runtime.given import check_callback
-from kubectl_runtime.runtime.usercode import name_of, not_awaitable
-from kubectl_runtime.runtime.watcher.event import Apply, Delete, InitApply
+from kubectl_runtime.core.objects.partial import InvalidObject
+from kubectl_runtime.runtime.usercode import check_callback, name_of, not_awaitable
+from kubectl_runtime.runtime.watch.event import Apply, Delete, InitApply
 
 K = TypeVar("K")
 

@@ -19,18 +19,17 @@ from typing import Any, NamedTuple, Self, TypeVar
 from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER
-from kubectl_runtime.core.codec.prune import Modify
-from kubectl_runtime.runtime.given import check_api, check_callback, check_type
-from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.core.codec.record import Modify
+from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watches
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, named_after
-from kubectl_runtime.runtime.watcher.event import Event
-from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
-from kubectl_runtime.runtime.watcher.watch_state import Phase, WatchState
-from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
+from kubectl_runtime.runtime.usercode import check_api, check_callback, check_type
+from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, WatcherConfig
+from kubectl_runtime.runtime.watch.driver import reader_of
+from kubectl_runtime.runtime.watch.event import Event
+from kubectl_runtime.runtime.watch.states import Phase, WatchApi, WatchState, as_configured
 
 log = guarded_logger(__name__)
 

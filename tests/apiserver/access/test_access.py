@@ -9,9 +9,8 @@ import pytest
 from kubectl_runtime.apiserver.access import Access, User
 from kubectl_runtime.apiserver.access.rbac import GROUP
 from kubectl_runtime.apiserver.errors import StatusError
-from kubectl_runtime.apiserver.route import parse
-from kubectl_runtime.apiserver.storage.cluster import Cluster
-from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
+from kubectl_runtime.apiserver.storage.storage import Cluster
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, parse
 from kubectl_runtime.testing.clock import SimClock
 
 TOKENS = {"ADMIN": User("admin", "1", ("system:masters",)), "ALICE": User("alice", "2", ("devs",))}

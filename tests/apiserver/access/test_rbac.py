@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.apiserver.access import User, bootstrap_roles, rules
-from kubectl_runtime.apiserver.access.attributes import Attributes
-from kubectl_runtime.apiserver.access.rbac import GROUP, Rbac, StoredRoles
+from kubectl_runtime.apiserver.access import User, access
+from kubectl_runtime.apiserver.access import rbac as rules
+from kubectl_runtime.apiserver.access.rbac import GROUP, Attributes, Rbac, StoredRoles
 from kubectl_runtime.apiserver.storage.storage import Storage
 
 ALICE = User("alice", groups=("devs", "system:authenticated"))
@@ -167,7 +167,7 @@ def test_stored_roles_are_read_as_they_are_now() -> None:
     ("view", [get(), get("pods", subresource="log")], [get("secrets"), get(verb="create")]),
 ])
 def test_the_default_roles_mean_what_people_rely_on(cluster_role, allowed, refused) -> None:
-    rbac = Rbac(Roles(clusterroles=bootstrap_roles.cluster_roles(),
+    rbac = Rbac(Roles(clusterroles=access.cluster_roles(),
                       clusterrolebindings=[binding("b", cluster_role, {"kind": "User", "name": "alice"})]))
     assert all(rbac.authorize(attributes).allowed for attributes in allowed)
     assert not any(rbac.authorize(attributes).allowed for attributes in refused)

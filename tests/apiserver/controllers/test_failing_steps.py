@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Api
-from kubectl_runtime.apiserver.controllers import garbage, namespace_controller, replicasets
+from kubectl_runtime.apiserver.controllers import garbage, jobs, namespace_controller, replicasets
 from kubectl_runtime.apiserver.controllers.deployments import DeploymentController
-from kubectl_runtime.apiserver.controllers.jobs import job_controller
 from kubectl_runtime.apiserver.crds import controller as crd_controller
 from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition, Deployment, Namespace
 from tests.apiserver.kubelet.world import World
@@ -128,7 +127,7 @@ def test_pods_of_a_job_that_is_gone_are_let_go_though_a_step_failed(monkeypatch:
         "template": {"spec": {**template()["spec"], "restartPolicy": "Never"}}}})
     (pod,) = world.pods.list()
     assert pod.finalizers
-    calls = fail(monkeypatch, job_controller, "_untrack")
+    calls = fail(monkeypatch, jobs, "_untrack")
     quietly(lambda: world.jobs.delete("job", propagation_policy="Background"))
     advance(world, 3)
     assert calls[0] > 1

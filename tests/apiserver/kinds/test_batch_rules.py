@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.apiserver.kinds.batch import cron
+from kubectl_runtime.apiserver.kinds import batch
 from tests.apiserver.kinds.kindapi import Api, pod_spec
 
 
@@ -82,13 +82,13 @@ def test_deleting_a_job_without_a_policy_warns_that_its_pods_stay(api: Api) -> N
     ("TZ=No/Where 0 0 * * *", "provided bad location No/Where: unknown time zone No/Where"),
 ])
 def test_a_schedule_that_cannot_be_read_is_explained(schedule: str, wrong: str) -> None:
-    assert cron.schedule_errors(schedule)[0].endswith(wrong)
+    assert batch.schedule_errors(schedule)[0].endswith(wrong)
 
 
 @pytest.mark.parametrize("schedule", [
     "*/5 0-23/2 1,15 JAN-mar sun", "? ? ? ? ?", "0/10 * * * *", "@daily", "@every 1h30m", "TZ=UTC 0 0 * * *"])
 def test_a_schedule_that_can_be_read_is_none(schedule: str) -> None:
-    assert cron.schedule_errors(schedule) == []
+    assert batch.schedule_errors(schedule) == []
 
 
 @pytest.mark.parametrize(("spec", "field", "wrong"), [

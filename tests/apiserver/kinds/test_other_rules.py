@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from kubectl_runtime.apiserver.kinds.core.service_allocation import SERVICE_NETWORK
+from kubectl_runtime.apiserver.kinds.services import SERVICE_NETWORK
 from tests.apiserver.kinds.kindapi import Api
 
 

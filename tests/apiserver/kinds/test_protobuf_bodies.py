@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.apiserver.kinds.typed.protobuf import (
-    MAGIC,
-    ProtobufError,
-    UnknownTypeError,
-    decode_protobuf,
-)
+from kubectl_runtime.apiserver.kinds.typed.protobuf import MAGIC, ProtobufError, UnknownTypeError, decode_protobuf
 from tests.apiserver.kinds.kindapi import Api
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_runtime.apiserver.kubelet.container_machine import backoff, image_id, image_name
-from kubectl_runtime.apiserver.kubelet.node_choice import choose_node
+from kubectl_runtime.apiserver.kubelet.nodes import choose_node
 
 
 def node(name, labels=None, **spec):

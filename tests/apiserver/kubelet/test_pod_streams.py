@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from kubectl_runtime import Api, ApiError, RequestTimeout, StopToken, TransportError
-from kubectl_runtime.apiserver.kubelet.container_log import ContainerLog, Selection
+from kubectl_runtime.apiserver.kubelet.sessions import ContainerLog, Selection
 from kubectl_runtime.resources.core_v1 import Pod
 from kubectl_runtime.testing import ApiServer, SimClock
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.managedfields import ResetFields
-from kubectl_runtime.apiserver.managedfields.compare import all_paths
-from kubectl_runtime.apiserver.managedfields.fieldset import difference
+from kubectl_runtime.apiserver.managedfields.fieldset import all_paths, difference
 from kubectl_runtime.apiserver.managedfields.manager import LAST_APPLIED
 from kubectl_runtime.apiserver.schemas import builtin
 from tests.apiserver.managedfields.ownership import WIDGET, World, config_map, widget

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.apiserver.controllers.namespace_controller import PER_STEP
-from kubectl_runtime.apiserver.webhooks.attempts import MAX_ATTEMPTS
+from kubectl_runtime.apiserver.webhooks.calls import MAX_ATTEMPTS
 from tests.apiserver.kinds.kindapi import pod_spec
 from tests.apiserver.webhooks.hooked import CONFIGMAPS, Hooked, allow, deny, set_to
 from tests.apiserver.webhooks.test_conversion import definition
@@ -279,8 +279,8 @@ def test_without_configurations_a_write_asks_nothing(api: Hooked, monkeypatch: p
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("asked")
 
-    for name in ("writes.admitted", "writes.approved", "writes.json_copy", "writes.shown", "handlers.create.json_copy",
-                 "handlers.update.json_copy", "handlers.delete.admit_deletion"):
+    for name in ("writes.admitted", "writes.approved", "writes.json_copy", "writes.shown", "handlers.change.json_copy",
+                 "handlers.delete.admit_deletion"):
         monkeypatch.setattr(f"kubectl_runtime.apiserver.{name}", refuse)
     assert api.create().status == 201
     assert api.merge(f"{PATH}/a", {"data": {"k": "w"}}).status == 200

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.certificates.authority import Authority
-from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.certificates.bundles import server_context
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import ApiError

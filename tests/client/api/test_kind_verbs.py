@@ -6,8 +6,8 @@ import base64
 import pytest
 
 from kubectl_runtime import Api, ApiError, ApiResource, DiscoveryError, Patch, RequestError
-from kubectl_runtime.client.api.fetch import fetch
 from kubectl_runtime.client.api.kind_verbs import RESTARTED_AT
+from kubectl_runtime.client.api.queryable import fetch
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.requests.params import Preconditions

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime import ApiError, ApiResource, DecodeError, ListParams
-from kubectl_runtime.client.api.paging import Page, walk
-from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.client.api.api_base import Page, walk
+from kubectl_runtime.core.base.errors import Status
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.meta.metav1 import ListMeta
 

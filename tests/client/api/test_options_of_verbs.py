@@ -28,7 +28,7 @@ from kubectl_runtime import (
     Scope,
     WatchParams,
 )
-from kubectl_runtime.client.http.failures import UnexpectedAnswer
+from kubectl_runtime.client.http.retry import UnexpectedAnswer
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status

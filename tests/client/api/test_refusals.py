@@ -28,7 +28,7 @@ from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.wire.adapters import ApiAdapter
 from kubectl_runtime.client.wire.connections import request_head
-from kubectl_runtime.core.base.errors import reason_of
+from kubectl_runtime.core.base.errors import error_behind
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap, Secret
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
@@ -163,7 +163,7 @@ class TestSecrets:
         with WireServer(answering(says(code, b"blocked: geheim", kind="text/plain"))) as server:
             with server.client(client={"retry": RetryPolicy.never()}) as client, pytest.raises(KubeError) as error:
                 Api.namespaced(client, Secret, "default").create({"metadata": {"name": "a"}})
-        found = reason_of(error.value)
+        found = error_behind(error.value)
         assert isinstance(found, ApiError)
         assert "geheim" not in str(error.value) + str(found) + repr(found.status)
 

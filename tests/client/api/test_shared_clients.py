@@ -12,7 +12,7 @@ import pytest
 
 from kubectl_runtime import Api, Client, Config, RequestError
 from kubectl_runtime.certificates.authority import Authority
-from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.certificates.bundles import server_context
 from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, WireServer, config_map, status
 

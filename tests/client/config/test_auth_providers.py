@@ -21,7 +21,7 @@ from tests.client.wire_server import Peer, Received, WireServer, answering, conf
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 from kubectl_runtime.certificates.authority import Authority
-from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.certificates.bundles import server_context
 
 ROOT = Path(__file__).parents[3]
 FUTURE, PAST = 4102444800, 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Config
-from kubectl_runtime.client.config.impersonation import Impersonation
+from kubectl_runtime.client.config.checks import Impersonation
 from tests.client.config.test_credentials import V1, pids, script
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")

@@ -19,8 +19,8 @@ import pytest
 from kubectl_runtime import AuthError, Client, Config, ConfigError, NotConfiguredError, RequestError
 from kubectl_runtime.client.config import kubeconfig
 from kubectl_runtime.client.config.auth import TokenFile
+from kubectl_runtime.client.config.checks import Impersonation
 from kubectl_runtime.client.config.config import UNLIMITED
-from kubectl_runtime.client.config.impersonation import Impersonation
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,15 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_runtime import (
-    Api,
-    ApiError,
-    ApiResource,
-    Client,
-    Config,
-    RetryPolicy,
-)
-from kubectl_runtime.client.config.impersonation import Impersonation
+from kubectl_runtime import Api, ApiError, ApiResource, Client, Config, RetryPolicy
+from kubectl_runtime.client.config.checks import Impersonation
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.requests.request import Request, Retry
 from kubectl_runtime.resources import ConfigMap

@@ -16,7 +16,7 @@ from tests.client.wire_server import Peer, WireServer, config_map
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 from kubectl_runtime.certificates.authority import Authority, Certificate
-from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.certificates.bundles import server_context
 
 
 @pytest.fixture(scope="module")

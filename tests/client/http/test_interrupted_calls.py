@@ -13,13 +13,12 @@ import pytest
 
 from kubectl_runtime import Api, ApiError, ApiResource, Client, Config, RetryPolicy, StopToken, TransportError
 from kubectl_runtime.certificates.authority import Authority
-from kubectl_runtime.certificates.contexts import server_context
-from kubectl_runtime.client.http.interrupt import Interrupt, connects, released, waits_on
+from kubectl_runtime.certificates.bundles import server_context
 from kubectl_runtime.client.http.middleware import Answer, Call
 from kubectl_runtime.client.http.reachability import Reachability
-from kubectl_runtime.client.http.send import exchange
+from kubectl_runtime.client.http.send import Interrupt, connects, exchange, released, waits_on
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.base.scope import CallScope, FirstOf, call_scope, enter_scope, leave_scope
+from kubectl_runtime.core.base.stop import CallScope, FirstOf, call_scope, enter_scope, leave_scope
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap
 from tests.client.meanwhile import Meanwhile

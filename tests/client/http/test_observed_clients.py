@@ -8,12 +8,12 @@ import pytest
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.config.auth import ClientCertificate
-from kubectl_runtime.client.http.observed import ObservedCredentials
+from kubectl_runtime.client.http.layers import ObservedCredentials
 from kubectl_runtime.client.http.retry import RetryPolicy
 from kubectl_runtime.core.base.errors import ApiError, AuthError, TransportError
 from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.core.requests.params import PatchParams, PostParams, WatchParams
-from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import ConfigMap, Deployment
 from kubectl_runtime.testing.clock import SimClock
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status

@@ -12,7 +12,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.reachability import FIRST_TRY, PROBE_SECONDS, PROBE_SPREAD, Reachability
 from kubectl_runtime.client.http.retry import RetryPolicy
-from kubectl_runtime.client.server.refusals import REMEMBERED_SECONDS, Refusals
+from kubectl_runtime.client.server.answers import REMEMBERED_SECONDS, Refusals
 from kubectl_runtime.core.base.errors import ApiError, TransportError
 from kubectl_runtime.core.requests.request import Request
 

@@ -15,18 +15,17 @@ import urllib3
 
 from kubectl_runtime import Api, Client, Config, ConfigError, OutcomeUnknownError, RetryPolicy, TransportError
 from kubectl_runtime.client.config.auth import ClientCertificate
-from kubectl_runtime.client.http.failures import ConnectionFailed
-from kubectl_runtime.client.http.retry import Failure
+from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
 from kubectl_runtime.client.http.tls import build_context
 from kubectl_runtime.client.wire.transport_errors import transport_error
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.watcher.server_gate import is_unreachable
+from kubectl_runtime.runtime.watch.backoff import is_unreachable
 from kubectl_runtime.testing import ApiServer
 from tests.client.wire_server import Peer, WireServer, answering, config_map, says
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 from kubectl_runtime.certificates.authority import Authority, Certificate
-from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.certificates.bundles import server_context
 
 NEVER = {"retry": RetryPolicy.never()}
 

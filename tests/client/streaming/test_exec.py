@@ -20,7 +20,7 @@ from kubectl_runtime import (
     TransportError,
 )
 from kubectl_runtime.certificates.authority import Authority
-from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.certificates.bundles import server_context
 from kubectl_runtime.resources.core_v1 import Pod
 from tests.client.streaming.socket_peer import PING, PONG, SUCCESS, SocketPeer, exited, frame, pods, serving
 from tests.client.wire_server import WireServer, answering, says, status

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kubectl_runtime import ApiError
-from kubectl_runtime.client.streaming import local_port as module
+from kubectl_runtime.client.streaming import forwarding as module
 from kubectl_runtime.testing import eventually
 from tests.client.streaming.socket_peer import CLOSE, SocketPeer, pods, serving
 from tests.client.wire_server import WireServer, answering, says, status

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import RequestTimeout
-from kubectl_runtime.client.streaming import websocket, websocket_thread
-from kubectl_runtime.client.streaming.channels import Channels
-from kubectl_runtime.client.streaming.handshake import Opened
-from kubectl_runtime.client.streaming.inbox import Messages
-from kubectl_runtime.client.streaming.websocket import WebSocket
-from kubectl_runtime.client.streaming.websocket_thread import ROOM
+from kubectl_runtime.client.streaming import websocket
+from kubectl_runtime.client.streaming import websocket as websocket_thread
+from kubectl_runtime.client.streaming.handshake import Messages, Opened
+from kubectl_runtime.client.streaming.process import Channels
+from kubectl_runtime.client.streaming.websocket import ROOM, WebSocket
 from kubectl_runtime.testing import eventually
 from tests.client.streaming.socket_peer import CLOSE, SUCCESS, frame, pods, serving
 

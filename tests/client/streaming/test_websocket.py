@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from kubectl_runtime import Api, ApiError, Client, Config, RequestTimeout, TransportError
-from kubectl_runtime.client.streaming import websocket, websocket_thread
+from kubectl_runtime.client.streaming import websocket
+from kubectl_runtime.client.streaming import websocket as websocket_thread
 from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import Pod
@@ -125,7 +126,7 @@ def test_credentials_that_are_refused_are_renewed_for_a_websocket_too(tmp_path):
 
 def test_a_websocket_comes_with_all_that_an_exec_plugin_gives_and_it_runs_once_for_all_calls(tmp_path):
     from kubectl_runtime.certificates.authority import Authority
-    from kubectl_runtime.certificates.contexts import server_context
+    from kubectl_runtime.certificates.bundles import server_context
 
     authority, runs, shown = Authority(), tmp_path / "runs", []
     own = authority.client("jane")
@@ -190,7 +191,7 @@ def test_a_websocket_goes_through_a_proxy_as_calls_do():
             target.shutdown(socket.SHUT_WR)
 
     from kubectl_runtime.certificates.authority import Authority
-    from kubectl_runtime.certificates.contexts import server_context
+    from kubectl_runtime.certificates.bundles import server_context
 
     authority = Authority()
     with serving(lambda peer: (peer.send(1, b"through"), peer.end(SUCCESS)),

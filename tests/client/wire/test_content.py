@@ -19,11 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubectl_runtime import ApiError, ApiResource, OutcomeUnknownError, RequestTimeout, RetryPolicy, TransportError
-from kubectl_runtime.client.http.failures import UnexpectedAnswer
-from kubectl_runtime.client.wire import bodies
-from kubectl_runtime.client.wire.chunked import FramingError
-from kubectl_runtime.client.wire.content import PIECE, Content, Gunzip, raw_file
-from kubectl_runtime.client.wire.heads import QuickResponse
+from kubectl_runtime.client.http.retry import UnexpectedAnswer
+from kubectl_runtime.client.wire import streams
+from kubectl_runtime.client.wire.connections import QuickResponse
+from kubectl_runtime.client.wire.content import PIECE, Content, FramingError, Gunzip, raw_file
 from kubectl_runtime.core.requests.request import Request, Retry
 from tests.client.wire_server import Peer, Received, WireServer, answering, says
 from tests.thoroughness import examples
@@ -420,7 +419,7 @@ def test_an_error_without_end_is_not_read_to_its_end_either() -> None:
 
 
 def test_a_list_may_be_long_if_what_came_was_no_trifle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "LARGEST_EXPANDED", 24 << 20)
+    monkeypatch.setattr(streams, "LARGEST_EXPANDED", 24 << 20)
     long = random.Random(2).randbytes(1 << 19) * 80  # 40 MiB, of which gzip makes no less
 
     def once(peer: Peer, _: Received) -> None:
@@ -436,7 +435,7 @@ def test_a_list_may_be_long_if_what_came_was_no_trifle(monkeypatch: pytest.Monke
 
 def test_a_list_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LARGEST_EXPANDED", "LARGEST_ANSWER"):
-        monkeypatch.setattr(bodies, name, 24 << 20)
+        monkeypatch.setattr(streams, name, 24 << 20)
     with WireServer(answering(endless(IDENTITY, itertools.repeat(b" " * (1 << 20)), []))) as server:
         with server.client(client=FAST) as client, pytest.raises(TransportError, match="pages with a limit"):
             client.request(LIST)

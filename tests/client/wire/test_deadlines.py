@@ -19,17 +19,17 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Api, Client, Config, RetryPolicy, StopToken, TransportError
-from kubectl_runtime.client.http.run_fence import Behind, enter_fence, leave_fence
-from kubectl_runtime.core.base.scope import CallScope, enter_scope, leave_scope
+from kubectl_runtime.client.http.send import Behind, enter_fence, leave_fence
+from kubectl_runtime.core.base.stop import CallScope, enter_scope, leave_scope
 from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.manager.elector import NotLeaderError, only_while_leading
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.resources.core_v1 import Pod
-from kubectl_runtime.runtime.manager.elected_client import NotLeaderError, only_while_leading
 from tests.client.wire_server import Peer, WireServer
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 from kubectl_runtime.certificates.authority import Authority
-from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.certificates.bundles import server_context
 
 DEADLINE = 0.3
 """Seconds that a call is given."""

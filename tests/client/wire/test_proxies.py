@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, Client, Config, KubeError, OutcomeUnknownError, RetryPolicy, StopToken, TransportError
+from kubectl_runtime import (
+    Api,
+    Client,
+    Config,
+    KubeError,
+    OutcomeUnknownError,
+    RetryPolicy,
+    StopToken,
+    TransportError,
+)
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.resources.core_v1 import Pod
 from tests.client.proxies import ProxyServer
@@ -20,7 +29,7 @@ from tests.client.wire_server import Peer, Received, WireServer, config_map
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 from kubectl_runtime.certificates.authority import Authority
-from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.certificates.bundles import server_context
 
 OURS, THEIRS = Authority(), Authority("the proxy's")
 """Of the server, and of the proxy: none of them trusts the other."""

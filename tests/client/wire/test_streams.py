@@ -14,7 +14,7 @@ from contextlib import closing
 import pytest
 
 from kubectl_runtime import ApiResource, RequestTimeout, StopToken, TransportError
-from kubectl_runtime.client.http.lines import LineSplitter
+from kubectl_runtime.client.http.wire_rules import LineSplitter
 from kubectl_runtime.client.wire.content import raw_file
 from kubectl_runtime.client.wire.streams import ByteStream
 from kubectl_runtime.core.requests.request import Request
@@ -66,7 +66,7 @@ def secure(request: pytest.FixtureRequest) -> tuple[ssl.SSLContext | None, dict[
         return None, {}
     pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
     from kubectl_runtime.certificates.authority import Authority
-    from kubectl_runtime.certificates.contexts import server_context
+    from kubectl_runtime.certificates.bundles import server_context
 
     authority = Authority()
     return server_context(authority.server(), authority.pem), {"ca_data": authority.pem}

@@ -15,7 +15,7 @@ from kubectl_runtime.client.http.retry import Failure, RetryPolicy
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
-from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
+from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 
 INITIAL = st.floats(1e-9, 1e3)
 TIMES = st.floats(1, 1e9)

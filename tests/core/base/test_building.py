@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_runtime.core.base import building
-from kubectl_runtime.core.base.building import converted, decoded, decoder_of
+from kubectl_runtime.core.base import wire
+from kubectl_runtime.core.base.wire import converted, decoded, decoder_of
 from kubectl_runtime.core.meta.quantities import Quantity
 
 ROOT = Path(__file__).parents[3]
@@ -73,7 +73,7 @@ def round_the_lock(source: str) -> Iterator[str]:
 def test_every_type_meets_msgspec_in_one_place() -> None:
     package = ROOT / "kubectl_runtime"
     found = {str(path.relative_to(package)): list(round_the_lock(path.read_text())) for path in package.rglob("*.py")
-             if path != Path(building.__file__)}
+             if path != Path(wire.__file__)}
     assert {path: places for path, places in found.items() if places} == {}
 
 
@@ -105,7 +105,7 @@ def test_while_one_thread_builds_others_wait() -> None:
     inside, go_on = threading.Event(), threading.Event()
 
     def slow() -> None:
-        with building._building.alone():
+        with wire._building.alone():
             inside.set()
             go_on.wait(LIMIT)
             order.append("first")
@@ -126,11 +126,11 @@ def test_while_one_thread_builds_others_wait() -> None:
 
 def test_annotations_may_need_a_decoder_themselves_and_one_that_never_ends_delays_others_only(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "LONGEST", 0.05)
+    monkeypatch.setattr(wire, "LONGEST", 0.05)
     inside, go_on = threading.Event(), threading.Event()
 
     def stuck() -> None:
-        with building._building.alone():
+        with wire._building.alone():
             assert decoder_of(int)(b"1") == 1
             inside.set()
             go_on.wait(LIMIT)

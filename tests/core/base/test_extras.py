@@ -37,7 +37,7 @@ except MissingExtra as error:
 """
 USES = [("kubectl_runtime.schema.cel", "engine()", "cel_expr_python", "cel"),
         ("kubectl_runtime.certificates.authority", "_cryptography()", "cryptography", "tls"),
-        ("kubectl_runtime.webhooks.difference", "require_jsonpatch()", "jsonpatch", "webhooks"),
+        ("kubectl_runtime.webhooks.answering", "require_jsonpatch()", "jsonpatch", "webhooks"),
         ("kubectl_runtime.runtime.observe.tracing", "", "opentelemetry", "tracing")]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import MapKeys
-from kubectl_runtime.core.codec.changes import SAME, changes
+from kubectl_runtime.core.codec.writeback import SAME, changes
 
 
 class View(msgspec.Struct):

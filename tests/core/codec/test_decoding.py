@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kubectl_runtime import PartialView
-from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.base.errors import Status
 from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_list, decode_object
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DecodeError, is_no_utf8, problem_of

@@ -13,8 +13,8 @@ from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.core.requests.params import PatchParams
-from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret, Service
 from kubectl_runtime.resources.apps_v1 import DeploymentSpec

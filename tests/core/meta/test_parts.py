@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.nearest import nearest
+from kubectl_runtime.core.base.errors import RequestError, nearest
 from kubectl_runtime.core.meta.metav1 import Condition, ObjectMeta, Part
 from kubectl_runtime.core.objects.resource import Resource
 

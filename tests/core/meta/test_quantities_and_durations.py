@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.godurations import GoDuration
-from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, GroupVersionResource
+from kubectl_runtime.core.meta.gvk import (
+    ApiResource,
+    GroupVersionKind,
+    GroupVersionResource,
+    version_generation,
+    version_priority,
+)
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.core.meta.selectors import Selector
-from kubectl_runtime.core.meta.versions import version_generation, version_priority
 
 Q = Quantity.parse
 QUANTITIES = st.builds(lambda number, suffix: f"{number}{suffix}", st.integers(-10**6, 10**6),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Api, Client, Patch
-from kubectl_runtime.core.meta.read_only import ReadOnlyMap
+from kubectl_runtime.core.meta.metav1 import ReadOnlyMap
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 

@@ -15,7 +15,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import LabelSelector, LabelSelectorRequirement
 from kubectl_runtime.core.meta.selectors import Requirement, Selector, field_selection, fields, label_selection
 from kubectl_runtime.core.requests.params import ListParams, WatchParams
-from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.watch.config import WatcherConfig
 from tests.thoroughness import examples
 
 LABELS = {"app": "web", "tier": "front", "weight": "5", "example.com/owner": "me"}

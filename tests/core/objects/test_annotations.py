@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubectl_runtime.core.base.interpreter import annotations_of, signature_of
 from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.interpreter.annotations import annotations_of, signature_of
 from kubectl_runtime.core.objects.declare import hints_of
 from kubectl_runtime.runtime.usercode import misfit
 

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.meta.metav1 import Condition
-from kubectl_runtime.core.objects.conditions import set_condition
+from kubectl_runtime.core.meta.metav1 import Condition, set_condition
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = THEN + timedelta(minutes=5, microseconds=7)

@@ -10,8 +10,7 @@ import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
-from kubectl_runtime.core.objects.half_typed import Object
+from kubectl_runtime.core.objects.dynamic import DynamicObject, Object, dynamic
 from kubectl_runtime.core.objects.resource import Resource
 from tests.core.examples import DEPLOYMENTS, NODES, Strategy, Widget, widget
 

@@ -12,6 +12,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.core.requests import pods
 from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.body import Patch, pointer
 from kubectl_runtime.core.requests.params import (
     DeleteParams,
     GetParams,
@@ -21,7 +22,6 @@ from kubectl_runtime.core.requests.params import (
     Preconditions,
     WatchParams,
 )
-from kubectl_runtime.core.requests.patch import Patch, pointer
 from kubectl_runtime.core.requests.pods import AttachParams, LogParams
 from kubectl_runtime.core.requests.request import METADATA, METADATA_LIST, Place, Request, Retry
 from tests.core.examples import DEPLOYMENTS, NODES, PODS, Widget, metadata, widget

@@ -17,8 +17,8 @@ from typing import Any
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, ControllerError, Running
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.controller.stopping import signals
-from kubectl_runtime.runtime.shutdown import ABORT_MOST, DEFAULT_GRACE
+from kubectl_runtime.runtime.lifecycle import signals
+from kubectl_runtime.runtime.lifecycle.shutdown import ABORT_MOST, DEFAULT_GRACE
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 

@@ -23,11 +23,11 @@ from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Ru
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.resources import ConfigMap, Secret
-from kubectl_runtime.runtime.reflector.reflector import reflector
-from kubectl_runtime.runtime.reflector.store_writer import store
-from kubectl_runtime.runtime.shutdown import stack_of
-from kubectl_runtime.runtime.watcher.watch_state import Phase
-from kubectl_runtime.runtime.watcher.watcher import watcher
+from kubectl_runtime.runtime.lifecycle.shutdown import stack_of
+from kubectl_runtime.runtime.store.reflector import reflector
+from kubectl_runtime.runtime.store.store_writer import store
+from kubectl_runtime.runtime.watch.states import Phase
+from kubectl_runtime.runtime.watch.watcher import watcher
 from tests.client.wire_server import Peer, WireServer
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.prune import strip_managed_fields
+from kubectl_runtime.core.codec.record import strip_managed_fields
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.reconciler import Reconciler
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Reconciler
 from kubectl_runtime.runtime.triggers import predicates
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 

@@ -12,26 +12,23 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.base.errors import ApiError, RequestError
-from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
+from kubectl_runtime.core.base.errors import ApiError, RequestError, Status, StatusCause, StatusDetails
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.controller.controller_error import ControllerError
+from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.queue.runs import enter_run
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.reconcile.reconciler import Reconciler
-from kubectl_runtime.runtime.reflector.reflector import reflector
-from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
-from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, InitApply
-from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watch_state import Phase
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconciler
+from kubectl_runtime.runtime.store.reflector import reflector
+from kubectl_runtime.runtime.store.store_writer import StoreWriter
+from kubectl_runtime.runtime.watch.driver import reader_of
+from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, InitApply
+from kubectl_runtime.runtime.watch.states import Phase
 from kubectl_runtime.testing import eventually
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.controller.told_to_stop import stop_when_told

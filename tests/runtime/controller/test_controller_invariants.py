@@ -18,13 +18,11 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.reflector.reflector import Reflector
-from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
-from kubectl_runtime.runtime.triggers.subscribers import Subscriber
-from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.store.reflector import Reflector
+from kubectl_runtime.runtime.store.store_writer import StoreWriter
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Subscriber
+from kubectl_runtime.runtime.watch.event import Apply, Delete, Event
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 from tests.thoroughness import examples

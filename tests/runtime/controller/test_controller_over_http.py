@@ -28,10 +28,9 @@ from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
-from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.watch.backoff import WatchBackoff
+from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.testing.simulation import Simulation
 from tests.thoroughness import examples
 

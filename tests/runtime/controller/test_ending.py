@@ -25,21 +25,18 @@ from kubectl_runtime import (
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import TransportError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.base.scope import call_scope
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.stop import StopToken, call_scope
 from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime.conditions import is_created
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.controller.controller_error import ControllerError
+from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.controller.stopping.ending import what_is_waited_for
-from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE, Shutdown
-from kubectl_runtime.runtime.watcher.event import InitApply
-from kubectl_runtime.runtime.watcher.watcher import metadata_watcher, watch_object, watcher
+from kubectl_runtime.runtime.lifecycle.ending import LastWords, what_is_waited_for
+from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE, Shutdown
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.watch.event import InitApply
+from kubectl_runtime.runtime.watch.watcher import metadata_watcher, watch_object, watcher
 from kubectl_runtime.testing.clock import SimClock
 from tests.client.wire_server import Peer, WireServer, config_map
 from tests.runtime.controller.stop_phases import PHASES, measure

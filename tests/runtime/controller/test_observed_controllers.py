@@ -21,10 +21,9 @@ from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
-from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, WatcherConfig
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.watch.backoff import WatchBackoff
+from kubectl_runtime.runtime.watch.config import ListSemantic, WatcherConfig
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.core.recording_observer import RecordingObserver
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent

@@ -19,20 +19,19 @@ from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.retry import RetryPolicy
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.prune import strip_managed_fields
+from kubectl_runtime.core.codec.record import strip_managed_fields
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.core.objects.partial import PartialView
-from kubectl_runtime.core.requests.patch import Patch
+from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent
 from kubectl_runtime.runtime.triggers.shared_watches import SharedWatches
-from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
-from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, WatcherConfig
+from kubectl_runtime.runtime.watch.backoff import WatchBackoff
+from kubectl_runtime.runtime.watch.config import ListSemantic, WatcherConfig
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 from tests.thoroughness import examples

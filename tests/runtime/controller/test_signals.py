@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from kubectl_runtime.runtime.controller.stopping.signals import SAME_STOP
+from kubectl_runtime.runtime.lifecycle.signals import SAME_STOP
 
 LIMIT = 30
 """Real seconds after which a process is hanging."""

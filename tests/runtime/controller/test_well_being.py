@@ -12,17 +12,14 @@ import pytest
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.controller.running import Running
+from kubectl_runtime.runtime.controller.running import DISPATCHER_LIMIT, Running
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
-from kubectl_runtime.runtime.controller.well_being import DISPATCHER_LIMIT
-from kubectl_runtime.runtime.observe.health_application import HealthApplication
-from kubectl_runtime.runtime.observe.health_server import HealthServer
+from kubectl_runtime.runtime.observe.health import HealthApplication, HealthServer
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.triggers.shared_watches import SLACK, Watch
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-from kubectl_runtime.runtime.triggers.watches import SLACK, Watch
-from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
+from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 

@@ -16,33 +16,32 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.prune import strip_managed_fields
+from kubectl_runtime.core.codec.record import strip_managed_fields
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret
 from kubectl_runtime.runtime.conditions import all_of
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.controller.controller_error import ControllerError
-from kubectl_runtime.runtime.create_or_update import create_or_update
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.reflector.reflector import reflector
-from kubectl_runtime.runtime.reflector.store import StoreNotReady
-from kubectl_runtime.runtime.reflector.store_writer import StoreWriter, store
+from kubectl_runtime.runtime.controller.plan import ControllerError
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.retry import create_or_update
+from kubectl_runtime.runtime.store.reflector import reflector
+from kubectl_runtime.runtime.store.store import StoreNotReady
+from kubectl_runtime.runtime.store.store_writer import StoreWriter, store
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.inbox import ref_of
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent
-from kubectl_runtime.runtime.triggers.stages import applied_objects, predicate_filter, touched_objects
+from kubectl_runtime.runtime.triggers.streams import applied_objects, predicate_filter, touched_objects
 from kubectl_runtime.runtime.triggers.triggers import EVERYTHING
 from kubectl_runtime.runtime.triggers.watch_store import watch_store
 from kubectl_runtime.runtime.wait import await_condition
-from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, InitApply
-from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watcher import watcher
+from kubectl_runtime.runtime.watch.driver import reader_of
+from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, InitApply
+from kubectl_runtime.runtime.watch.watcher import watcher
 from kubectl_runtime.testing.asking import eventually
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
-from tests.runtime.watcher.watch_fakes import Foo
+from tests.runtime.watch.watch_fakes import Foo
 
 LIMIT = 20.0
 

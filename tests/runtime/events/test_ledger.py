@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime.runtime.events.ledger import SILENCE, Ledger, Lost, Result, Series, Subject
-from kubectl_runtime.runtime.events.references import Reference
-from kubectl_runtime.runtime.events.spam_filter import SpamFilter
+from kubectl_runtime.runtime.events.ledger import SILENCE, Ledger, Lost, Reference, Result, Series, SpamFilter, Subject
 from tests.thoroughness import examples
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)

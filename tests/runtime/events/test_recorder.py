@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Api, ObjectRef, Patch, Recorder, RequestError
-from kubectl_runtime.apiserver.rim.faults.rule import Rule
+from kubectl_runtime.apiserver.transport.faults.rule import Rule
 from kubectl_runtime.resources import ConfigMap, Namespace, Node
 from kubectl_runtime.runtime.events import Reference
 from tests.runtime.events.events_cluster import EVENT, Cluster

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from requests.adapters import BaseAdapter
 
 from kubectl_runtime import Action, Api, ApiError, Client, Config, Context, Controller, Patch, Recorder
-from kubectl_runtime.apiserver.rim.faults.rule import Rule
+from kubectl_runtime.apiserver.transport.faults.rule import Rule
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, Simulation
 from tests.runtime.events.events_cluster import EVENT, Cluster, count_of

@@ -9,15 +9,11 @@ import msgspec
 
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.controller.well_being import WellBeing
-from kubectl_runtime.runtime.observe.debug_application import DebugApplication
-from kubectl_runtime.runtime.observe.debug_page import DebugPage
-from kubectl_runtime.runtime.observe.debug_snapshot import Inspected
-from kubectl_runtime.runtime.observe.debug_state import DebugState, ManagerState
+from kubectl_runtime.runtime.controller.running import WellBeing
+from kubectl_runtime.runtime.observe.debug import DebugApplication, DebugPage, DebugState, Inspected, ManagerState
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.runtime.fake_cluster import FakeCluster, Parent
 

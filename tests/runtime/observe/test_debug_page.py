@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.observe.debug_page import DebugPage
-from kubectl_runtime.runtime.observe.health_application import HealthApplication
+from kubectl_runtime.runtime.observe.debug import DebugPage
+from kubectl_runtime.runtime.observe.health import HealthApplication, HealthServer
 from kubectl_runtime.runtime.observe.health_checks import HealthChecks
-from kubectl_runtime.runtime.observe.health_server import HealthServer
 from tests.runtime.observe.debug_rig import LOCAL, DebugRig
 from tests.runtime.observe.test_health_application import ask
 

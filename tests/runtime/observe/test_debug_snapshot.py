@@ -10,14 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_runtime.core.base.errors import ApiError
-from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.base.errors import ApiError, Status
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.observe.debug_application import MOST_BYTES
-from kubectl_runtime.runtime.observe.debug_state import DebugState, ManagerState, json_schema
-from kubectl_runtime.runtime.reconcile.action import Action, TerminalError
-from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.observe.debug import MOST_BYTES, DebugState, ManagerState, json_schema
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, TerminalError
 from tests.runtime.fake_cluster import Child, Parent
 from tests.runtime.observe.debug_rig import DebugRig, Seen
 

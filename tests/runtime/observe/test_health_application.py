@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.observe.health_application import HealthApplication
+from kubectl_runtime.runtime.observe.health import HealthApplication
 from kubectl_runtime.runtime.observe.health_checks import HealthChecks, TimedCheck
 from kubectl_runtime.runtime.observe.metrics import Metrics
 

@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubectl_runtime import HealthServer, Metrics
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.observe import health_server, listener
-from kubectl_runtime.runtime.observe.listen_address import ListenAddress
+from kubectl_runtime.runtime.observe import health, listener
+from kubectl_runtime.runtime.observe.health import ListenAddress
 
 LIMIT = 20
 
@@ -194,7 +194,7 @@ def test_a_client_that_dribbles_is_cut_however_often_it_sends(monkeypatch: pytes
 
 
 def test_more_connections_than_it_serves_make_room_and_probes_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_server, "CONNECTIONS", 2)
+    monkeypatch.setattr(health, "CONNECTIONS", 2)
     with HealthServer("127.0.0.1:0", limit=LIMIT) as server, connect(server) as first, connect(server):
         for _ in range(5):
             assert get(server, "/healthz") == (200, "ok")

@@ -18,12 +18,10 @@ from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
 from kubectl_runtime.core.base.observer import METHODS, Observer, RunResult, hearers
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.observe.controller_series import MANY
-from kubectl_runtime.runtime.observe.families import Kind
-from kubectl_runtime.runtime.observe.histogram import RECONCILE_TIME, RUN, WORK_QUEUE, Histogram
+from kubectl_runtime.runtime.observe.families import RECONCILE_TIME, RUN, WORK_QUEUE, Histogram, Kind
 from kubectl_runtime.runtime.observe.metrics import FAMILIES, Metrics
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.observe.series import MANY
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from tests.runtime.fake_cluster import Parent
 from tests.runtime.observe.scrapes import PARENTS, Rig, families, samples
 

@@ -8,8 +8,8 @@ from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue import echoes
-from kubectl_runtime.runtime.queue.echoes import Echoes
+from kubectl_runtime.runtime.queue import own_writes
+from kubectl_runtime.runtime.queue.own_writes import Echoes
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
@@ -151,7 +151,7 @@ def test_what_a_failed_run_wrote_is_the_business_of_its_retry() -> None:
 
 
 def test_the_memory_is_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(echoes, "MAX_EXPECTED", 3)
+    monkeypatch.setattr(own_writes, "MAX_EXPECTED", 3)
     key: Key = ref("a").key
     memory = Echoes()
     memory.expect(key, [("u", str(number)) for number in range(5)])

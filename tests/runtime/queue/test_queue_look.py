@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.runtime.queue.queue_look import KeyState, QueueLook
-from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run, Streak
-from kubectl_runtime.runtime.queue.scheduled_entry import WAITING
-from kubectl_runtime.runtime.queue.scheduler import Scheduler
-from kubectl_runtime.runtime.queue.soonest import VISITS, soonest
-from kubectl_runtime.runtime.queue.work_queue import WorkQueue
+from kubectl_runtime.runtime.queue.scheduler import VISITS, WAITING, Scheduler, soonest
+from kubectl_runtime.runtime.queue.work_queue import KeyState, QueueLook, WorkQueue
 from tests.runtime.reconcile.test_runner import Rig, request
 
 FAILED = Outcome(60.0, RunResult.ERROR, ValueError("no"), told="the log was told")

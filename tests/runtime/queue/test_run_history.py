@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.runtime.queue.run_history import LATELY, RECENT, SLOWEST, RunHistory
-from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run
+from kubectl_runtime.runtime.queue.runs import LATELY, RECENT, SLOWEST, SUCCEEDED, Outcome, Run, RunHistory
 from tests.runtime.reconcile.test_runner import request
 
 

@@ -9,8 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kubectl_runtime.runtime.queue.scheduled_entry import HELD, READY
-from kubectl_runtime.runtime.queue.scheduler import Scheduler
+from kubectl_runtime.runtime.queue.scheduler import HELD, READY, Scheduler
 from tests.thoroughness import examples
 
 

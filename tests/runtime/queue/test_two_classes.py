@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.queue.lane import FEW
-from kubectl_runtime.runtime.queue.retry_brake import BURST, OPEN, RetryBrake
-from kubectl_runtime.runtime.queue.scheduler import BULK_TURN, Scheduler
+from kubectl_runtime.runtime.queue.key_backoff import BURST, OPEN, RetryBrake
+from kubectl_runtime.runtime.queue.scheduler import BULK_TURN, FEW, Scheduler
 
 
 def drain(scheduler: Scheduler[str, str], now: float, running: frozenset[str] = frozenset()) -> list[str]:

@@ -14,8 +14,8 @@ from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
 from kubectl_runtime.runtime.queue.own_writes import RunWrites
-from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.reconciler import Action
 
 
 def test_a_requeue_takes_seconds_or_a_timedelta() -> None:

@@ -7,14 +7,14 @@ import pytest
 
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.base.errors import TransportError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run
-from kubectl_runtime.runtime.reconcile.catch_up import PATIENCE, CatchUp
+from kubectl_runtime.runtime.reconcile.invoker import PATIENCE, CatchUp
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watcher.watch_fakes import THING
+from tests.runtime.watch.watch_fakes import THING
 
 A, B = (ObjectRef(THING, name, "default") for name in ("a", "b"))
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from tests.runtime.fake_cluster import FakeCluster, Parent
 
 LIMIT = 10.0

@@ -10,8 +10,6 @@ import pytest
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reconcile.loop_detector import (
     MOST_BYTES,
     LoopDetector,
@@ -20,6 +18,7 @@ from kubectl_runtime.runtime.reconcile.loop_detector import (
     differences,
     taken,
 )
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 

@@ -10,8 +10,7 @@ import pytest
 
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.runtime.fake_cluster import FakeCluster, Parent
 

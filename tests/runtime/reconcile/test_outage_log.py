@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.errors import TransportError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.reconcile.outage_log import LOOK_EVERY, MANY, OutageLog
-from kubectl_runtime.runtime.reconcile.run_log import WITHIN
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.reconcile.run_log import LOOK_EVERY, MANY, WITHIN, OutageLog
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import FakeCluster, Parent

@@ -17,7 +17,7 @@ from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
 from kubectl_runtime.runtime.queue.runs import SKIPPED, SUCCEEDED, Outcome, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
@@ -25,8 +25,7 @@ from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
 from kubectl_runtime.runtime.reconcile.runner import Runner
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 from kubectl_runtime.testing import eventually
-from kubectl_runtime.testing.clock import SimClock
-from kubectl_runtime.testing.executor import SimExecutor
+from kubectl_runtime.testing.clock import SimClock, SimExecutor
 from tests.thoroughness import examples
 
 KIND = ApiResource("", "v1", "ConfigMap", "configmaps")

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import logging
 
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
+from kubectl_runtime.runtime.store.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox
 from kubectl_runtime.runtime.triggers.triggers import EVERYTHING_REF, ReconcileRequest
-from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watch.driver import reader_of
 from tests.runtime.fake_cluster import FakeCluster, Parent
 
 A, B = (ObjectRef(Parent.api_resource, name, "default") for name in "ab")

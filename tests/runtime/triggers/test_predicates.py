@@ -10,16 +10,21 @@ import msgspec
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.reflector.reflector import reflector
-from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
+from kubectl_runtime.runtime.store.reflector import reflector
+from kubectl_runtime.runtime.store.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers import predicates
-from kubectl_runtime.runtime.triggers.predicate_cache import PredicateCache
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate
-from kubectl_runtime.runtime.triggers.stages import applied_objects, modify, predicate_filter, touched_objects
-from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
-from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.triggers.streams import (
+    PredicateCache,
+    applied_objects,
+    modify,
+    predicate_filter,
+    touched_objects,
+)
+from kubectl_runtime.runtime.watch.driver import reader_of
+from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watcher.watch_fakes import THING, Thing, broken, thing
+from tests.runtime.watch.watch_fakes import THING, Thing, broken, thing
 
 
 def obj(name: str = "a", rv: int = 1, **more: Any) -> Thing:

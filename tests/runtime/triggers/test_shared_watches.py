@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.triggers.shared_watches import Share, SharedWatches, shared_watches
+from kubectl_runtime.runtime.triggers.shared_watches import Share, SharedWatches, Watch, shared_watches
 from kubectl_runtime.runtime.triggers.triggers import trigger_self
-from kubectl_runtime.runtime.triggers.watches import Watch
-from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.watch.config import WatcherConfig
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 LIMIT = 20

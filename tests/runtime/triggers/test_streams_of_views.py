@@ -25,8 +25,8 @@ from kubectl_runtime import (
 )
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.triggers.stages import modify, touched_objects
-from kubectl_runtime.runtime.triggers.subscribers import described_event
+from kubectl_runtime.runtime.triggers.streams import modify, touched_objects
+from kubectl_runtime.runtime.triggers.triggers import described_event
 
 
 class View(PartialView, frozen=True):

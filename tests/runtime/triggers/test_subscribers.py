@@ -11,10 +11,9 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.action import Action
-from kubectl_runtime.runtime.triggers.subscribers import CHUNK, Subscriber
-from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-from kubectl_runtime.runtime.watcher.event import Apply, Event
+from kubectl_runtime.runtime.reconcile.reconciler import Action
+from kubectl_runtime.runtime.triggers.triggers import CHUNK, ReconcileRequest, Subscriber
+from kubectl_runtime.runtime.watch.event import Apply, Event
 from kubectl_runtime.testing import eventually
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 

@@ -7,7 +7,7 @@ import pytest
 
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.triggers import stages
+from kubectl_runtime.runtime.triggers import streams
 from kubectl_runtime.runtime.triggers.triggers import (
     Reason,
     ReconcileRequest,
@@ -16,9 +16,9 @@ from kubectl_runtime.runtime.triggers.triggers import (
     trigger_owners,
     trigger_self,
 )
-from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
-from kubectl_runtime.runtime.watcher.readers import reader_of
-from tests.runtime.watcher.watch_fakes import THING, Foo, Thing, broken, thing
+from kubectl_runtime.runtime.watch.driver import reader_of
+from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
+from tests.runtime.watch.watch_fakes import THING, Foo, Thing, broken, thing
 
 FOO = Foo.api_resource
 
@@ -109,14 +109,14 @@ def test_the_stream_form_lives_on_when_a_mapper_raises(caplog: pytest.LogCapture
         return [obj.ref]
 
     events = [Apply(child(name=name)) for name in ("bad", "good")]
-    assert [request.ref.name for request in stages.trigger_others(iter(events), mapper)] == ["good"]
+    assert [request.ref.name for request in streams.trigger_others(iter(events), mapper)] == ["good"]
     assert "mapper raised SystemExit" in caplog.text
 
 
 def test_the_stream_forms_do_what_the_subscriptions_do() -> None:
     events = [INIT, InitApply(child(owner("Foo", "f"))), INIT_DONE]
-    assert [r.ref for r in stages.trigger_self(events, Thing)] == [ObjectRef(THING, "child", "default")]
-    assert [r.ref for r in stages.trigger_owners(events, Foo)] == [ObjectRef(FOO, "f")]
+    assert [r.ref for r in streams.trigger_self(events, Thing)] == [ObjectRef(THING, "child", "default")]
+    assert [r.ref for r in streams.trigger_owners(events, Foo)] == [ObjectRef(FOO, "f")]
 
 
 def test_an_owner_that_lost_its_child_hears_of_it() -> None:

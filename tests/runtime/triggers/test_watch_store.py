@@ -14,14 +14,14 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.prune import strip_managed_fields
-from kubectl_runtime.core.requests.patch import Patch
+from kubectl_runtime.core.codec.record import strip_managed_fields
+from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.reflector.store import StoreNotReady
+from kubectl_runtime.runtime.store.store import StoreNotReady
 from kubectl_runtime.runtime.triggers.shared_watches import SharedWatches
 from kubectl_runtime.runtime.triggers.watch_store import WatchedStore, watch_store
-from kubectl_runtime.runtime.watcher.watch_state import Phase
-from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.watch.config import WatcherConfig
+from kubectl_runtime.runtime.watch.states import Phase
 from kubectl_runtime.testing import eventually
 
 LIMIT = 20

@@ -11,18 +11,23 @@ import pytest
 
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.prune import strip_managed_fields
-from kubectl_runtime.runtime.reflector.store import StoreNotReady
+from kubectl_runtime.core.codec.record import strip_managed_fields
+from kubectl_runtime.runtime.store.store import StoreNotReady
 from kubectl_runtime.runtime.triggers import predicates
-from kubectl_runtime.runtime.triggers.predicate_cache import PredicateCache
-from kubectl_runtime.runtime.triggers.subscribers import BACKLOG, Subscriber
-from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, trigger_others, trigger_self
-from kubectl_runtime.runtime.triggers.watches import Watch
-from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitDone
-from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
-from kubectl_runtime.runtime.watcher.watch_state import Phase
+from kubectl_runtime.runtime.triggers.shared_watches import Watch
+from kubectl_runtime.runtime.triggers.streams import PredicateCache
+from kubectl_runtime.runtime.triggers.triggers import (
+    BACKLOG,
+    ReconcileRequest,
+    Subscriber,
+    trigger_others,
+    trigger_self,
+)
+from kubectl_runtime.runtime.watch.backoff import WatchBackoff
+from kubectl_runtime.runtime.watch.event import Apply, Delete, Event, InitDone
+from kubectl_runtime.runtime.watch.states import Phase
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watcher.watch_fakes import (
+from tests.runtime.watch.watch_fakes import (
     EXPIRED,
     Late,
     ScriptedApi,

@@ -7,8 +7,8 @@ from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.kinds.columns.workload_columns import path
-from kubectl_runtime.apiserver.output.column import Cell, Column
 from kubectl_runtime.apiserver.output.table import NAME, age
+from kubectl_runtime.apiserver.storage.registry import Cell, Column
 
 Object = dict[str, Any]
 

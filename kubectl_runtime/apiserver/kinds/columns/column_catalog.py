@@ -37,29 +37,27 @@ from kubectl_runtime.apiserver.kinds.columns.cells import (
     subjects,
     unset,
 )
-from kubectl_runtime.apiserver.kinds.columns.network_columns import (
-    ENDPOINT_SLICE_COLUMNS,
-    ENDPOINTS_COLUMNS,
-    INGRESS_CLASS_COLUMNS,
-    INGRESS_COLUMNS,
-    NETWORK_POLICY_COLUMNS,
-    SERVICE_COLUMNS,
-)
-from kubectl_runtime.apiserver.kinds.columns.pod_columns import POD_COLUMNS
 from kubectl_runtime.apiserver.kinds.columns.workload_columns import (
     AUTOSCALER_COLUMNS,
     CRON_JOB_COLUMNS,
     DAEMON_SET_COLUMNS,
     DEPLOYMENT_COLUMNS,
     DISRUPTION_BUDGET_COLUMNS,
+    ENDPOINT_SLICE_COLUMNS,
+    ENDPOINTS_COLUMNS,
+    INGRESS_CLASS_COLUMNS,
+    INGRESS_COLUMNS,
     JOB_COLUMNS,
+    NETWORK_POLICY_COLUMNS,
+    POD_COLUMNS,
     POD_TEMPLATE_COLUMNS,
     REPLICATION_COLUMNS,
+    SERVICE_COLUMNS,
     STATEFUL_SET_COLUMNS,
     path,
 )
-from kubectl_runtime.apiserver.output.column import Column
 from kubectl_runtime.apiserver.output.table import AGE, NAME
+from kubectl_runtime.apiserver.storage.registry import Column
 
 _ADMISSION, _RBAC, _STORAGE = "admissionregistration.k8s.io", "rbac.authorization.k8s.io", "storage.k8s.io"
 _BINDING = (NAME, Column("Role", role), AGE, Column("Users", subjects("User"), priority=1),

@@ -1,13 +1,17 @@
-"""What tables show of workloads: replicas, containers, images, selectors."""
+"""What tables show of workloads: replicas, containers, images, selectors.
 
+What a table shows of a Pod; the status is a summary of phase, conditions and container states.
+
+What tables show of Services, Endpoints, EndpointSlices, Ingresses and NetworkPolicies.
+"""
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
-from kubectl_runtime.apiserver.kinds.base import dig, labels_text, selector_text
-from kubectl_runtime.apiserver.output.column import Cell, Column
+from kubectl_runtime.apiserver.kinds.base import dig, labels_text, selector_text, true_conditions
 from kubectl_runtime.apiserver.output.table import AGE, NAME, age, human_duration
+from kubectl_runtime.apiserver.storage.registry import Cell, Column
 
 Object = dict[str, Any]
 
@@ -159,3 +163,197 @@ AUTOSCALER_COLUMNS = (
 DISRUPTION_BUDGET_COLUMNS = (
     NAME, Column("Min Available", _bound("minAvailable")), Column("Max Unavailable", _bound("maxUnavailable")),
     Column("Allowed Disruptions", number("status.disruptionsAllowed"), "integer"), AGE)
+
+
+def _statuses(obj: Object, key: str) -> list[Object]:
+    return dig(obj, f"status.{key}") or []
+
+
+def _sidecars(obj: Object) -> set[str]:
+    """Names of init containers that keep running beside the main ones."""
+    return {entry["name"] for entry in dig(obj, "spec.initContainers") or () if entry.get("restartPolicy") == "Always"}
+
+
+def ready(obj: Object, _now: datetime) -> str:
+    """``1/2``: main containers (and sidecars) that are ready, of all."""
+    sidecars = _sidecars(obj)
+    total = len(dig(obj, "spec.containers") or ()) + len(sidecars)
+    counted = [entry for entry in _statuses(obj, "initContainerStatuses") if entry.get("name") in sidecars]
+    running = [entry for entry in [*counted, *_statuses(obj, "containerStatuses")]
+               if entry.get("ready") and "running" in (entry.get("state") or {})]
+    return f"{len(running)}/{total}"
+
+
+def status(obj: Object, _now: datetime) -> str:
+    """The reason that says most: Pending, Init:0/1, CrashLoopBackOff, Running, Completed, Terminating, ..."""
+    text = dig(obj, "status.reason") or dig(obj, "status.phase") or "Unknown"
+    if any(entry.get("type") == "PodScheduled" and entry.get("reason") == "SchedulingGated"
+           for entry in dig(obj, "status.conditions") or ()):
+        text = "SchedulingGated"
+    text = _init_reason(obj) or _container_reason(obj, text)
+    if obj["metadata"].get("deletionTimestamp"):
+        return "Unknown" if dig(obj, "status.reason") == "NodeLost" else "Terminating"
+    return text
+
+
+def _init_reason(obj: Object) -> str:
+    sidecars, containers = _sidecars(obj), dig(obj, "spec.initContainers") or ()
+    for index, entry in enumerate(_statuses(obj, "initContainerStatuses")):
+        state = entry.get("state") or {}
+        terminated, waiting = state.get("terminated"), state.get("waiting")
+        if terminated is not None and terminated.get("exitCode", 0) == 0:
+            continue
+        if entry.get("name") in sidecars and entry.get("started"):
+            continue
+        if terminated is not None:
+            return f"Init:{_terminated(terminated)}"
+        if waiting and waiting.get("reason") not in (None, "", "PodInitializing"):
+            return f"Init:{waiting['reason']}"
+        return f"Init:{index}/{len(containers)}"
+    return ""
+
+
+def _terminated(state: Object) -> str:
+    if state.get("reason"):
+        return str(state["reason"])
+    return f"Signal:{state['signal']}" if state.get("signal") else f"ExitCode:{state.get('exitCode', 0)}"
+
+
+def _container_reason(obj: Object, text: str) -> str:
+    running = False
+    for entry in reversed(_statuses(obj, "containerStatuses")):
+        state = entry.get("state") or {}
+        waiting, terminated = state.get("waiting"), state.get("terminated")
+        if waiting and waiting.get("reason"):
+            text = waiting["reason"]
+        elif terminated is not None:
+            text = _terminated(terminated)
+        elif entry.get("ready") and "running" in state:
+            running = True
+    if text == "Completed" and running:
+        return "Running" if "Ready" in true_conditions(obj.get("status") or {}) else "NotReady"
+    return str(text)
+
+
+def restarts(obj: Object, now: datetime) -> str:
+    """The number of restarts, with the time since the last one: ``3 (5m ago)``."""
+    entries = [*_statuses(obj, "containerStatuses"),
+               *(entry for entry in _statuses(obj, "initContainerStatuses") if entry.get("name") in _sidecars(obj))]
+    count = sum(entry.get("restartCount", 0) for entry in entries)
+    ends = [end for entry in entries if (end := dig(entry, "lastState.terminated.finishedAt"))]
+    return f"{count} ({age(max(ends), now)} ago)" if count and ends else str(count)
+
+
+def _gates(obj: Object, _now: datetime) -> str:
+    gates = dig(obj, "spec.readinessGates") or ()
+    conditions = {entry.get("type"): entry.get("status") for entry in dig(obj, "status.conditions") or ()}
+    met = sum(conditions.get(gate.get("conditionType")) == "True" for gate in gates)
+    return f"{met}/{len(gates)}" if gates else "<none>"
+
+
+def _or_none(path: str) -> Any:
+    return lambda obj, _now: dig(obj, path) or "<none>"
+
+
+def _ip(obj: Object, _now: datetime) -> str:
+    addresses = dig(obj, "status.podIPs") or ()
+    return str((addresses[0].get("ip") if addresses else None) or dig(obj, "status.podIP") or "<none>")
+
+
+POD_COLUMNS = (
+    NAME,
+    Column("Ready", ready, description="The aggregate readiness state of this pod for accepting traffic."),
+    Column("Status", status, description="The aggregate status of the containers in this pod."),
+    Column("Restarts", restarts, description="How often the containers have been restarted, and when last."),
+    AGE,
+    Column("IP", _ip, priority=1, description="The address of the pod; empty if not yet allocated."),
+    Column("Node", _or_none("spec.nodeName"), priority=1, description="The node that runs this pod."),
+    Column("Nominated Node", _or_none("status.nominatedNodeName"), priority=1,
+           description="The node on which other pods are to be preempted for this one."),
+    Column("Readiness Gates", _gates, priority=1, description="Conditions besides the containers' that make it ready."),
+)
+
+
+_SHOWN = 3  # so many hosts, ports or endpoints are shown, then "+ 2 more..."
+
+
+def _shortened(texts: list[str], empty: str = "<none>") -> str:
+    if not texts:
+        return empty
+    more = f" + {len(texts) - _SHOWN} more..." if len(texts) > _SHOWN else ""
+    return ",".join(texts[:_SHOWN]) + more
+
+
+def _balancer(obj: Object) -> list[str]:
+    return [entry.get("ip") or entry.get("hostname") or "" for entry in dig(obj, "status.loadBalancer.ingress") or ()]
+
+
+def _external_ip(obj: Object, _now: datetime) -> str:
+    spec = obj.get("spec") or {}
+    kind, external = spec.get("type"), spec.get("externalIPs") or []
+    if kind == "ExternalName":
+        return str(spec.get("externalName") or "<none>")
+    if kind == "LoadBalancer":
+        return ",".join([*_balancer(obj), *external]) or "<pending>"
+    return ",".join(external) or "<none>"
+
+
+def _service_ports(obj: Object, _now: datetime) -> str:
+    texts = []
+    for port in dig(obj, "spec.ports") or ():
+        node = f":{port['nodePort']}" if port.get("nodePort") else ""
+        texts.append(f"{port.get('port')}{node}/{port.get('protocol')}")
+    return ",".join(texts) or "<none>"
+
+
+SERVICE_COLUMNS = (
+    NAME, Column("Type", path("spec.type")),
+    Column("Cluster-IP", lambda obj, _now: dig(obj, "spec.clusterIP") or "<none>"),
+    Column("External-IP", _external_ip), Column("Port(s)", _service_ports), AGE,
+    Column("Selector", lambda obj, _now: labels_text(dig(obj, "spec.selector")), priority=1))
+
+
+def _endpoints(obj: Object, _now: datetime) -> str:
+    texts: list[str] = []
+    for subset in obj.get("subsets") or ():
+        addresses = [entry.get("ip", "") for entry in subset.get("addresses") or ()]
+        ports = [port.get("port") for port in subset.get("ports") or ()]
+        texts += [f"{address}:{port}" for port in ports for address in addresses] if ports else addresses
+    return _shortened(texts, "" if obj.get("subsets") else "<none>")
+
+
+ENDPOINTS_COLUMNS = (NAME, Column("Endpoints", _endpoints), AGE)
+ENDPOINT_SLICE_COLUMNS = (
+    NAME, Column("AddressType", path("addressType")),
+    Column("Ports", lambda obj, _now: _shortened(
+        [str(port.get("port") or port.get("name", "*")) for port in obj.get("ports") or ()], "<unset>")),
+    Column("Endpoints", lambda obj, _now: _shortened(
+        [address for entry in obj.get("endpoints") or () for address in entry.get("addresses") or ()], "<unset>")), AGE)
+
+
+def _hosts(obj: Object, _now: datetime) -> str:
+    return _shortened([rule["host"] for rule in dig(obj, "spec.rules") or () if rule.get("host")], "*")
+
+
+def _ingress_class(obj: Object, _now: datetime) -> str:
+    annotated = (obj["metadata"].get("annotations") or {}).get("kubernetes.io/ingress.class")
+    return str(dig(obj, "spec.ingressClassName") or annotated or "<none>")
+
+
+INGRESS_COLUMNS = (
+    NAME, Column("Class", _ingress_class), Column("Hosts", _hosts),
+    Column("Address", lambda obj, _now: ",".join(_balancer(obj))),
+    Column("Ports", lambda obj, _now: "80, 443" if dig(obj, "spec.tls") else "80"), AGE)
+
+
+def _parameters(obj: Object, _now: datetime) -> str:
+    parameters = dig(obj, "spec.parameters")
+    if not parameters:
+        return "<none>"
+    group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
+    return f"{parameters.get('kind')}{group}/{parameters.get('name')}"
+
+
+INGRESS_CLASS_COLUMNS = (NAME, Column("Controller", path("spec.controller")), Column("Parameters", _parameters), AGE)
+NETWORK_POLICY_COLUMNS = (
+    NAME, Column("Pod-Selector", lambda obj, _now: selector_text(dig(obj, "spec.podSelector") or {})), AGE)

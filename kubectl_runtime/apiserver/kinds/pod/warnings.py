@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kubectl_runtime.apiserver.kinds.networking.addresses import ip_warnings
+from kubectl_runtime.apiserver.kinds.base import ip_warnings
 from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors, label_value_errors
 from kubectl_runtime.apiserver.strategy import Object
-from kubectl_runtime.core.codec.jsonvalues import remembers_good
+from kubectl_runtime.core.codec.sameness import remembers_good
 from kubectl_runtime.core.meta.quantities import value_of
 
 DEPRECATED_NODE_LABELS = {

@@ -1,1 +1,0 @@
-"""Jobs: their Pods, how they are counted, and their end; what is left of them after a time."""

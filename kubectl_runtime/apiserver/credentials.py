@@ -1,0 +1,140 @@
+"""What lets clients into an embedded server: credentials, and the kubeconfig with them, which is JSON (and so YAML).
+
+The TLS side of the embedded server's listener: handshakes, and whose certificate a client has shown.
+
+A client certificate is asked for but not demanded. One of another authority fails the handshake, where the real server
+would go on and answer 401.
+"""
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kubectl_runtime.apiserver.access import ADMIN, Access, User, as_user
+from kubectl_runtime.apiserver.access.authn import CREDENTIAL_ID
+from kubectl_runtime.certificates.authority import HOSTS, Authority, Certificate
+from kubectl_runtime.certificates.bundles import server_context, write_private
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How a client knows the server (`ca` is PEM) and shows who it is; all empty for a server without either."""
+
+    ca: bytes = b""
+    token: str = field(default="", repr=False)
+    certificate: Certificate | None = None
+
+
+class Issuer:
+    """Gives out credentials that the server knows."""
+
+    def __init__(self, access: Access, tls: ServerTls | None) -> None:
+        self._access, self._tls = access, tls
+        self._own_token = ""
+
+    def credentials(self, user: str | User | None, *, certificate: bool) -> Credentials:
+        """A user's, or an administrator's, whose token is always the same one. See `ApiServer.credentials`, also for
+        what is raised."""
+        ca = self._tls.authority.pem if self._tls else b""
+        if certificate or (user is not None and self._tls and not self._access.knows_tokens):
+            if self._tls is None:
+                raise ValueError("client certificates need a server with tls=True")
+            who = as_user(user if user is not None else ADMIN)
+            return Credentials(ca, certificate=self._tls.authority.client(who.name, who.groups, uid=who.uid))
+        if user is not None:
+            return Credentials(ca, token=self._access.issue_token(user))
+        if self._access.knows_tokens and not self._own_token:
+            self._own_token = self._access.issue_token(ADMIN)
+        return Credentials(ca, token=self._own_token)
+
+
+def kubeconfig(url: str, credentials: Credentials, *, name: str = "embedded") -> str:
+    """The text of a kubeconfig with one cluster, user and context; everything is embedded, no file is referred to."""
+    cluster: dict[str, Any] = {"server": url}
+    if credentials.ca:
+        cluster["certificate-authority-data"] = _base64(credentials.ca)
+    user: dict[str, Any] = {}
+    if credentials.token:
+        user["token"] = credentials.token
+    if credentials.certificate is not None:
+        user["client-certificate-data"] = _base64(credentials.certificate.certificate)
+        user["client-key-data"] = _base64(credentials.certificate.key)
+    config = {"apiVersion": "v1", "kind": "Config", "preferences": {}, "current-context": name,
+              "clusters": [{"name": name, "cluster": cluster}], "users": [{"name": name, "user": user}],
+              "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}]}
+    return json.dumps(config, indent=2) + "\n"
+
+
+def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
+    """Write it to a file that only its owner can read. Raises OSError, also for a link, a device or a pipe."""
+    write_private(path, kubeconfig(url, credentials).encode())
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+HANDSHAKE_TIMEOUT = 10.0  # seconds
+_HANDSHAKE = 0x16  # the first byte that a TLS client sends
+# as Go's server says it
+_PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
+
+class ServerTls:
+    """The TLS side of a listener: `accept` makes the handshake, `subject` tells whose certificate the client has."""
+
+    def __init__(self, authority: Authority | None = None, *, hosts: Iterable[str] = HOSTS,
+                 certificate: Certificate | None = None) -> None:
+        """Serve with a certificate of `authority` (None makes one) for `hosts`, or with the given one.
+
+        Raises `MissingExtra`.
+        """
+        self.authority = authority or Authority()
+        self.server_names: list[str | None] = []
+        """What clients asked for in the handshake (SNI), in order; None without. The last thousand."""
+        self._context = server_context(certificate or self.authority.server(hosts), self.authority.pem)
+        self._context.sni_callback = self._note_name
+
+    def _note_name(self, _: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
+        self.server_names.append(name)
+        del self.server_names[:-1000]
+
+    def accept(self, connection: socket.socket) -> ssl.SSLSocket:
+        """Make the handshake. Blocks for at most `HANDSHAKE_TIMEOUT`; raises OSError if it fails."""
+        connection.settimeout(HANDSHAKE_TIMEOUT)
+        first = connection.recv(1, socket.MSG_PEEK)
+        if first and first[0] != _HANDSHAKE:
+            connection.sendall(_PLAIN_HTTP)
+            raise ConnectionAbortedError("plain HTTP on a TLS port")
+        return self._context.wrap_socket(connection, server_side=True)
+
+    @staticmethod
+    def subject(connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
+        """The subject of the client's verified certificate as pairs, with its fingerprint; None without one."""
+        if not isinstance(connection, ssl.SSLSocket):
+            return None
+        described, encoded = connection.getpeercert(), connection.getpeercert(binary_form=True)
+        if not described or encoded is None:
+            return None
+        parts: Any = described.get("subject", ())
+        pairs = tuple((str(key), str(value)) for part in parts for key, value in part)
+        return (*pairs, (CREDENTIAL_ID, f"X509SHA256={_fingerprint(encoded)}"))
+
+
+def _fingerprint(encoded: bytes) -> str:
+    return hashlib.sha256(encoded).hexdigest()
+
+
+def server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
+    """The TLS side of a server that is told so: its own, of the authority, of a new one, or none."""
+    if isinstance(tls, ServerTls) or tls is False:
+        return tls or None
+    hosts = HOSTS if host in (*HOSTS, "0.0.0.0", "::") else (*HOSTS, host)
+    return ServerTls(tls if isinstance(tls, Authority) else None, hosts=hosts)

@@ -1,1 +1,0 @@
-"""The group admissionregistration.k8s.io."""

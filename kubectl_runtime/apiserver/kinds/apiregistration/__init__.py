@@ -1,1 +1,0 @@
-"""The kinds of apiregistration.k8s.io."""

@@ -1,1 +1,0 @@
-"""The group apps: workloads of replicas."""

@@ -1,0 +1,644 @@
+"""Jobs and CronJobs.
+
+Validation of a Job's spec, of a Job itself and in the template of a CronJob.
+
+Validation of a Job's status as it is updated: only of what the update changes, as in the real server.
+
+Schedules of CronJobs: what is wrong with one, in the words of the parser that the real server uses.
+"""
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds.base import (
+    BuiltinStrategy,
+    domain_path_causes,
+    fill,
+    immutable_causes,
+    label_selector,
+    non_negative,
+    one_of,
+    put_default,
+    true_conditions,
+)
+from kubectl_runtime.apiserver.kinds.pod.pod_defaults import default_pod_spec
+from kubectl_runtime.apiserver.kinds.pod.pod_validation import template_causes
+from kubectl_runtime.apiserver.kinds.pod.warnings import name_warnings, template_warnings
+from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors, qualified_name_errors
+from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_DESCRIPTORS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
+_EVERY = "@every "
+_DURATION = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|0")
+
+
+@dataclass(frozen=True)
+class _Field:
+    least: int
+    most: int
+    names: dict[str, int] = field(default_factory=dict)
+
+
+_FIELDS = (
+    _Field(0, 59),
+    _Field(0, 23),
+    _Field(1, 31),
+    _Field(1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}),
+    _Field(0, 6, {name: number for number, name in enumerate(_DAYS)}),
+)
+
+
+def schedule_errors(schedule: str) -> list[str]:
+    """The first thing that is wrong with a schedule of five fields, or with a descriptor such as ``@daily``."""
+    text = schedule
+    if text.startswith(("TZ=", "CRON_TZ=")):
+        zone, _, text = text.partition(" ")
+        name = zone.partition("=")[2]
+        if (found := time_zone_errors(name)) and name not in ("", "Local"):
+            return [f"provided bad location {name}: {found[0]}"]
+        text = text.strip()
+    try:
+        _check(text)
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
+def time_zone_errors(zone: str) -> list[str]:
+    """What is wrong with the name of a time zone."""
+    if not zone:
+        return ["timeZone must be nil or non-empty string"]
+    if zone.lower() == "local":
+        return ["timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"]
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        return [] if zone == "UTC" else [f"unknown time zone {zone}"]
+    return []
+
+
+def _check(text: str) -> None:
+    if text.startswith("@"):
+        _check_descriptor(text)
+        return
+    parts = text.split()
+    if len(parts) != len(_FIELDS):
+        raise ValueError(f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]")
+    for bounds, part in zip(_FIELDS, parts, strict=True):
+        for expression in filter(None, part.split(",")):
+            _check_range(expression, bounds)
+
+
+def _check_descriptor(text: str) -> None:
+    if text.startswith(_EVERY):
+        duration = text.removeprefix(_EVERY)
+        if not _DURATION.fullmatch(duration):
+            raise ValueError(f'failed to parse duration {text}: time: invalid duration "{duration}"')
+    elif text not in _DESCRIPTORS:
+        raise ValueError(f"unrecognized descriptor: {text}")
+
+
+def _check_range(expression: str, bounds: _Field) -> None:
+    span, *steps = expression.split("/")
+    ends = span.split("-")
+    if ends[0] in ("*", "?"):
+        start, end = bounds.least, bounds.most
+    elif len(ends) > 2:
+        raise ValueError(f"too many hyphens: {expression}")
+    else:
+        start, end = _number(ends[0], bounds.names), _number(ends[-1], bounds.names)
+    if len(steps) > 1:
+        raise ValueError(f"too many slashes: {expression}")
+    if steps and len(ends) == 1:
+        end = bounds.most  # N/step goes on to the end
+    step = _number(steps[0], {}) if steps else 1
+    if start < bounds.least:
+        raise ValueError(f"beginning of range ({start}) below minimum ({bounds.least}): {expression}")
+    if end > bounds.most:
+        raise ValueError(f"end of range ({end}) above maximum ({bounds.most}): {expression}")
+    if start > end:
+        raise ValueError(f"beginning of range ({start}) beyond end of range ({end}): {expression}")
+    if step == 0:
+        raise ValueError(f"step of range should be a positive number: {expression}")
+
+
+def _number(text: str, names: dict[str, int]) -> int:
+    if text.lower() in names:
+        return names[text.lower()]
+    if not re.fullmatch(r"[-+]?[0-9]+", text):
+        raise ValueError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
+    number = int(text)
+    if number < 0:
+        raise ValueError(f"negative number ({number}) not allowed: {text}")
+    return number
+
+
+INDEXED = "Indexed"
+MAX_INDEXED_PARALLELISM = 100_000
+_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+           "backoffLimitPerIndex", "maxFailedIndexes")
+_ENDING = ("OnFailure", "Never")  # restart policies under which a Job can end
+_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+_INDEXED_ONLY = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
+
+
+def job_spec_causes(spec: Object, path: str) -> list[Cause]:
+    """What is wrong with a Job's spec, but for its selector."""
+    causes = [cause for key in _COUNTS for cause in non_negative(spec, key, path)]
+    causes += one_of(spec.get("completionMode"), ("NonIndexed", INDEXED), f"{path}.completionMode")
+    causes += _indexed_causes(spec, path) if spec.get("completionMode") == INDEXED else _plain_causes(spec, path)
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        causes.append(errors.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    if manager := spec.get("managedBy"):
+        causes += domain_path_causes(manager, f"{path}.managedBy")
+    for index, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
+        causes += _failure_rule_causes(rule, f"{path}.podFailurePolicy.rules[{index}]", spec)
+    replacement = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
+    causes += one_of(spec.get("podReplacementPolicy"), replacement, f"{path}.podReplacementPolicy")
+    causes += template_causes(spec.get("template") or {}, f"{path}.template")
+    return causes + _restart_causes(spec, f"{path}.template.spec.restartPolicy")
+
+
+def pod_name_causes(obj: Object) -> list[Cause]:
+    """The names of an Indexed Job's Pods are made of its own and the index, and have to be DNS labels."""
+    spec, name = obj["spec"], obj["metadata"].get("name") or ""
+    completions = spec.get("completions") or 0
+    if spec.get("completionMode") != INDEXED or completions <= 0:
+        return []
+    pod = f"{name}-{completions - 1}"
+    return [errors.invalid_value("metadata.name", name, f"will not able to create pod with invalid DNS label: {pod}")
+            for _why in dns_label_errors(pod)]
+
+
+def _plain_causes(spec: Object, path: str) -> list[Cause]:
+    return [errors.invalid_value(f"{path}.{key}", spec[key], "requires indexed completion mode")
+            for key in _INDEXED_ONLY if spec.get(key) is not None]
+
+
+def _indexed_causes(spec: Object, path: str) -> list[Cause]:
+    causes, completions, parallelism = [], spec.get("completions"), spec.get("parallelism") or 0
+    if completions is None:
+        causes.append(errors.required(f"{path}.completions", "when completion mode is Indexed"))
+    if parallelism > MAX_INDEXED_PARALLELISM:
+        causes.append(errors.invalid_value(f"{path}.parallelism", parallelism, "must be less than or equal to "
+                                           f"{MAX_INDEXED_PARALLELISM} when completion mode is Indexed"))
+    failed = spec.get("maxFailedIndexes")
+    if failed is not None and completions is not None and failed > completions:
+        causes.append(errors.invalid_value(f"{path}.maxFailedIndexes", failed,
+                                           "must be less than or equal to completions"))
+    if (policy := spec.get("successPolicy")) is not None:
+        causes += _success_causes(policy, f"{path}.successPolicy.rules", completions or 0)
+    return causes
+
+
+def _success_causes(policy: Object, path: str, completions: int) -> list[Cause]:
+    rules = policy.get("rules") or ()
+    causes = [] if rules else [errors.required(path, "at least one rules must be specified when the successPolicy is "
+                                                     "specified")]
+    for index, rule in enumerate(rules):
+        at, count, indexes = f"{path}[{index}]", rule.get("succeededCount"), rule.get("succeededIndexes")
+        if count is None and indexes is None:
+            causes.append(errors.required(at, "at least one of succeededCount or succeededIndexes must be specified"))
+        if indexes is not None and (why := _index_error(indexes, completions)):
+            causes.append(errors.invalid_value(f"{at}.succeededIndexes", indexes,
+                                               f"error parsing succeededIndexes: {why}"))
+        causes += non_negative(rule, "succeededCount", at)
+        if count is not None and count > completions:
+            causes.append(errors.invalid_value(f"{at}.succeededCount", count, f"must be less than or equal to "
+                                               f"{completions} (the number of specified completions)"))
+    return causes
+
+
+def _index_error(text: str, completions: int) -> str:
+    """Why a list of indexes (``0,3-5``) is none, "" if it is."""
+    last = -1
+    for interval in text.split(",") if text else ():
+        parts = interval.split("-")
+        if len(parts) > 2:
+            return (f'the fragment "{interval}" violates the requirement that an index interval can have at most two '
+                    "parts separated by '-'")
+        for part in parts:
+            if not part.isdecimal():
+                return f'cannot convert string to integer for index: "{part}"'
+            if int(part) >= completions:
+                return f'too large index: "{part}"'
+            if int(part) <= last:
+                return f"non-increasing order, previous: {last}, current: {int(part)}"
+            last = int(part)
+    return ""
+
+
+def _failure_rule_causes(rule: Object, path: str, spec: Object) -> Iterator[Cause]:
+    action, codes, conditions = rule.get("action"), rule.get("onExitCodes"), rule.get("onPodConditions") or ()
+    if not action:
+        yield errors.required(f"{path}.action", 'valid values: ["Count" "FailIndex" "FailJob" "Ignore"]')
+    elif action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
+        yield errors.invalid_value(f"{path}.action", action, "requires the backoffLimitPerIndex to be set")
+    else:
+        yield from one_of(action, _ACTIONS, f"{path}.action")
+    if codes is not None:
+        yield from _exit_code_causes(codes, f"{path}.onExitCodes", spec)
+    for index, pattern in enumerate(conditions):
+        at, kind = f"{path}.onPodConditions[{index}]", pattern.get("type", "")
+        yield from (errors.invalid_value(f"{at}.type", kind, why) for why in qualified_name_errors(kind))
+        yield from one_of(pattern.get("status"), ("False", "True", "Unknown"), f"{at}.status")
+    if codes is not None and conditions:
+        yield Cause("FieldValueInvalid", "Invalid value: specifying both OnExitCodes and OnPodConditions is not "
+                                         "supported", path)
+    elif codes is None and not conditions:
+        yield Cause("FieldValueInvalid", "Invalid value: specifying one of OnExitCodes and OnPodConditions is required",
+                    path)
+
+
+def _exit_code_causes(codes: Object, path: str, spec: Object) -> Iterator[Cause]:
+    operator, values, name = codes.get("operator"), codes.get("values") or [], codes.get("containerName")
+    yield from one_of(operator, ("In", "NotIn"), f"{path}.operator", required=True)
+    pod = (spec.get("template") or {}).get("spec") or {}
+    known = {entry.get("name") for key in ("containers", "initContainers") for entry in pod.get(key) or ()}
+    if name is not None and name not in known:
+        yield errors.invalid_value(f"{path}.containerName", name,
+                                   "must be one of the container or initContainer names in the pod template")
+    if not values:
+        yield errors.invalid_value(f"{path}.values", values, "at least one value is required")
+    elif len(values) > 255:
+        yield errors.too_many(f"{path}.values", len(values), 255)
+    if values != sorted(values):
+        yield errors.invalid_value(f"{path}.values", values, "must be ordered")
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            yield errors.duplicate(f"{path}.values[{index}]", value)
+        if operator == "In" and value == 0:
+            yield errors.invalid_value(f"{path}.values[{index}]", value, "must not be 0 for the In operator")
+
+
+def _restart_causes(spec: Object, path: str) -> list[Cause]:
+    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
+    if policy == "Always":  # which is the default, so that it counts as left out
+        return [errors.required(path, 'valid values: "OnFailure", "Never"')]
+    if spec.get("podFailurePolicy") and policy == "OnFailure":
+        return [errors.invalid_value(path, policy, 'only "Never" is supported when podFailurePolicy is specified')]
+    return one_of(policy, _ENDING, path)
+
+
+_STATUS_COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
+_TERMINAL = ("Complete", "Failed", "FailureTarget")
+_EXCLUSIVE = (("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCriteriaMet", "Failed"),
+              ("SuccessCriteriaMet", "FailureTarget"))
+
+
+def job_status_causes(new: Object, old: Object) -> list[Cause]:
+    """What is wrong with the status of ``new``, an update of ``old``."""
+    spec, status, before = new["spec"], new.get("status") or {}, old.get("status") or {}
+    now, then = true_conditions(status), true_conditions(before)
+    changed = {key for key in status.keys() | before.keys() if status.get(key) != before.get(key)}
+    causes = [cause for key in _STATUS_COUNTS for cause in non_negative(status, key, "status")]
+    causes += _uncounted_causes(status.get("uncountedTerminatedPods") or {})
+    causes += _index_causes(spec, status, changed)
+    causes += _time_causes(status, changed, now, then)
+    causes += _condition_causes(now, then)
+    causes += _finished_causes(spec, status, changed, now, then)
+    causes += _update_causes(spec, status, before)
+    return causes
+
+
+def _of_conditions(detail: str) -> Cause:
+    return Cause("FieldValueInvalid", f"Invalid value: {detail}", "status.conditions")
+
+
+def _condition_causes(now: set[str], then: set[str]) -> Iterator[Cause]:
+    if "Failed" in now and "FailureTarget" not in now and (now ^ then) & {"Failed", "FailureTarget"}:
+        yield _of_conditions("cannot set Failed=True condition without the FailureTarget=true condition")
+    if "Complete" in now and "SuccessCriteriaMet" not in now and "Complete" not in then:
+        yield _of_conditions("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+    for one, other in _EXCLUSIVE:
+        if {one, other} <= now and (one == "SuccessCriteriaMet" or (now ^ then) & {one, other}):
+            yield _of_conditions(f"cannot set {one}=True and {other}=true conditions")
+    for kind in _TERMINAL:
+        if kind in then - now:
+            yield _of_conditions(f"cannot disable the terminal {kind}=True condition")
+    if "SuccessCriteriaMet" in then - now:
+        yield _of_conditions("cannot disable the SuccessCriteriaMet=True condition")
+
+
+def _finished_causes(spec: Object, status: Object, changed: set[str], now: set[str], then: set[str]) -> Iterator[Cause]:
+    ends = {"Complete", "Failed"}
+    finished, newly = bool(now & ends), bool(now & ends) != bool(then & ends)
+    if status.get("ready") is not None and status["ready"] > status.get("active", 0) and changed & {"ready", "active"}:
+        yield errors.invalid_value("status.ready", status["ready"], "cannot set more ready pods than active")
+    if not finished:
+        return
+    for key in ("active", "terminating"):
+        if status.get(key, 0) > 0 and (newly or key in changed):
+            yield errors.invalid_value(f"status.{key}", status[key], f"{key}>0 is invalid for finished job")
+    no_pods = spec.get("suspend") and spec.get("completions") == 0
+    if status.get("startTime") is None and (newly or "startTime" in changed) and not no_pods:
+        yield errors.required("status.startTime", "startTime is required for finished job")
+    pods = status.get("uncountedTerminatedPods") or {}
+    if (pods.get("succeeded") or pods.get("failed")) and (newly or "uncountedTerminatedPods" in changed):
+        value = {"Succeeded": pods.get("succeeded"), "Failed": pods.get("failed")}
+        yield errors.invalid_value("status.uncountedTerminatedPods", value, "must be empty for finished job")
+
+
+def _time_causes(status: Object, changed: set[str], now: set[str], then: set[str]) -> Iterator[Cause]:
+    start, end = status.get("startTime"), status.get("completionTime")
+    if ("Complete" in now) != ("Complete" in then) or "completionTime" in changed:
+        if end is not None and "Complete" not in now:
+            yield errors.invalid_value("status.completionTime", end,
+                                       "cannot set completionTime when there is no Complete=True condition")
+        if end is None and "Complete" in now:
+            yield errors.required("status.completionTime", "completionTime is required for Complete jobs")
+    if start is not None and end is not None and end < start and changed & {"startTime", "completionTime"}:
+        yield errors.invalid_value("status.completionTime", end, "must be equal to or after `startTime`")
+
+
+def _update_causes(spec: Object, status: Object, before: Object) -> Iterator[Cause]:
+    elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    for key in ("failed",) if elastic else ("failed", "succeeded"):
+        if status.get(key, 0) < before.get(key, 0):
+            yield errors.invalid_value(f"status.{key}", status.get(key, 0), f"cannot decrease the {key} counter")
+    ends = status.get("completionTime"), before.get("completionTime")
+    if None not in ends and ends[0] != ends[1]:
+        yield errors.immutable("status.completionTime", ends[0])
+    start, first = status.get("startTime"), before.get("startTime")
+    if first is not None and start != first and not spec.get("suspend"):
+        yield errors.invalid_value("status.startTime", start, "field is immutable for unsuspended job once set")
+
+
+def _uncounted_causes(pods: Object) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for key in ("succeeded", "failed"):
+        for index, uid in enumerate(pods.get(key) or ()):
+            at = f"status.uncountedTerminatedPods.{key}[{index}]"
+            if not uid:
+                yield errors.invalid_value(at, uid, "must not be empty")
+            elif uid in seen:
+                yield errors.duplicate(at, uid)
+            seen.add(uid)
+
+
+def _index_causes(spec: Object, status: Object, changed: set[str]) -> Iterator[Cause]:
+    done, failed = status.get("completedIndexes") or "", status.get("failedIndexes")
+    completions = spec.get("completions")
+    wrong = False
+    given: list[tuple[str, Any, bool]] = [
+        ("completedIndexes", done, True), ("failedIndexes", failed, spec.get("backoffLimitPerIndex") is not None)]
+    for key, text, checked in given:
+        if text and checked and completions is not None and (why := _format_error(text, completions)):
+            wrong = True
+            if key in changed:
+                yield errors.invalid_value(f"status.{key}", text, f"error parsing {key}: {why}")
+    if done and spec.get("completionMode") != "Indexed" and "completedIndexes" in changed:
+        yield errors.invalid_value("status.completedIndexes", done,
+                                   "cannot set non-empty completedIndexes when non-indexed completion mode")
+    if failed is not None and spec.get("backoffLimitPerIndex") is None and "failedIndexes" in changed:
+        yield errors.invalid_value("status.failedIndexes", failed,
+                                   "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
+    elif failed and done and not wrong and changed & {"completedIndexes", "failedIndexes"}:
+        both = [max(first, low) for first, last in _intervals(failed) for low, high in _intervals(done)
+                if first <= high and low <= last]
+        if both:
+            yield errors.invalid_value("status.failedIndexes", failed,
+                                       f"failedIndexes and completedIndexes overlap at index: {min(both)}")
+
+
+def _intervals(text: str) -> list[tuple[int, int]]:
+    pairs = [part.split("-") for part in text.split(",")]
+    return [(int(pair[0]), int(pair[-1])) for pair in pairs]
+
+
+def _format_error(text: str, completions: int) -> str:
+    """Why a list of indexes is not of increasing intervals below the number of completions, if it is not."""
+    previous: int | None = None
+    for part in text.split(","):
+        numbers = part.split("-")
+        if len(numbers) > 2:
+            return (f"the fragment {errors.go_quoted(part)} violates the requirement that an index interval can have "
+                    "at most two parts separated by '-'")
+        for number in numbers:
+            if not (number.isascii() and number.isdigit()):
+                return f"cannot convert string to integer for index: {errors.go_quoted(number)}"
+            if int(number) >= completions:
+                return f"too large index: {errors.go_quoted(number)}"
+            if previous is not None and int(number) <= previous:
+                return f"non-increasing order, previous: {previous}, current: {int(number)}"
+            previous = int(number)
+    return ""
+
+
+CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
+_OLD_LABELS = {CONTROLLER_UID: "controller-uid", JOB_NAME: "job-name"}
+_MAX_CRON_NAME = 52  # the controller adds eleven characters for the names of Jobs
+
+
+class JobStrategy(BuiltinStrategy):
+    """Jobs: the selector is generated from the uid unless manualSelector is set."""
+
+    has_status = True
+    has_generation = True
+    delete_warning = ("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to "
+                      "remove them or set propagationPolicy=Orphan to suppress this warning")
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        "status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
+    unsupported_field = 'field label "{}" not supported for Job'
+
+    def default(self, obj: Object) -> None:
+        """One completion, six retries; labels from the template."""
+        spec = obj["spec"]
+        template = spec.setdefault("template", {})
+        default_pod_spec(template.setdefault("spec", {}))
+        if spec.get("completions") is None and spec.get("parallelism") is None:
+            spec["completions"] = 1
+        put_default(spec, "parallelism", 1)
+        put_default(spec, "backoffLimit", 2**31 - 1 if spec.get("backoffLimitPerIndex") is not None else 6)
+        put_default(spec, "completionMode", "NonIndexed")
+        put_default(spec, "suspend", False)
+        put_default(spec, "manualSelector", False)
+        put_default(spec, "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+        for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+            for pattern in rule.get("onPodConditions") or ():
+                fill(pattern, status="True")
+        _default_labels(obj)
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """The selector and its labels."""
+        super().prepare_create(obj, ctx)
+        if not obj["spec"].get("manualSelector"):
+            self._generate_selector(obj["spec"], obj["metadata"])
+
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
+        """The Job gets the selector's labels too: the stored object is defaulted when it is read back."""
+        without = not obj["metadata"].get("labels")
+        _default_labels(obj)
+        return without
+
+    @staticmethod
+    def _generate_selector(spec: Object, metadata: Object) -> None:
+        labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
+        for key, value in ((CONTROLLER_UID, metadata.get("uid", "")), (JOB_NAME, metadata.get("name", ""))):
+            for name in (key, _OLD_LABELS[key]):
+                labels.setdefault(name, value)  # one that a client wrote stays, and is refused
+        matched = spec.setdefault("selector", {}).setdefault("matchLabels", {})
+        if _OLD_LABELS[CONTROLLER_UID] not in matched:
+            matched.setdefault(CONTROLLER_UID, metadata.get("uid", ""))
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Counts, template, and a restart policy under which a Job can end."""
+        return (_generated_selector_causes(obj) + job_spec_causes(obj["spec"], "spec") + _selector_causes(obj["spec"])
+                + pod_name_causes(obj))
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """Selector, template and completion mode do not change; completions only of an Indexed Job."""
+        if subresource == "status":
+            return job_status_causes(new, old)
+        spec, before = new["spec"], old["spec"]
+        keys = ["selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy",
+                "successPolicy"]
+        if spec.get("suspend") and before.get("suspend"):
+            keys.remove("template")  # a suspended Job may be re-targeted before it starts
+            if _fixed_template(spec["template"]) != _fixed_template(before["template"]):
+                return [errors.immutable("spec.template.spec", spec["template"].get("spec"))]
+        causes = 2 * (job_spec_causes(spec, "spec") + _selector_causes(spec))  # the real server checks it twice
+        if spec.get("completionMode") != INDEXED:
+            keys.insert(0, "completions")
+        elif spec.get("completions") not in (before.get("completions"), spec.get("parallelism")):
+            causes.append(errors.invalid_value("spec.completions", spec.get("completions"),
+                                               "can only be modified in tandem with spec.parallelism"))
+        return causes + immutable_causes(spec, before, keys)
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Those of the template."""
+        return _warnings(obj, old, obj["spec"], "spec")
+
+    def default_orphans(self) -> bool:
+        """batch/v1 Jobs are older than garbage collection: a delete without a policy orphans their Pods."""
+        return True
+
+
+def _fixed_template(template: Object) -> Object:
+    """What may not change in the template of a suspended Job: all but where its Pods run and what they ask for."""
+    spec = {key: value for key, value in (template.get("spec") or {}).items()
+            if key not in ("nodeSelector", "affinity", "tolerations", "schedulingGates")}
+    for key in ("containers", "initContainers"):
+        if key in spec:
+            spec[key] = [{name: value for name, value in container.items() if name != "resources"}
+                         for container in spec[key]]
+    return spec
+
+
+def _warnings(obj: Object, old: Object | None, spec: Object, path: str) -> list[str]:
+    if old is not None and old["metadata"].get("generation") == obj["metadata"].get("generation"):
+        return []
+    found = name_warnings(obj["metadata"].get("name", "")) if old is None else []
+    completions, parallelism = spec.get("completions") or 0, spec.get("parallelism") or 0
+    if spec.get("completionMode") == INDEXED and completions > 100_000 and parallelism > 10_000:
+        found.append(f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher "
+                     "than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes "
+                     "fail")
+    return found + template_warnings(spec.get("template") or {}, f"{path}.template.")
+
+
+def _default_labels(obj: Object) -> None:
+    labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
+    if labels and not obj.setdefault("metadata", {}).get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
+
+
+def _generated_selector_causes(obj: Object) -> list[Cause]:
+    """A generated selector matches the generated labels and asks for no others."""
+    spec, metadata = obj["spec"], obj["metadata"]
+    if spec.get("manualSelector"):
+        return []
+    names = {CONTROLLER_UID: metadata.get("uid", ""), JOB_NAME: metadata.get("name", "")}
+    expected = {_OLD_LABELS[key]: value for key, value in names.items()} | names
+    labels = spec["template"]["metadata"]["labels"]
+    causes = [errors.invalid_value(f"spec.template.metadata.labels[{key}]", labels, f"must be '{value}'")
+              for key, value in expected.items() if labels[key] != value]
+    selector = label_selector(spec["selector"])
+    if selector is None or not selector.matches(expected):
+        causes.append(errors.invalid_value("spec.selector", spec["selector"], "`selector` not auto-generated"))
+    return causes
+
+
+def _selector_causes(spec: Object) -> list[Cause]:
+    selector = label_selector(spec.get("selector"))
+    causes = [errors.required("spec.selector")] if selector is None else []
+    labels = (spec["template"].get("metadata") or {}).get("labels")
+    if selector is None or not selector.matches(labels or {}):
+        causes.append(errors.invalid_value("spec.template.metadata.labels", labels and dict(sorted(labels.items())),
+                                           "`selector` does not match template `labels`"))
+    return causes
+
+
+class CronJobStrategy(BuiltinStrategy):
+    """CronJobs."""
+
+    has_status = True
+    has_generation = True
+
+    def default(self, obj: Object) -> None:
+        """History limits, concurrency."""
+        spec = obj["spec"]
+        put_default(spec, "concurrencyPolicy", "Allow")
+        put_default(spec, "suspend", False)
+        put_default(spec, "successfulJobsHistoryLimit", 3)
+        put_default(spec, "failedJobsHistoryLimit", 1)
+        template = spec.setdefault("jobTemplate", {}).setdefault("spec", {}).setdefault("template", {})
+        default_pod_spec(template.setdefault("spec", {}))
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Schedule, policies and the template of the Jobs; a name so short that Jobs can be named after it."""
+        causes, name = self._spec_causes(obj["spec"], {}), obj["metadata"].get("name", "")
+        if len(name) > _MAX_CRON_NAME:
+            causes.append(errors.invalid_value("metadata.name", name,
+                                               f"must be no more than {_MAX_CRON_NAME} characters"))
+        return causes
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Those of the template; a time zone in the schedule, which is refused at creation."""
+        found = _warnings(obj, old, obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+        if old is not None and "TZ" in obj["spec"].get("schedule", ""):
+            found.append("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes."
+                         "io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
+        return found
+
+    def _spec_causes(self, spec: Object, before: Object) -> list[Cause]:
+        causes = _schedule_causes(spec, before)
+        causes += non_negative(spec, "startingDeadlineSeconds", "spec")
+        if (zone := spec.get("timeZone")) is not None and zone != before.get("timeZone"):
+            causes += [errors.invalid_value("spec.timeZone", zone, why) for why in time_zone_errors(zone)]
+        causes += one_of(spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy")
+        job = spec["jobTemplate"]["spec"]
+        causes += job_spec_causes(job, "spec.jobTemplate.spec")
+        if job.get("selector") is not None:
+            causes.append(errors.invalid_value("spec.jobTemplate.spec.selector", job["selector"],
+                                               "`selector` will be auto-generated"))
+        if job.get("manualSelector"):
+            causes.append(errors.not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
+        for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+            causes += non_negative(spec, key, "spec")
+        return causes
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation; what the schedule and the time zone were before may stay."""
+        return [] if subresource == "status" else self._spec_causes(new["spec"], old["spec"])
+
+
+def _schedule_causes(spec: Object, before: Object) -> list[Cause]:
+    schedule = spec.get("schedule") or ""
+    if not schedule:
+        return [errors.required("spec.schedule")]
+    found = schedule_errors(schedule)
+    if "TZ" in schedule:
+        if "TZ" not in (before.get("schedule") or ""):
+            found.append("cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+        elif spec.get("timeZone") is not None:
+            found.append("cannot use both timeZone field and TZ or CRON_TZ in schedule")
+    return [errors.invalid_value("spec.schedule", schedule, why) for why in found]

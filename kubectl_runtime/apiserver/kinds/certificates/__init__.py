@@ -1,1 +1,0 @@
-"""The kinds of certificates.k8s.io."""

@@ -1,1 +1,0 @@
-"""The kinds of coordination.k8s.io."""

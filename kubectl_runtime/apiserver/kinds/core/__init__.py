@@ -1,1 +1,0 @@
-"""The core group, but for Pods."""

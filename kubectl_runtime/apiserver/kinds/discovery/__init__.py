@@ -1,1 +1,0 @@
-"""The kinds of discovery.k8s.io."""

@@ -1,1 +1,0 @@
-"""The kinds of flowcontrol.apiserver.k8s.io."""

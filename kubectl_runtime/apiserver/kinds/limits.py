@@ -1,0 +1,356 @@
+"""LimitRanges and ResourceQuotas.
+
+Validation of LimitRanges and ResourceQuotas.
+
+What the admission plugin LimitRanger does with the LimitRanges of a namespace: it fills in, and refuses.
+
+Containers without requests or limits get the defaults, and the Pod an annotation that says so; a Pod or claim that asks
+for more or less than is allowed is refused with 403. Only the creation of a Pod is looked at.
+
+Requests and limits of a Pod: what is derived from others, and the quality of service that follows from them.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, immutable_causes
+from kubectl_runtime.apiserver.kinds.pod.containers import STANDARD, amount_causes, is_extended, name_causes
+from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
+from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.core.meta.quantities import canonical, value_of
+
+LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
+SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass",
+          "CrossNamespacePodAffinity", "VolumeAttributesClass")
+_CONFLICTS = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+_COMPUTE = {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+_COUNTED = {"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
+            "persistentvolumeclaims", "services.nodeports", "services.loadbalancers"}
+_NOT_ON_PODS = ("default", "defaultRequest")
+_PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+# (part, its name, the part that it may not exceed, the name of that)
+_ORDERS = (("min", "min", "max", "max"), ("defaultRequest", "default request", "max", "max"),
+           ("default", "default", "max", "max"), ("defaultRequest", "default request", "default", "default limit"),
+           ("min", "min", "defaultRequest", "default request"), ("min", "min", "default", "default"))
+
+
+def limit_causes(spec: Object) -> Iterator[Cause]:
+    """What is wrong with the limits of a LimitRange."""
+    seen = set()
+    for index, limit in enumerate(spec.get("limits") or ()):
+        at, kind = f"spec.limits[{index}]", limit.get("type") or ""
+        found = qualified_name_errors(kind)
+        yield from (errors.invalid_value(f"{at}.type", kind, why) for why in found)
+        if not found and "/" not in kind and kind not in LIMIT_TYPES:
+            yield errors.invalid_value(f"{at}.type", kind, "must be a standard limit type or fully qualified")
+        if kind in seen:
+            yield errors.duplicate(f"{at}.type", kind)
+        seen.add(kind)
+        if kind == "Pod":
+            yield from (errors.forbidden_field(f"{at}.{key}", "may not be specified when `type` is 'Pod'")
+                        for key in _NOT_ON_PODS if limit.get(key))
+        if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(key) or {}) for key in ("max", "min")):
+            yield errors.required(f"{at}.limits", "either minimum or maximum storage value is required, but neither "
+                                                  "was provided")
+        yield from _amounts(limit, at, kind)
+        yield from _orders(limit, at)
+        yield from _ratios(limit, f"{at}.maxLimitRequestRatio")
+
+
+def _amounts(limit: Object, path: str, kind: str) -> Iterator[Cause]:
+    for part in _PARTS:
+        for name, amount in (limit.get(part) or {}).items():
+            if kind == "Container":
+                yield from name_causes(name, f"{path}.{part}[{name}]")
+            elif "/" not in name and name not in STANDARD and not name.startswith("hugepages-"):
+                yield errors.invalid_value(f"{path}.{part}[{name}]", name,
+                                           "must be a standard resource type or fully qualified")
+            if is_extended(name) and value_of(amount).denominator != 1:  # that one is negative, nobody minds
+                yield errors.invalid_value(f"{path}.{part}[{name}]", amount, "must be an integer")
+
+
+def _orders(limit: Object, path: str) -> Iterator[Cause]:
+    for lower, lower_name, upper, upper_name in _ORDERS:
+        for name, amount in (limit.get(lower) or {}).items():
+            most = (limit.get(upper) or {}).get(name)
+            if most is None or value_of(amount) <= value_of(most):
+                continue
+            # Which of the two fields is blamed, and which value is shown, is as the real server has it.
+            blamed = upper if lower == "min" and upper != "max" else lower
+            shown = most if (lower, upper) in (("default", "max"), ("min", "defaultRequest")) else amount
+            yield errors.invalid_value(f"{path}.{blamed}[{name}]", shown, f"{lower_name} value {amount} is greater "
+                                       f"than {upper_name} value {most}")
+
+
+def _ratios(limit: Object, path: str) -> Iterator[Cause]:
+    for name, ratio in (limit.get("maxLimitRequestRatio") or {}).items():
+        if value_of(ratio) < 1:
+            yield errors.invalid_value(f"{path}[{name}]", ratio, f"ratio {ratio} is less than 1")
+        most, least = ((limit.get(part) or {}).get(name) for part in ("max", "min"))
+        if most is not None and least is not None and value_of(least) > 0 and (
+                value_of(ratio) > (quotient := value_of(most) / value_of(least))):
+            yield errors.invalid_value(f"{path}[{name}]", ratio,
+                                       f"ratio {ratio} is greater than max/min = {float(quotient):f}")
+
+
+def quota_causes(spec: Object) -> Iterator[Cause]:
+    """What is wrong with the resources and scopes of a ResourceQuota."""
+    hard, scopes = spec.get("hard") or {}, spec.get("scopes") or []
+    for name, amount in hard.items():
+        yield from _quota_name_causes(name, f"spec.hard[{name}]")
+        yield from amount_causes(name, amount, f"spec.hard[{name}]")
+        if value_of(amount).denominator != 1 and (name in _COUNTED or name.startswith("count/")):
+            yield errors.invalid_value(f"spec.hard[{name}]", amount, "must be an integer")
+    for scope in scopes:
+        if scope not in SCOPES:
+            yield errors.invalid_value("spec.scopes", scopes, "unsupported scope")
+        elif any(_is_beside(scope, name) for name in hard):
+            yield errors.invalid_value("spec.scopes", scopes, "unsupported scope applied to resource")
+    yield from (errors.invalid_value("spec.scopes", scopes, "conflicting scopes")
+                for pair in _CONFLICTS if pair <= set(scopes))
+    path = "spec.scopeSelector.matchExpressions"  # the real server's paths have no index here
+    for entry in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
+        scope, operator, values = entry.get("scopeName", ""), entry.get("operator", ""), entry.get("values") or ()
+        if scope not in SCOPES:
+            yield errors.invalid_value(f"{path}.scopeName", scope, "unsupported scope")
+        if operator in ("In", "NotIn") and not values:
+            yield errors.required(f"{path}.values", "must be at least one value when `operator` is 'In' or 'NotIn' for "
+                                                    "scope selector")
+        elif operator in ("Exists", "DoesNotExist") and values:
+            yield errors.invalid_value(f"{path}.values", values, "must be no value when `operator` is 'Exist' or "
+                                                                 "'DoesNotExist' for scope selector")
+        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            yield errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+
+
+def _quota_name_causes(name: str, path: str) -> Iterator[Cause]:
+    found = qualified_name_errors(name)
+    yield from (errors.invalid_value(path, name, why) for why in found)
+    if not found and "/" not in name and name not in STANDARD and "hugepages-" not in name:
+        yield errors.invalid_value(path, name, "must be a standard resource type or fully qualified")
+        yield errors.invalid_value(path, name, "must be a standard resource for quota")
+
+
+def _is_beside(scope: str, name: str) -> bool:
+    """Whether a scope says nothing of a resource: best effort counts Pods only, others their compute resources too."""
+    if name not in STANDARD:
+        return False
+    return name != "pods" if scope == "BestEffort" else name not in {"pods", *_COMPUTE}
+
+
+class LimitRangeStrategy(BuiltinStrategy):
+    """LimitRanges: what is left out follows from the other limits, as in the real server."""
+
+    def default(self, obj: Object) -> None:
+        """Container limits default from max, requests from limits, then from min."""
+        for item in (obj.get("spec") or {}).get("limits") or ():
+            if item.get("type") != "Container":
+                continue
+            default: Object = {**(item.get("max") or {}), **(item.get("default") or {})}
+            request: Object = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
+            _set_if_any(item, "default", default)
+            _set_if_any(item, "defaultRequest", request)
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Each limit."""
+        return list(limit_causes(obj.get("spec") or {}))
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation."""
+        return self.validate_create(new, ctx)
+
+
+def _set_if_any(item: Object, key: str, value: Any) -> None:
+    if value:
+        item[key] = value
+
+
+class ResourceQuotaStrategy(BuiltinStrategy):
+    """ResourceQuotas; they are stored, not enforced."""
+
+    has_status = True
+    delete_returns_object = True
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The resources and the scopes."""
+        return list(quota_causes(obj.get("spec") or {}))
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation; the scopes stay."""
+        if subresource:
+            return []
+        spec, before = new.get("spec") or {}, old.get("spec") or {}
+        return self.validate_create(new, ctx) + immutable_causes(spec, before, ("scopes",))
+
+
+_POD_COMPUTE = ("cpu", "memory")  # what the quality of service looks at
+_HUGE_PAGES = "hugepages-"
+
+
+def default_resources(spec: Object) -> None:
+    """Requests from limits, for each container and for the whole Pod if it has resources of its own."""
+    for key in ("containers", "initContainers"):
+        for container in spec.get(key) or ():
+            if limits := (container.get("resources") or {}).get("limits"):
+                resources = container["resources"]
+                resources["requests"] = {**limits, **(resources.get("requests") or {})}
+    whole = spec.get("resources")
+    if not whole:
+        return
+    limits = dict(whole.get("limits") or {})
+    for name, amount in aggregated(spec, "limits").items():
+        if name.startswith(_HUGE_PAGES) and name not in (whole.get("requests") or {}):
+            limits.setdefault(name, amount)
+    if limits:
+        derived = {name: amount for name, amount in aggregated(spec, "requests").items() if name in _POD_COMPUTE}
+        supported = {name: amount for name, amount in limits.items() if name in _POD_COMPUTE or _HUGE_PAGES in name}
+        whole["limits"] = limits
+        whole["requests"] = {**supported, **derived, **(whole.get("requests") or {})}
+
+
+def aggregated(spec: Object, part: str) -> dict[str, str]:
+    """What all containers need together: the sum of the main ones and sidecars, or the largest init container."""
+    total: dict[str, Fraction] = {}
+    largest: dict[str, Fraction] = {}
+    texts: dict[str, str] = {}
+    for container in spec.get("initContainers") or ():
+        for name, amount in _pod_amounts(container, part):
+            sidecars = total.get(name, Fraction(0))
+            if container.get("restartPolicy") == "Always":
+                total[name] = sidecars + value_of(amount)
+                largest[name] = max(largest.get(name, Fraction(0)), total[name])
+            else:
+                largest[name] = max(largest.get(name, Fraction(0)), value_of(amount) + sidecars)
+            texts[name] = amount
+    for container in spec.get("containers") or ():
+        for name, amount in _pod_amounts(container, part):
+            total[name] = total.get(name, Fraction(0)) + value_of(amount)
+            texts.setdefault(name, amount)
+    needed = {name: max(total.get(name, Fraction(0)), largest.get(name, Fraction(0))) for name in texts}
+    return {name: _text(needed[name], like=text) for name, text in texts.items()}
+
+
+def _pod_amounts(container: Object, part: str) -> Iterable[tuple[str, str]]:
+    return ((container.get("resources") or {}).get(part) or {}).items()
+
+
+def _text(value: Fraction, *, like: str) -> str:
+    """A sum as the real server writes it: in the family (binary or decimal) of its parts."""
+    if "i" in like and value.denominator == 1 and value % 1024 == 0:
+        return canonical(f"{int(value) // 1024}Ki")
+    return canonical(f"{int(value * 10**9)}n")
+
+
+def quality_of_service(spec: Object) -> str:
+    """Guaranteed, Burstable or BestEffort, from the requests and limits of the Pod or, without them, its containers."""
+    whole = spec.get("resources") or {}
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    parts = [whole] if whole.get("limits") or whole.get("requests") else [
+        container.get("resources") or {} for container in containers]
+    computed = [(_compute(entry, "requests"), _compute(entry, "limits")) for entry in parts]
+    if not any(requests or limits for requests, limits in computed):
+        return "BestEffort"
+    guaranteed = all(requests == limits and len(limits) == len(_POD_COMPUTE) for requests, limits in computed)
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _compute(resources: Object, part: str) -> dict[str, Fraction]:
+    """CPU and memory that are more than zero."""
+    amounts = ((name, value_of(amount)) for name, amount in (resources.get(part) or {}).items() if name in _POD_COMPUTE)
+    return {name: amount for name, amount in amounts if amount > 0}
+
+
+ANNOTATION = "kubernetes.io/limit-ranger"
+Amounts = Mapping[str, str]
+
+
+def _limits(namespace: str, kind: str, ctx: StrategyContext) -> Iterator[Object]:
+    ranges = [entry for entry in ctx.objects("", "limitranges") if entry["metadata"].get("namespace") == namespace]
+    for entry in sorted(ranges, key=lambda found: str(found["metadata"]["name"])):
+        for limit in (entry.get("spec") or {}).get("limits") or ():
+            if limit.get("type") == kind:
+                yield limit
+
+
+def fill_in(pod: Object, ctx: StrategyContext) -> None:
+    """Give the containers of a Pod the default requests and limits."""
+    for limit in _limits(pod["metadata"].get("namespace", ""), "Container", ctx):
+        told = []
+        for key, title in (("containers", "container"), ("initContainers", "init container")):
+            for container in pod["spec"].get(key) or ():
+                for part, source in (("request", "defaultRequest"), ("limit", "default")):
+                    if names := _fill(container, f"{part}s", limit.get(source) or {}):
+                        told.append(f"{', '.join(names)} {part} for {title} {container.get('name', '')}")
+        if told:
+            annotations = pod["metadata"].get("annotations") or {}
+            pod["metadata"]["annotations"] = {**annotations, ANNOTATION: f"LimitRanger plugin set: {'; '.join(told)}"}
+
+
+def _fill(container: Object, part: str, defaults: Amounts) -> list[str]:
+    given = (container.get("resources") or {}).get(part) or {}
+    missing = sorted(name for name in defaults if name not in given)
+    if missing:
+        container["resources"] = {**(container.get("resources") or {}),
+                                  part: {**given, **{name: defaults[name] for name in missing}}}
+    return missing
+
+
+def check_pod(pod: Object, ctx: StrategyContext) -> None:
+    """Refuse a Pod that is not within the limits; raises the 403."""
+    namespace, spec = pod["metadata"].get("namespace", ""), pod["spec"]
+    why: list[str] = []
+    for limit in _limits(namespace, "Container", ctx):
+        for key in ("containers", "initContainers"):
+            for container in spec.get(key) or ():
+                resources = container.get("resources") or {}
+                why += _violations(limit, resources.get("requests") or {}, resources.get("limits") or {})
+    for limit in _limits(namespace, "Pod", ctx):
+        why += _violations(limit, aggregated(spec, "requests"), aggregated(spec, "limits"))
+    _refuse("pods", pod, why)
+
+
+def check_claim(claim: Object, ctx: StrategyContext) -> None:
+    """Refuse a claim that is not within the limits; raises the 403."""
+    requests = (claim["spec"].get("resources") or {}).get("requests") or {}
+    why: list[str] = []
+    for limit in _limits(claim["metadata"].get("namespace", ""), "PersistentVolumeClaim", ctx):
+        why += [text for text in _violations(limit, requests, requests) if "limit is" not in text]
+    _refuse("persistentvolumeclaims", claim, why)
+
+
+def _refuse(plural: str, obj: Object, why: list[str]) -> None:
+    if why:
+        text = why[0] if len(why) == 1 else f"[{', '.join(why)}]"
+        raise errors.forbidden("", plural, obj["metadata"].get("name", ""), text)
+
+
+def _violations(limit: Object, requests: Amounts, limits: Amounts) -> Iterator[str]:
+    kind = limit["type"]
+    for name, least in sorted((limit.get("min") or {}).items()):
+        rule = f"minimum {name} usage per {kind} is {least}"
+        if name not in requests:
+            yield f"{rule}.  No request is specified"
+        elif value_of(requests[name]) < value_of(least):
+            yield f"{rule}, but request is {requests[name]}"
+        elif name in limits and value_of(limits[name]) < value_of(least):
+            yield f"{rule}, but limit is {limits[name]}"
+    for name, most in sorted((limit.get("max") or {}).items()):
+        rule = f"maximum {name} usage per {kind} is {most}"
+        if name not in limits:
+            yield f"{rule}.  No limit is specified"
+        elif kind != "PersistentVolumeClaim" and value_of(limits[name]) > value_of(most):
+            yield f"{rule}, but limit is {limits[name]}"
+        elif name in requests and value_of(requests[name]) > value_of(most):
+            yield f"{rule}, but request is {requests[name]}"
+    for name, ratio in sorted((limit.get("maxLimitRequestRatio") or {}).items()):
+        rule = f"{name} max limit to request ratio per {kind} is {ratio}"
+        if name not in requests or not value_of(requests[name]):
+            yield f"{rule}, but no request is specified or request is 0"
+        elif name not in limits or not value_of(limits[name]):
+            yield f"{rule}, but no limit is specified or limit is 0"
+        elif (observed := value_of(limits[name]) / value_of(requests[name])) > value_of(ratio):
+            yield f"{rule}, but provided ratio is {float(observed):f}"

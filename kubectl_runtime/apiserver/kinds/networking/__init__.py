@@ -1,1 +1,0 @@
-"""The group networking.k8s.io."""

@@ -1,1 +1,0 @@
-"""The kinds of node.k8s.io."""

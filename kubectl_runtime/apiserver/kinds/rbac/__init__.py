@@ -1,1 +1,0 @@
-"""The kinds of rbac.authorization.k8s.io."""

@@ -1,1 +1,0 @@
-"""The kinds of scheduling.k8s.io."""

@@ -1,1 +1,0 @@
-"""The kinds of storage.k8s.io."""

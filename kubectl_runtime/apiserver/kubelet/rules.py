@@ -1,0 +1,375 @@
+"""`PodRules`: what becomes of the Pods of a server, by rules that a test adds and removes (`server.kubelet.rules`).
+
+Without rules each Pod gets a node, starts at once, is ready at once and runs until it is deleted, which takes its grace
+period; only the Pods of Jobs, and init containers, end by themselves, well and at once.
+
+`PodRule`: one sentence about Pods: which ones, and what becomes of them. Made by `PodRules.on`.
+
+    rules.on("app=web").fail_image_pull()
+    rules.on(name="job-*").first(1).crash(code=3, after=2)
+    rules.on(image="postgres:*").start(after=5).be_ready(after=20)
+
+Which Pods are meant comes first. A rule is in force from its first action on, until `remove()`. A later rule wins over
+an earlier one, action by action.
+
+`Behaviour`: what becomes of one container, as the rules of a test say; `Plan`: of all containers of a Pod.
+
+Times are seconds on the server's clock.
+"""
+from __future__ import annotations
+
+import fnmatch
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Protocol
+
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
+from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What becomes of one container; the defaults are those of a container that nobody says anything about."""
+
+    unschedulable: str = ""
+    """Why its Pod gets no node; empty: it gets one."""
+    start: float = 0.0
+    """From the moment at which it may start until it runs."""
+    pull_error: str = ""
+    """What pulling its image fails with, instead of starting; empty: nothing."""
+    ready: float | None = 0.0
+    """From running until it is ready; None: never."""
+    run: float | None = None
+    """From running until it ends; None: it does not end by itself."""
+    exit_code: int = 0
+    """With what it ends then."""
+    endings: int | None = None
+    """How many of its runs end like this, the others do not end; None: all of them."""
+    stop: float | None = None
+    """From its Pod's deletion until it ends by itself; None: it is killed when the grace period is over."""
+    log: bytes = b""
+    """What it writes to its log when it starts."""
+
+    def run_time(self, restarts: int) -> float | None:
+        """How long its run after so many restarts takes; None: it does not end by itself."""
+        return None if self.endings is not None and restarts >= self.endings else self.run
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What becomes of a Pod."""
+
+    containers: Mapping[str, Behaviour]
+    """By the containers' names, those of init containers included."""
+    unschedulable: str = ""
+    """Why it gets no node; empty: it gets one."""
+
+    def of(self, container: str) -> Behaviour:
+        """What becomes of a container; nothing special of one that was added later, an ephemeral one."""
+        return self.containers.get(container) or Behaviour()
+
+
+Object = dict[str, Any]
+
+log = guarded_logger(__name__)
+
+
+class Rules(Protocol):
+    """What a rule asks of those that it belongs to; see `pod_rules.PodRules`."""
+
+    def enforce(self, rule: PodRule) -> None: ...
+
+    def remove(self, rule: PodRule) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PodMatch:
+    """What a Pod, or a container of it, must look like; None is anything."""
+
+    selector: Selector
+    name: re.Pattern[str] | None = None
+    namespace: re.Pattern[str] | None = None
+    container: re.Pattern[str] | None = None
+    image: re.Pattern[str] | None = None
+    where: Callable[[Object], object] | None = None
+
+    def takes_pod(self, pod: Object) -> bool:
+        """Whether the Pod is meant. Calls `where`, and raises what it raises."""
+        meta = pod["metadata"]
+        if not (self.selector.matches(meta.get("labels")) and _fits(self.name, meta["name"])
+                and _fits(self.namespace, meta["namespace"])):
+            return False
+        spec = pod["spec"]
+        groups = ((spec["containers"], False), (spec.get("initContainers") or (), True))
+        if not any(self.takes_container(each, initial=initial) for group, initial in groups for each in group):
+            return False
+        return self.where is None or bool(self.where(json_copy(pod)))
+
+    def takes_container(self, container: Object, *, initial: bool) -> bool:
+        """Whether this container of such a Pod is meant: init containers only by their name or image."""
+        if initial and self.container is None and self.image is None:
+            return False
+        return _fits(self.container, container["name"]) and _fits(self.image, container.get("image", ""))
+
+
+def _fits(pattern: re.Pattern[str] | None, text: str) -> bool:
+    return pattern is None or pattern.fullmatch(text) is not None
+
+
+class PodRule:
+    """See the module. Every method returns the rule, and may be called from any thread."""
+
+    def __init__(self, rules: Rules, match: PodMatch) -> None:
+        self.match = match
+        self._rules = rules
+        self._lock = threading.Lock()
+        self._changes: dict[str, Any] = {}
+        self._count: int | None = None
+        self._pods: dict[str, str] = {}  # uid -> namespace/name of those that were taken, in order
+        self._failed: set[str] = set()  # the uids of those on which `where` failed
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value!r}" for name, value in self.changes.items())
+        return f"<PodRule: {said or 'nothing said yet'}; {len(self.pods)} Pods taken>"
+
+    @property
+    def changes(self) -> Mapping[str, Any]:
+        """What it says, by the names of `Behaviour`."""
+        with self._lock:
+            return dict(self._changes)
+
+    @property
+    def pods(self) -> list[str]:
+        """The Pods that it was applied to, as ``namespace/name``: a test can assert that what it means took place."""
+        with self._lock:
+            return list(self._pods.values())
+
+    def takes(self, pod: Object) -> bool:
+        """Whether the rule holds for a Pod; those that it holds for are counted."""
+        meta = pod["metadata"]
+        try:
+            if not self.match.takes_pod(pod):
+                return False
+        except BaseException as error:  # noqa: BLE001 - a test's mistake must not end the server's housekeeping
+            pass_interrupt(error)
+            self._tell_failure(meta)
+            return False
+        with self._lock:
+            if self._count is not None and meta["uid"] not in self._pods and len(self._pods) >= self._count:
+                return False
+            self._pods.setdefault(meta["uid"], f"{meta['namespace']}/{meta['name']}")
+        return True
+
+    def _tell_failure(self, meta: Object) -> None:
+        """Log that `where` raised: once for each Pod."""
+        with self._lock:
+            known = meta["uid"] in self._failed
+            self._failed.add(meta["uid"])
+        if not known:
+            log.exception("the function `where` of a rule for Pods failed on %s/%s: the rule is passed over",
+                          meta["namespace"], meta["name"])
+
+    def remove(self) -> None:
+        """Take the rule out of force: what it held back goes on at once."""
+        self._rules.remove(self)
+
+    def first(self, count: int) -> PodRule:
+        """Only for the first `count` Pods that match; the others are those of the other rules. It comes before what
+        becomes of them, since the rule is in force from then on: raises ValueError afterwards."""
+        if self.changes:
+            raise ValueError("the rule is in force already, for all Pods that match: say first(…) before what becomes "
+                             "of them")
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"first({count!r}): a number of Pods is expected, at least 1")
+        with self._lock:
+            self._count = count
+        return self
+
+    # -- what becomes of them
+
+    def unschedulable(self, why: str = "the Pod fits no node, by a rule of the test") -> PodRule:
+        """They get no node, and their condition PodScheduled says why."""
+        return self._says(unschedulable=_text("why", why))
+
+    def start(self, *, after: Duration) -> PodRule:
+        """Each container takes so long to start, pulling its image included."""
+        return self._says(start=_seconds("after", after))
+
+    def fail_image_pull(self, why: str = "not found") -> PodRule:
+        """Their images cannot be pulled: ErrImagePull, then ImagePullBackOff, until the rule is removed."""
+        return self._says(pull_error=_text("why", why))
+
+    def be_ready(self, *, after: Duration) -> PodRule:
+        """Their containers are ready so long after they started."""
+        return self._says(ready=_seconds("after", after))
+
+    def never_be_ready(self) -> PodRule:
+        """Their containers run and are never ready, until the rule is removed."""
+        return self._says(ready=None)
+
+    def crash(self, code: int = 1, *, after: Duration = 0, times: int | None = None) -> PodRule:
+        """Their containers end with this exit code so long after they started. As the Pod's restartPolicy says, they
+        start again, with a backoff (CrashLoopBackOff), or the Pod has failed. `times`: only so many runs of each end.
+        """
+        if isinstance(code, bool) or not isinstance(code, int) or not 1 <= code <= 255:
+            raise ValueError(f"crash({code!r}): an exit code lies between 1 and 255; to end well is `succeed`")
+        if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
+            raise ValueError(f"times={times!r}: a number of runs is expected, at least 1")
+        return self._says(run=_seconds("after", after), exit_code=code, endings=times)
+
+    def succeed(self, *, after: Duration = 0) -> PodRule:
+        """Their containers end well so long after they started, as those of Jobs do at once without any rule."""
+        return self._says(run=_seconds("after", after), exit_code=0, endings=None)
+
+    def keep_running(self) -> PodRule:
+        """Their containers do not end by themselves, those of a Job's Pods neither."""
+        return self._says(run=None, exit_code=0, endings=None)
+
+    def stop(self, *, after: Duration) -> PodRule:
+        """When their Pod is deleted, their containers end by themselves after so long (0: at once), if the grace period
+        is not over before. Without such a rule a deleted Pod takes all of its grace period."""
+        return self._says(stop=_seconds("after", after))
+
+    def log(self, text: bytes | str) -> PodRule:
+        """Each container writes this to its log when it starts."""
+        if not isinstance(text, str | bytes):
+            raise ValueError(f"log({text!r}): a text, or bytes, are expected")
+        return self._says(log=text.encode() if isinstance(text, str) else text)
+
+    def _says(self, **changes: Any) -> PodRule:
+        with self._lock:
+            self._changes.update(changes)
+        self._rules.enforce(self)
+        return self
+
+
+def _seconds(name: str, value: Duration) -> float:
+    if isinstance(value, int | float | timedelta) and not isinstance(value, bool) and (
+            0 <= (span := seconds(value)) < float("inf")):
+        return span
+    raise ValueError(f"{name}={value!r}: seconds from 0 on, or a timedelta, are expected")
+
+
+def _text(name: str, value: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name}={value!r}: a text is expected, which users are to read")
+    return value
+
+
+class PodRules:
+    """See the module. Safe to use from any thread; rules hold at once, also for Pods that are there already."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rules: tuple[PodRule, ...] = ()
+        self._version = 0
+        self._changed: Callable[[], None] = lambda: None
+        self._in_use = False
+
+    def __iter__(self) -> Iterator[PodRule]:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def on(self, selector: LabelSelection | None = None, *, name: str | None = None, namespace: str | None = None,
+           container: str | None = None, image: str | None = None,
+           where: Callable[[Object], object] | None = None) -> PodRule:
+        """Begin a rule for Pods that match all that is given, or for all Pods.
+
+        `selector` is of labels, in any form; `name`, `namespace`, `container` and `image` are patterns with ``*``, the
+        image as the Pod's spec has it. With `container` or `image` the rule is about those containers of the Pods, else
+        about all but the init containers. `where` gets the Pod as a dict and is asked last, in a thread of the server
+        that holds no lock; what it raises is logged, and the Pod is not meant.
+
+        Raises RequestError for what is no selector, ValueError for what is no pattern or function, and where no Pod
+        runs at all.
+        """
+        if where is not None and not callable(where):
+            raise ValueError(f"where={where!r}: a function is expected, from a Pod to whether it is meant")
+        if not self._in_use:
+            raise ValueError('no Pod runs on this server, so that a rule would do nothing: the controller "kubelet" is '
+                             'needed, as in ApiServer(controllers=[*DEFAULT_CONTROLLERS, "kubelet"])')
+        return PodRule(self, PodMatch(Selector.of(selector), _pattern(name), _pattern(namespace), _pattern(container),
+                                      _pattern(image), where))
+
+    def clear(self) -> None:
+        """Take all rules out of force."""
+        with self._lock:
+            self._rules = ()
+        self._tell()
+
+    def enforce(self, rule: PodRule) -> None:
+        """Put a rule in force; its first action does this."""
+        with self._lock:
+            if rule not in self._rules:
+                self._rules += (rule,)
+        self._tell()
+
+    def remove(self, rule: PodRule) -> None:
+        """Take a rule out of force."""
+        with self._lock:
+            self._rules = tuple(other for other in self._rules if other is not rule)
+        self._tell()
+
+    def _tell(self) -> None:
+        with self._lock:
+            self._version += 1
+        self._changed()
+
+    # -- for those who run Pods
+
+    def use(self) -> None:
+        """Somebody acts by the rules."""
+        self._in_use = True
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody acts by the rules: then Pods run."""
+        return self._in_use
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called, in the thread of who changed a rule, after each change. One callback at a time."""
+        self._changed = callback
+
+    @property
+    def version(self) -> int:
+        """Another number after each change."""
+        return self._version
+
+    def plan(self, pod: Object) -> Plan:
+        """What becomes of a Pod. Calls functions of the test: hold no lock."""
+        said = [(rule.match, rule.changes) for rule in self._rules if rule.takes(pod)]
+        spec, containers = pod["spec"], {}
+        usual = Behaviour(run=0.0) if _is_of_job(pod) else Behaviour()
+        for container in spec.get("initContainers") or ():
+            sidecar = container.get("restartPolicy") == "Always"
+            containers[container["name"]] = _applied(said, container, Behaviour() if sidecar else Behaviour(run=0.0),
+                                                     initial=True)
+        for container in spec["containers"]:
+            containers[container["name"]] = _applied(said, container, usual, initial=False)
+        whys = [containers[container["name"]].unschedulable for container in spec["containers"]]
+        return Plan(containers, next(filter(None, whys), ""))
+
+
+def _applied(said: list[tuple[PodMatch, Any]], container: Object, usual: Behaviour, *, initial: bool) -> Behaviour:
+    for match, changes in said:
+        if match.takes_container(container, initial=initial):
+            usual = replace(usual, **changes)
+    return usual
+
+
+def _is_of_job(pod: Object) -> bool:
+    return any(owner.get("controller") and owner.get("kind") == "Job"
+               for owner in pod["metadata"].get("ownerReferences") or ())
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"{text!r} is no pattern: a text such as 'web-*' is expected")
+    return None if text is None else re.compile(fnmatch.translate(text))

@@ -1,1 +1,0 @@
-"""The server as an adapter of the client, without sockets and threads."""

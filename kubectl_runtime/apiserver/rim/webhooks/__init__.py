@@ -1,1 +1,0 @@
-"""How the server reaches webhooks: over HTTPS, or in process."""

@@ -1,0 +1,147 @@
+"""`Faults`: the fault script: what a server, a proxy or a network does to a client on a bad day, one sentence each.
+
+    faults = Faults(seed=7)
+    faults.on("list", resource="pods").first(2).throttle(3, form="date")
+    faults.on("watch").nth(1).cut_event(2, at=40)
+    faults.on(path="/api/v1/namespaces/*/configmaps/**").chance(0.1).drop()
+    faults.connections().lasting(5).drop()
+
+Give it to a server (``ApiServer(faults=faults)``) or use the one that every server has (``server.faults``). `on`
+begins a `Rule`, whose methods say the rest. The script itself touches no socket: it makes an `Exchange` for each
+request that a rule takes, and plans of steps (`plan`) that the HTTP rim and the simulated transport carry out alike.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+
+from kubectl_runtime.apiserver.transport.faults.rule import METHODS, VERBS, Match, Rule, Words, glob, known, words
+from kubectl_runtime.apiserver.transport.faults.shapers import Exchange, Plan, until_over
+from kubectl_runtime.apiserver.wire import HttpRequest, RequestInfo, parse
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+
+_CONNECTION = HttpRequest("CONNECT", "")
+_CONNECTIONS = Match()
+_NO_INFO = RequestInfo(False, "connect", "")
+
+
+class Faults:
+    """A fault script. Rules may be added and removed at any time, from any thread."""
+
+    def __init__(self, *, seed: int = 0) -> None:
+        """`seed` decides what `Rule.chance` takes: each rule has its own numbers, by its place in the script."""
+        self._seed = seed
+        self._lock = threading.Lock()
+        self._rules: tuple[Rule, ...] = ()
+        self._connection_rules: tuple[Rule, ...] = ()
+        self._made = 0
+        self._clock: Clock = SYSTEM_CLOCK
+        self._expire: Callable[[], None] | None = None
+        self._plural_of: Callable[[str], str | None] = lambda _name: None
+
+    def bind(self, clock: Clock, expire_history: Callable[[], None],
+             plural_of: Callable[[str], str | None] = lambda _name: None) -> None:
+        """Tell the script the server's clock, how to compact its history, and the plural of a kind that is called by
+        its singular or short name; the server does this. Raises ValueError as `on`."""
+        self._clock, self._expire, self._plural_of = clock, expire_history, plural_of
+        for rule in self._rules:
+            self._check_plural(rule.match.resources)
+
+    def on(self, verb: Words | None = None, path: str | re.Pattern[str] | None = None, *, method: Words | None = None,
+           resource: Words | None = None, namespace: str | None = None, name: str | None = None,
+           query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None,
+           where: Callable[[HttpRequest], bool] | None = None) -> Rule:
+        """Begin a rule for requests that match all that is given.
+
+        `verb` is RBAC's (get list watch create update patch delete deletecollection), `resource` is ``pods``,
+        ``pods/status`` or ``deployments.apps``; each may be several words (``"get list"``). `path` is a pattern with
+        ``*`` (within a segment) and ``**``, or a regular expression, of the whole path. `where` is asked last; it
+        must not block. Several rules may take one request: delays add up, and the first that answers wins.
+
+        Raises ValueError for what no request has: an unknown verb or method, a path without ``/``, capitals in a
+        resource, the singular or short name of one that the server has.
+        """
+        verbs = known("verb", words(verb), VERBS | {each.lower() for each in METHODS},
+                      f"they are {', '.join(sorted(VERBS))}, and HTTP's are given as method=")
+        methods = known("method", words(method), METHODS, f"they are {', '.join(sorted(METHODS))}")
+        resources = words(resource)
+        known("resource", resources, frozenset(each.lower() for each in resources or ()),
+              "it is the plural, in small letters, as in ``services`` or ``deployments.apps``")
+        self._check_plural(resources)
+        if isinstance(path, str) and not path.startswith(("/", "*")):
+            raise ValueError(f"no request has the path {path!r}: it begins with / or **")
+        pattern = glob(path) if isinstance(path, str) else path
+        return self._rule(Match(verbs, pattern, methods, resources, namespace, name, query or {}, headers or {}, where))
+
+    def connections(self) -> Rule:
+        """Begin a rule for new connections; of the actions only `drop`, `never_answer` and `delay` make sense there.
+
+        ``drop()`` resets a connection as soon as it is accepted. For one that is refused by the operating system,
+        ``ApiServer.stop`` and ``start`` again: the port and the data stay.
+        """
+        return self._rule(_CONNECTIONS)
+
+    def _check_plural(self, resources: frozenset[str] | None) -> None:
+        for resource in resources or ():
+            if (plural := self._plural_of(re.split("[./]", resource)[0])) is not None:
+                raise ValueError(f"no request has the resource {resource!r}: it is the plural, {plural!r}")
+
+    def _rule(self, match: Match) -> Rule:
+        with self._lock:
+            self._made += 1
+            return Rule(self, match, f"{self._seed}/{self._made}")
+
+    def enforce(self, rule: Rule) -> None:
+        """Put a rule in force; its first action does this."""
+        with self._lock:
+            if rule.match is _CONNECTIONS:
+                if rule not in self._connection_rules:
+                    self._connection_rules += (rule,)
+            elif rule not in self._rules:
+                self._rules += (rule,)
+
+    def remove(self, rule: Rule) -> None:
+        """Take a rule out of force."""
+        with self._lock:
+            self._rules = tuple(other for other in self._rules if other is not rule)
+            self._connection_rules = tuple(other for other in self._connection_rules if other is not rule)
+
+    def clear(self) -> None:
+        """Take all rules out of force."""
+        with self._lock:
+            self._rules = self._connection_rules = ()
+
+    def expire_history(self) -> None:
+        """Compact the server's history now. Raises RuntimeError if the script belongs to no server."""
+        if self._expire is None:
+            raise RuntimeError("the fault script belongs to no server yet: give it to ApiServer(faults=…) first")
+        self._expire()
+
+    # -- for the rim and the transport
+
+    def connect(self) -> Plan:
+        """What happens to a connection that was just accepted; an empty plan is nothing."""
+        if not self._connection_rules:
+            return []
+        exchange = self._apply(self._connection_rules, _CONNECTION, _NO_INFO)
+        return until_over(exchange.before) if exchange else []
+
+    def begin(self, request: HttpRequest) -> Exchange | None:
+        """What happens to a request that was just read, None if no rule takes it. Runs no effects."""
+        if not self._rules:
+            return None
+        return self._apply(self._rules, request, parse(request))
+
+    def _apply(self, rules: tuple[Rule, ...], request: HttpRequest, info: RequestInfo) -> Exchange | None:
+        matching = [rule for rule in rules if rule.match.matches(request, info)]
+        with self._lock:  # `where` is the user's, so it is asked outside; counting needs the lock
+            now = self._clock.monotonic()
+            taken = [rule for rule in matching if rule.take(now)]
+        if not taken:
+            return None
+        exchange = Exchange(self._clock)
+        for rule in taken:
+            rule.apply(exchange)
+        return exchange

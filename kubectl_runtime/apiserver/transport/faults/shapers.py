@@ -1,0 +1,500 @@
+"""What is done to the bytes of an answer and to the events of a watch: small machines, fed piece by piece.
+
+A `ByteShaper` sees everything that goes out, the head (status line and headers) apart from the rest, as plans; an
+`EventShaper` sees the events of a watch as lines and may end the watch. Each serves one request.
+
+`Exchange`: what the fault script does to one request, in the order in which a server meets it.
+
+=====================  ===============================================================================================
+``before``             the steps before the request is handled; if they end the connection, it is never handled
+``effects``            functions to call then, without any lock
+``instead``            the answer that is given without handling the request, if there is one
+``answer(response)``   the answer that is given: the core's, or another in its place, its watch shaped
+``whole(head, body)``  the steps that send an answer that is no stream
+``head(data)``         the steps that send the head of a stream
+``data(data)``         the steps that send a chunk of a stream
+``end(frame, tail)``   the steps that end a stream; `frame` makes an HTTP chunk of bytes, `tail` is the last chunk
+=====================  ===============================================================================================
+
+A simulated transport without framing passes the identity as `frame` and nothing as `tail`.
+
+`ShapedStream`: a watch whose events pass through shapers, and come late if told so.
+
+It is an `EventStream` like the one inside it, so that neither the HTTP rim nor the simulated transport need to know:
+only how it ends (`ending`, `cut`) is asked by the exchange that made it.
+
+A `Plan`: what happens to a connection, step by step, without a socket in sight.
+
+The fault script makes plans; the HTTP rim carries them out on sockets, the simulated transport on its clock:
+
+==============  ==================================================================================================
+``Send(data)``  these bytes go out, in one write
+``Wait(s)``     so many seconds pass on the clock; a server that stops ends the wait
+``Stall()``     nothing more ever comes, the connection stays open until the client leaves or the server stops
+``Close()``     the connection ends in order (FIN): nothing more comes
+``Reset()``     the connection is torn down (RST): what is on its way may be lost
+==============  ==================================================================================================
+
+The last three end a plan: what follows them is void.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, cycle, repeat
+from typing import Literal
+
+from kubectl_runtime.apiserver.wire import EventStream, HttpResponse
+from kubectl_runtime.core.base.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write these bytes."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let time pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Keep the connection, say nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """End the connection in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Tear the connection down."""
+
+
+Step = Send | Wait | Stall | Close | Reset
+Plan = list[Step]
+Ending = Literal["end", "close", "reset", "stall"]
+"""How something ends: as a healthy server ends it, by FIN, by RST, or not at all."""
+
+ENDINGS: dict[str, Step] = {"close": Close(), "reset": Reset(), "stall": Stall()}
+
+
+def ending(how: Ending) -> Plan:
+    """The steps of an ending; none for a healthy one. Raises ValueError for an unknown word."""
+    if how == "end":
+        return []
+    if how not in ENDINGS:
+        raise ValueError(f"{how!r} is no ending: choose one of end, close, reset, stall")
+    return [ENDINGS[how]]
+
+
+def is_over(plan: Sequence[Step]) -> bool:
+    """Whether the connection has no future after this plan."""
+    return bool(plan) and isinstance(plan[-1], Stall | Close | Reset)
+
+
+def until_over(steps: Iterable[Step]) -> Plan:
+    """The steps up to the first one that ends the plan."""
+    plan: Plan = []
+    for step in steps:
+        plan.append(step)
+        if isinstance(step, Stall | Close | Reset):
+            break
+    return plan
+
+
+def sent(plan: Iterable[Step]) -> bytes:
+    """All bytes that a plan sends."""
+    return b"".join(step.data for step in plan if isinstance(step, Send))
+
+
+Of = Literal["answer", "body"]
+
+
+class ByteShaper:
+    """Lets everything pass."""
+
+    def begin(self, head: int, body: int) -> None:
+        """The sizes of an answer that is no stream, told before its bytes."""
+
+    def head(self, data: bytes) -> Plan:
+        """Status line and headers."""
+        return [Send(data)]
+
+    def data(self, data: bytes) -> Plan:
+        """A piece of the body; of a stream, a chunk as it is framed."""
+        return [Send(data)] if data else []
+
+    def reshape(self, plan: Plan, part: Callable[[bytes], Plan]) -> Plan:
+        """Feed the bytes of a plan through `head` or `data`; its other steps stay where they are."""
+        return [step for given in plan for step in (part(given.data) if isinstance(given, Send) else [given])]
+
+
+@dataclass(slots=True)
+class Truncate(ByteShaper):
+    """Ends the connection after so many bytes; a negative number counts from the end of an answer that is no stream."""
+
+    at: int
+    of: Of = "answer"
+    then: Ending = "close"
+    gone: int = 0
+
+    def begin(self, head: int, body: int) -> None:
+        if self.at < 0:
+            self.at = max(0, body + (head if self.of == "answer" else 0) + self.at)
+
+    def head(self, data: bytes) -> Plan:
+        if self.of == "answer":
+            return self.data(data)
+        # the body's first byte is the first that can be missing: with 0 the headers come and then nothing
+        return [Send(data), *(ending(self.then) if self.at == 0 else [])]
+
+    def data(self, data: bytes) -> Plan:
+        left = self.at - self.gone
+        if self.at < 0 or len(data) < left:
+            self.gone += len(data)
+            return [Send(data)]
+        self.gone = self.at
+        return [*([Send(data[:left])] if left > 0 else []), *ending(self.then)]
+
+
+@dataclass(slots=True)
+class Split(ByteShaper):
+    """Writes in pieces of the given sizes, over and over, with pauses between them."""
+
+    sizes: Sequence[int]
+    pause: float = 0.0
+    _next: Iterator[int] = field(init=False)
+    _begun: bool = False
+
+    def __post_init__(self) -> None:
+        self._next = cycle(self.sizes)
+
+    def head(self, data: bytes) -> Plan:
+        return self.data(data)
+
+    def data(self, data: bytes) -> Plan:
+        plan: Plan = []
+        for piece in pieces(data, self._next):
+            if self._begun and self.pause:
+                plan.append(Wait(self.pause))
+            self._begun = True
+            plan.append(Send(piece))
+        return plan
+
+
+@dataclass(slots=True)
+class Slow(ByteShaper):
+    """Sends the body at so many bytes a second, in pieces."""
+
+    bytes_per_second: float
+    piece: int
+
+    def data(self, data: bytes) -> Plan:
+        plan: Plan = []
+        for part in pieces(data, repeat(self.piece)):
+            plan += [Wait(len(part) / self.bytes_per_second), Send(part)]
+        return plan
+
+
+def pieces(data: bytes, sizes: Iterator[int]) -> Iterator[bytes]:
+    """The data in pieces of the sizes; the last one is what is left."""
+    at = 0
+    while at < len(data):
+        size = next(sizes)
+        yield data[at:at + size]
+        at += size
+
+
+class EventShaper:
+    """Lets every event pass. `ending` is how the watch ends here, once it does; `cut` is what goes out before."""
+
+    def __init__(self) -> None:
+        self.ending: Ending | None = None
+        self.cut: Cut | None = None
+        self.count = 0
+
+    def start(self) -> list[bytes]:
+        """What comes before the first event."""
+        return []
+
+    def feed(self, line: bytes) -> list[bytes]:
+        """What comes in place of an event."""
+        self.count += 1
+        return self.event(line)
+
+    def event(self, line: bytes) -> list[bytes]:
+        """What comes in place of event number `count`."""
+        return [line]
+
+    def flush(self) -> list[bytes]:
+        """What is left when the server ends the watch."""
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An event of which only a part goes out: `at` bytes of the line, or of the HTTP chunk that carries it."""
+
+    line: bytes
+    at: int
+    of: Literal["line", "chunk"]
+
+    def framed(self, frame: Callable[[bytes], bytes]) -> bytes:
+        """The bytes that go out."""
+        chunk = frame(self.line)
+        return chunk[:self.at if self.of == "chunk" else chunk.index(self.line) + self.at]
+
+
+class EndAfter(EventShaper):
+    """Ends the watch after so many events."""
+
+    def __init__(self, events: int, how: Ending) -> None:
+        super().__init__()
+        self._events, self._how = events, how
+
+    def start(self) -> list[bytes]:
+        self.ending = self._how if self._events <= 0 else None
+        return []
+
+    def event(self, line: bytes) -> list[bytes]:
+        if self.count >= self._events:
+            self.ending = self._how
+        return [line]
+
+
+class CutEvent(EventShaper):
+    """Ends the watch within an event."""
+
+    def __init__(self, number: int, at: int, of: Literal["line", "chunk"], then: Ending) -> None:
+        super().__init__()
+        self._number, self._at, self._of, self._then = number, at, of, then
+
+    def event(self, line: bytes) -> list[bytes]:
+        if self.count != self._number:
+            return [line]
+        self.ending = self._then
+        if self._then == "end":  # the HTTP chunk is whole, only the line in it is not
+            return [line[:self._at]] if self._at else []
+        self.cut = Cut(line, self._at, self._of)
+        return []
+
+
+class Repeat(EventShaper):
+    """Sends events several times: all, or those with the given numbers."""
+
+    def __init__(self, times: int, only: Sequence[int]) -> None:
+        super().__init__()
+        self._times, self._only = times, frozenset(only)
+
+    def event(self, line: bytes) -> list[bytes]:
+        return [line] * (self._times if not self._only or self.count in self._only else 1)
+
+
+class Insert(EventShaper):
+    """Sends lines of its own after so many events."""
+
+    def __init__(self, lines: Sequence[bytes], after: int) -> None:
+        super().__init__()
+        self._lines, self._after = list(lines), after
+
+    def start(self) -> list[bytes]:
+        return self._lines if self._after <= 0 else []
+
+    def event(self, line: bytes) -> list[bytes]:
+        return [line, *self._lines] if self.count == self._after else [line]
+
+
+class Rewrite(EventShaper):
+    """Sends what a function makes of each line; None drops it."""
+
+    def __init__(self, function: Callable[[bytes, int], bytes | None]) -> None:
+        super().__init__()
+        self._function = function
+
+    def event(self, line: bytes) -> list[bytes]:
+        changed = self._function(line, self.count)
+        return [] if changed is None else [changed]
+
+
+class Batch(EventShaper):
+    """Holds events back until there are so many, and sends them in one piece, as a buffering proxy does."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._size, self._held = count, list[bytes]()
+
+    def event(self, line: bytes) -> list[bytes]:
+        self._held.append(line)
+        return self.flush() if len(self._held) >= self._size else []
+
+    def flush(self) -> list[bytes]:
+        held, self._held = self._held, []
+        return [b"".join(held)] if held else []
+
+
+class Rechunk(EventShaper):
+    """Cuts each event into several HTTP chunks, as a real server does with what is above its buffer's size."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self._next = chain(sizes, repeat(sizes[-1]))
+
+    def event(self, line: bytes) -> list[bytes]:
+        return list(pieces(line, self._next))
+
+
+class ShapedStream:
+    """See the module. Pulled by one thread, as every `EventStream`."""
+
+    def __init__(self, inner: EventStream, shapers: Sequence[EventShaper], clock: Clock, lag: float = 0.0) -> None:
+        """Feed the events of `inner` through `shapers` in order; each then comes `lag` seconds later."""
+        self._inner, self._shapers, self._clock, self._lag = inner, list(shapers), clock, lag
+        self._queue: deque[tuple[float, bytes]] = deque()
+        self._over = False
+        self.ending: Ending | None = None
+        self.cut: Cut | None = None
+        for index, shaper in enumerate(self._shapers):
+            self._pass_on(shaper.start(), index + 1)
+        self._look_for_the_end()
+
+    @property
+    def closed(self) -> bool:
+        self._pull()
+        return self._over and not self._queue
+
+    @property
+    def deadline(self) -> float | None:
+        due = [self._queue[0][0]] if self._queue else []
+        inner = None if self._over else self._inner.deadline
+        return min([*due, inner] if inner is not None else due, default=None)
+
+    def poll(self) -> bytes | None:
+        self._pull()
+        if self._queue and self._queue[0][0] <= self._clock.monotonic():
+            return self._queue.popleft()[1]
+        return None
+
+    def on_ready(self, callback: Callable[[], None]) -> None:
+        self._inner.on_ready(callback)
+
+    def close(self) -> None:
+        self._over = True
+        self._inner.close()
+
+    def _pull(self) -> None:
+        """Take in what the server has: all of it if events are delayed, since their time counts from now."""
+        while not self._over and (self._lag or not self._queue):
+            chunk = self._inner.poll()
+            if chunk is None:
+                if self._inner.closed:
+                    self._finish()
+                return
+            for line in chunk.splitlines(keepends=True):
+                if self.ending is None:
+                    self._pass_on([line], 0)
+                    self._look_for_the_end()
+
+    def _pass_on(self, lines: list[bytes], first: int) -> None:
+        """Feed lines to the shapers from number `first` on; one that has ended the watch sees no more."""
+        for index in range(first, len(self._shapers)):
+            shaper, fed = self._shapers[index], list[bytes]()
+            for line in lines:
+                if shaper.ending is None:
+                    fed += shaper.feed(line)
+            lines = fed
+        due = self._clock.monotonic() + self._lag
+        self._queue.extend((due, line) for line in lines if line)
+
+    def _look_for_the_end(self) -> None:
+        for index, shaper in enumerate(self._shapers):
+            if shaper.ending is not None:
+                self._flush(index + 1)
+                self.ending, self.cut = shaper.ending, shaper.cut
+                self.close()
+                return
+
+    def _finish(self) -> None:
+        self._flush(0)
+        self._look_for_the_end()
+        self._over = True
+
+    def _flush(self, first: int) -> None:
+        for index in range(first, len(self._shapers)):
+            self._pass_on(self._shapers[index].flush(), index + 1)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """See the module; filled by the actions of all rules that took the request, in their order."""
+
+    clock: Clock
+    before: Plan = field(default_factory=list)
+    effects: list[Callable[[], object]] = field(default_factory=list)
+    instead: HttpResponse | None = None
+    replacements: list[Callable[[HttpResponse], HttpResponse]] = field(default_factory=list)
+    bytes_: list[ByteShaper] = field(default_factory=list)
+    events: list[EventShaper] = field(default_factory=list)
+    after: Plan = field(default_factory=list)  # on the connection, once the answer is out
+    delay: float = 0.0  # seconds between handling and answering
+    lag: float = 0.0  # seconds by which each event of a watch is late
+    _stream: ShapedStream | None = None
+
+    @property
+    def unhandled(self) -> bool:
+        """Whether the request is never handled, nor answered."""
+        return is_over(until_over(self.before))
+
+    def answer(self, response: HttpResponse) -> HttpResponse:
+        """The answer to give in place of `response`; a stream that is not used any more is closed."""
+        given = response
+        for change in self.replacements:
+            given = change(given)
+        if response.stream is not None and given.stream is not response.stream:
+            response.stream.close()
+        if self.delay:
+            given = replace(given, delay=given.delay + self.delay)
+        if given.stream is not None and (self.events or self.lag):
+            self._stream = ShapedStream(given.stream, self.events, self.clock, self.lag)
+            given = replace(given, stream=self._stream)
+        return given
+
+    def whole(self, head: bytes, body: bytes) -> Plan:
+        """The steps that send all of an answer, and what comes after it."""
+        if not self.bytes_:
+            return [Send(head + body), *self.after]
+        for shaper in self.bytes_:
+            shaper.begin(len(head), len(body))
+        plan = self.head(head)
+        return plan if is_over(plan) else until_over([*plan, *(self.data(body) if body else []), *self.after])
+
+    def head(self, data: bytes) -> Plan:
+        """The steps that send the head of a stream."""
+        plan: Plan = [Send(data)]
+        for shaper in self.bytes_:
+            plan = shaper.reshape(plan, shaper.head)
+        return until_over(plan)
+
+    def data(self, data: bytes) -> Plan:
+        """The steps that send a chunk of a stream."""
+        plan: Plan = [Send(data)]
+        for shaper in self.bytes_:
+            plan = shaper.reshape(plan, shaper.data)
+        return until_over(plan)
+
+    def end(self, frame: Callable[[bytes], bytes], tail: bytes) -> Plan:
+        """The steps that end a stream that is closed."""
+        how = (self._stream.ending if self._stream else None) or "end"
+        plan: Plan = []
+        if self._stream is not None and self._stream.cut is not None:
+            plan += self.data(self._stream.cut.framed(frame))
+        elif how == "end" and tail:
+            plan += self.data(tail)
+        return until_over([*plan, *ending(how), *self.after])

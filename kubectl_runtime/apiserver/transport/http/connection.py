@@ -1,0 +1,360 @@
+"""One connection, served by one thread: requests in turn, answers as a whole, watches chunk by chunk, websockets.
+
+What the fault script wants comes as plans (`faults.plan`), which `_carry` carries out; without faults a plan is one
+`Send`.
+
+While a watch is idle its thread waits on a condition that the watch, the reaper (the client has gone) and the listener
+(the server stops) notify; it wakes otherwise only for the watch's own deadline.
+
+`Reaper`: one thread that notices when the client of an idle watch has gone.
+
+A thread that serves an idle watch waits for events and reads nothing, so it would keep a dead connection until the next
+write. The reaper polls all such sockets at once and calls back when one ends.
+"""
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubectl_runtime.apiserver.transport.compression import compressed
+from kubectl_runtime.apiserver.transport.faults import (
+    Close,
+    Exchange,
+    Faults,
+    Plan,
+    RecordedRequest,
+    Recording,
+    Send,
+    Stall,
+    Wait,
+)
+from kubectl_runtime.apiserver.transport.http.reader import BadMessage, Reader, chunk, head, whole
+from kubectl_runtime.apiserver.transport.http.websockets import ServerWebSocket, handshake_headers
+from kubectl_runtime.apiserver.wire import EventStream, HttpRequest, HttpResponse, Session
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import Thread
+
+# Linux tells the end of the peer's half apart from data; elsewhere any input on a watch's connection counts as its end.
+_GONE: int = getattr(select, "POLLRDHUP", select.POLLIN)
+
+
+class Reaper:
+    """See the module. `watch` and `forget` may be called from any thread."""
+
+    def __init__(self, name: str) -> None:
+        self._lock = threading.Lock()
+        self._sockets: dict[int, Callable[[], None]] = {}
+        self._wake_out, self._wake_in = socket.socketpair()
+        self._wake_out.setblocking(False)
+        self._stopped = False
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def watch(self, connection: socket.socket, gone: Callable[[], None]) -> None:
+        """Call `gone` once when the peer closes the connection."""
+        with self._lock:
+            self._sockets[connection.fileno()] = gone
+        self._wake()
+
+    def forget(self, connection: socket.socket) -> None:
+        """Watch a connection no longer; before it is closed."""
+        with self._lock:
+            self._sockets.pop(connection.fileno(), None)
+        self._wake()  # as long as the poll holds the connection, closing it sends neither FIN nor RST
+
+    def stop(self) -> None:
+        """End the thread; blocks for the moment in which it calls back, at most 5 s."""
+        self._stopped = True
+        self._wake()
+        self._thread.join(5)
+        self._wake_in.close()
+        self._wake_out.close()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wake_in.send(b"x")
+
+    def _run(self) -> None:
+        while not self._stopped:
+            poller = select.poll()
+            poller.register(self._wake_out, select.POLLIN)
+            with self._lock:
+                for descriptor in self._sockets:
+                    poller.register(descriptor, _GONE)
+            for descriptor, _ in poller.poll():
+                if descriptor == self._wake_out.fileno():
+                    with contextlib.suppress(OSError):
+                        self._wake_out.recv(4096)
+                    continue
+                with self._lock:
+                    gone = self._sockets.pop(descriptor, None)
+                if gone is not None:
+                    gone()
+
+
+log = guarded_logger(__name__)
+
+SEND_TIMEOUT = 60.0  # seconds in which a client must take what it is sent
+LINGER = 0.5  # seconds that a client has to read the last answer while it still sends
+
+
+class Tls(Protocol):
+    """What TLS adds; see `testing.tls.ServerTls`."""
+
+    def accept(self, connection: socket.socket) -> socket.socket:
+        """Make the handshake; raises OSError."""
+
+    def subject(self, connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
+        """The subject of the client's verified certificate."""
+
+
+@dataclass(frozen=True)
+class ServingInfo:
+    """What all connections of a server share."""
+
+    handle: Callable[[HttpRequest], HttpResponse]
+    clock: Clock
+    faults: Faults
+    recording: Recording | None
+    reaper: Reaper
+    tls: Tls | None
+
+
+class Drop(Exception):
+    """The connection ends here; `how` is the fault script's word for it, "" if the server is not to blame."""
+
+    def __init__(self, how: str = "") -> None:
+        super().__init__(how)
+        self.how = how
+
+
+class Connection:
+    """A connection; `run` serves it to its end, `stop` ends it from another thread."""
+
+    def __init__(self, connection: socket.socket, serving: ServingInfo) -> None:
+        self._socket = connection
+        self._serving = serving
+        self._condition = threading.Condition()
+        self._events = 0  # counts notifications, so that none is missed between a poll and a wait
+        self._gone = False
+        self._stopping = False
+        self._idle = True  # between requests
+        self._chunks = True  # whether the client under way knows chunked answers
+        self._entry: RecordedRequest | None = None  # of the request under way
+
+    def _send(self, data: bytes) -> None:
+        """Send all of it; raises OSError when the client has gone."""
+        if self._socket.gettimeout() != SEND_TIMEOUT:  # setting it is a system call, and a watch sends often
+            self._socket.settimeout(SEND_TIMEOUT)
+        self._socket.sendall(data)
+
+    def stop(self) -> None:
+        """End after the answer under way; an idle connection and watches end at once."""
+        with self._condition:
+            self._stopping = True
+            self._events += 1
+            self._condition.notify_all()
+            idle = self._idle
+        if idle:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def abort(self) -> None:
+        """End now, whatever is under way."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self.stop()
+
+    def run(self) -> None:
+        """Serve requests until one side ends it; raises nothing."""
+        try:
+            self._carry(self._serving.faults.connect())
+            if self._serving.tls is not None:
+                self._socket = self._serving.tls.accept(self._socket)
+            self._serve()
+        except Drop as drop:
+            if drop.how == "reset":  # lingering for no time makes close send an RST
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            else:
+                self._say_goodbye()
+                with contextlib.suppress(OSError):
+                    self._linger()
+        except OSError:
+            pass  # the client has gone, or the server stops
+        except Exception:  # a defect here or in a user's fault function costs this connection, never the server
+            log.exception("a connection failed")
+        else:
+            self._say_goodbye()
+        finally:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+
+    def _say_goodbye(self) -> None:
+        """Under TLS the end is announced, so that the client does not take it for an attack."""
+        if isinstance(self._socket, ssl.SSLSocket):
+            with contextlib.suppress(OSError, ValueError):
+                self._socket.settimeout(0)  # the client's own announcement is not waited for
+                self._socket.unwrap()
+
+    def _serve(self) -> None:
+        reader = Reader(self._socket)
+        subject = self._serving.tls.subject(self._socket) if self._serving.tls is not None else None
+        while not self._stopping:
+            try:
+                request = reader.next()
+            except BadMessage as problem:
+                self._send(problem.answer())
+                self._linger()
+                return
+            if request is None or not self._begin():
+                return
+            request.peer_cert_subject = subject
+            self._chunks = reader.chunks
+            self._answer(request, reader)
+            if not reader.keep_alive:
+                self._linger()
+                return
+            if not self._end():
+                return
+
+    def _linger(self) -> None:
+        """Take what the client still sends, for a moment: closing with bytes unread would destroy the answer on its
+        way."""
+        if isinstance(self._socket, ssl.SSLSocket):
+            return  # where the end is announced
+        self._socket.shutdown(socket.SHUT_WR)
+        deadline = time.monotonic() + LINGER
+        while not self._stopping and (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            if not self._socket.recv(1 << 16):
+                return
+
+    def _begin(self) -> bool:
+        with self._condition:
+            self._idle = False
+            return not self._stopping
+
+    def _end(self) -> bool:
+        with self._condition:
+            self._idle = True
+            return not self._stopping
+
+    def _answer(self, request: HttpRequest, reader: Reader) -> None:
+        service = self._serving
+        self._entry = service.recording.add(request) if service.recording is not None else None
+        exchange = service.faults.begin(request) or Exchange(service.clock)
+        self._carry(exchange.before)
+        for effect in exchange.effects:
+            effect()
+        response = compressed(request, exchange.answer(exchange.instead or self._handle(request)))
+        self._note(response.status)
+        if response.delay:
+            self._wait(service.clock.monotonic() + response.delay, lambda: False)
+        if response.stream is not None:
+            self._watch(exchange, response, response.stream)
+        elif response.session is not None:
+            self._converse(exchange, request, response, response.session, reader)
+        else:
+            start, body = whole(response, service.clock.now(), close=self._stopping or not reader.keep_alive,
+                                chunks=self._chunks)
+            self._carry(exchange.whole(start, b"" if request.method == "HEAD" else body))
+
+    def _handle(self, request: HttpRequest) -> HttpResponse:
+        # about the server itself, which Go answers below the API
+        if request.path == "*" and request.method == "OPTIONS":
+            return HttpResponse(200)
+        return self._serving.handle(request)
+
+    def _note(self, status: int | None, ended: str = "") -> None:
+        if self._entry is not None and self._serving.recording is not None:
+            self._serving.recording.answered(self._entry, status, ended)
+
+    def _carry(self, plan: Plan) -> None:
+        """Do what a plan says; raises Drop where it ends the connection."""
+        for step in plan:
+            if isinstance(step, Send):
+                self._send(step.data)
+            elif isinstance(step, Wait):
+                self._wait(self._serving.clock.monotonic() + step.seconds, lambda: False)
+            elif isinstance(step, Stall):
+                self._stall()
+            else:
+                how = "close" if isinstance(step, Close) else "reset"
+                self._note(None, how)
+                raise Drop(how)
+
+    def _stall(self) -> None:
+        """Say nothing until the client goes or the server stops."""
+        self._note(None, "stall")
+        self._serving.reaper.watch(self._socket, self._client_gone)
+        try:
+            self._wait(None, lambda: False)
+        finally:
+            self._serving.reaper.forget(self._socket)
+        raise Drop
+
+    def _watch(self, exchange: Exchange, response: HttpResponse, stream: EventStream) -> None:
+        service = self._serving
+        frame, how = (chunk, ("Transfer-Encoding", "chunked")) if self._chunks else (bytes, ("Connection", "close"))
+        service.reaper.watch(self._socket, self._client_gone)
+        try:
+            self._carry(exchange.head(head(response, service.clock.now(), [how])))
+            stream.on_ready(self._notify)
+            self._stream(stream, lambda data: self._carry(exchange.data(frame(data))))
+            if not self._gone:
+                self._carry(exchange.end(frame, frame(b"")))
+        finally:
+            service.reaper.forget(self._socket)
+            stream.close()
+        if not self._chunks:
+            raise Drop  # without chunks only the end of the connection tells the end of the stream
+
+    def _converse(self, exchange: Exchange, request: HttpRequest, response: HttpResponse, session: Session,
+                  reader: Reader) -> None:
+        """Become a websocket, which ends the connection. A server that stops breaks it off, as it cannot end it."""
+        self._carry(exchange.head(head(response, self._serving.clock.now(), handshake_headers(request))))
+        websocket = ServerWebSocket(reader.take, lambda data: self._carry(exchange.data(data)))
+        if self._end():  # from here on `stop` ends it at once
+            with contextlib.suppress(OSError):
+                session.run(websocket)
+                websocket.close()
+        raise Drop
+
+    def _stream(self, stream: EventStream, send: Callable[[bytes], None]) -> None:
+        """Send events as they come until the watch, the client or the server ends it."""
+        while not (self._gone or self._stopping):
+            seen = self._events
+            data = stream.poll()
+            if data is not None:
+                send(data)
+            elif stream.closed:
+                return
+            else:
+                self._wait(stream.deadline, lambda seen=seen: self._events != seen)  # type: ignore[misc]
+
+    def _wait(self, deadline: float | None, ready: Callable[[], bool]) -> None:
+        clock = self._serving.clock
+        with self._condition:
+            while not (ready() or self._gone or self._stopping):
+                left = None if deadline is None else deadline - clock.monotonic()
+                if left is not None and left <= 0:
+                    return
+                clock.wait(self._condition, left)
+
+    def _notify(self) -> None:
+        with self._condition:
+            self._events += 1
+            self._condition.notify_all()
+
+    def _client_gone(self) -> None:
+        self._gone = True
+        self._notify()

@@ -1,0 +1,376 @@
+"""`ApiTransport`: an embedded server as a `requests` adapter, without sockets and threads, for simulation.
+
+    session.mount("http://", server.transport())
+
+Each request is answered in the caller's thread; what is due by the clock (controllers, compaction) is done before.
+The body of a watch never blocks: its `stream()` yields b"" when nothing is ready, and whoever drives the simulation
+moves the clock.
+
+The server's fault script applies as on the wire: plans are carried out on the clock, a stall ends with the request's
+read timeout, and a broken connection raises what requests and urllib3 raise. (A cut within the framing of a chunk is
+one within its data here.)
+
+What the client of a simulated transport holds: the line to the server and the body of its answer.
+
+`Line` carries out plans on the clock as far as the client would notice; `PlannedBody` and `WatchBody` are the part of
+urllib3's response that clients use.
+"""
+from __future__ import annotations
+
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+from weakref import WeakSet
+
+import requests
+import urllib3
+from requests.adapters import BaseAdapter
+
+from kubectl_runtime.apiserver.core import ApiCore, refusal
+from kubectl_runtime.apiserver.errors import StatusError
+from kubectl_runtime.apiserver.transport.compression import compressed
+from kubectl_runtime.apiserver.transport.faults import (
+    Close,
+    Exchange,
+    Faults,
+    Plan,
+    RecordedRequest,
+    Recording,
+    Reset,
+    Send,
+    Wait,
+)
+from kubectl_runtime.apiserver.transport.http.reader import head, whole_head
+from kubectl_runtime.apiserver.wire import EventStream, HttpRequest, HttpResponse, parse_query
+from kubectl_runtime.core.base.clock import Clock
+
+
+class Service(Protocol):
+    """The server behind a transport, as `server.ApiServer` is one. Its core may change from one request to the next: a
+    server that begins anew has another."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def core(self) -> ApiCore: ...
+
+    @property
+    def faults(self) -> Faults: ...
+
+    @property
+    def requests(self) -> Recording: ...
+
+
+class Line:
+    """The connection of one request: carries out plans on the clock, as far as the client would notice."""
+
+    def __init__(self, service: Service, timeout: float | None) -> None:
+        self.entry: RecordedRequest | None = None
+        self._service, self._timeout = service, timeout
+        self._silent = 0.0  # seconds since the client last heard something
+
+    def wait_for(self, plan: Plan, expected: bytes) -> Plan:
+        """Carry out a plan until the expected bytes have been sent; what is left of it."""
+        left, steps = len(expected), deque(plan)
+        while steps:
+            step = steps[0]
+            if isinstance(step, Send):
+                if left == 0:
+                    break
+                taken = min(left, len(step.data))
+                left -= taken
+                steps.popleft()
+                if taken < len(step.data):
+                    steps.appendleft(Send(step.data[taken:]))
+            else:
+                if left == 0 and expected:
+                    break
+                self.carry(steps.popleft())
+        return list(steps)
+
+    def carry(self, step: Any) -> bytes:
+        """Carry out one step; the bytes that it brings. Raises urllib3's errors."""
+        if isinstance(step, Send):
+            self._silent = 0.0
+            return step.data
+        if isinstance(step, Wait):
+            self.pause(step.seconds)
+            return b""
+        if isinstance(step, Reset):
+            raise self.broken("reset", ConnectionResetError(104, "Connection reset by peer"))
+        if isinstance(step, Close):
+            raise self.broken("close", ConnectionAbortedError("the server closed the connection"))
+        self.note("stall")
+        self.pause(float("inf"))
+        return b""
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass; raises ReadTimeoutError once the client would have given up."""
+        patience = None if self._timeout is None else self._timeout - self._silent
+        given_up = patience is not None and seconds >= patience
+        self._sleep(patience if given_up else seconds)
+        self._silent += seconds
+        if given_up:
+            # the pool and URL of a real one say nothing here
+            raise urllib3.exceptions.ReadTimeoutError(None, "", "Read timed out.")  # type: ignore[arg-type]
+
+    def _sleep(self, seconds: float | None) -> None:
+        clock, condition = self._service.clock, threading.Condition()
+        if seconds == float("inf"):
+            seconds = None  # for ever: a simulated clock tells that nobody will end this
+        deadline = None if seconds is None else clock.monotonic() + seconds
+        with condition:
+            while deadline is None or (left := deadline - clock.monotonic()) > 0:
+                clock.wait(condition, None if deadline is None else left)
+
+    def broken(self, how: str, cause: Exception) -> urllib3.exceptions.ProtocolError:
+        """The error of a connection that ends this way."""
+        self.note(how)
+        return urllib3.exceptions.ProtocolError("Connection aborted.", cause)
+
+    def note(self, how: str) -> None:
+        """Record how the connection ended."""
+        if self.entry is not None:
+            self._service.requests.answered(self.entry, None, how)
+
+
+class PlannedBody:
+    """A body that comes as a plan says, as the part of urllib3's response that clients use."""
+
+    headers: urllib3.HTTPHeaderDict
+    status: int
+
+    def __init__(self, line: Line, plan: Plan, length: int, *, packed: bool) -> None:
+        """`length`: of the body as it is sent. `packed`: it is gzip."""
+        self._line, self._plan, self._left = line, deque(plan), length
+        self._packed = packed
+
+    def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
+        """The pieces, decompressed unless `decode_content` is false; blocks on the clock. Raises urllib3's
+        ProtocolError and ReadTimeoutError."""
+        unpack: Callable[[bytes], bytes] = bytes
+        if self._packed and decode_content is not False:
+            unpack = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress
+        while self._left > 0:
+            data = self._line.carry(self._plan.popleft()) if self._plan else b""
+            self._left -= len(data)
+            if piece := unpack(data):
+                yield piece
+        if self._plan and isinstance(self._plan[-1], Close | Reset):  # each request here has a connection of its own,
+            self._line.note("close" if isinstance(self._plan[-1], Close) else "reset")  # so that nobody will miss it
+            self._plan.clear()
+
+    def read(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:
+        """All that is left."""
+        return b"".join(self.stream(decode_content=decode_content))
+
+    def shutdown(self) -> None:
+        """End the body."""
+        self._left = 0
+
+    close = release_conn = shutdown
+
+
+class WatchBody:
+    """The body of a watch, as the part of urllib3's response that clients use."""
+
+    headers: urllib3.HTTPHeaderDict
+    status: int
+
+    def __init__(self, clock: Clock, settle: Callable[[], None], exchange: Exchange, stream: EventStream, line: Line,
+                 plan: Plan) -> None:
+        self._clock, self._settle = clock, settle
+        self._exchange, self._stream, self._line = exchange, stream, line
+        self._plan = deque(plan)
+        self._due: float | None = None  # when the wait at the front of the plan is over
+        self._ended = self._closing = self._broken = False
+
+    def interrupt(self, *, broken: bool) -> None:
+        """The server ends the watch, or the network does; a stall is over too."""
+        self._plan.clear()
+        self._broken = broken
+        self._stream.close()
+
+    def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
+        """Chunks as they are ready, b"" when nothing is; ends with the watch."""
+        while not self._ended:
+            self._settle()
+            if self._broken:
+                self._ended = True
+                raise self._line.broken("", ConnectionResetError(104, "Connection reset by peer"))
+            if self._plan:
+                yield self._step()
+                continue
+            if self._closing:
+                return
+            data = self._stream.poll()
+            if data is not None:
+                self._plan.extend(self._exchange.data(data))
+            elif self._stream.closed:
+                self._plan.extend(self._exchange.end(lambda line: line, b""))
+                self._closing = True
+            else:
+                yield b""
+
+    def _step(self) -> bytes:
+        """Carry out the next step of the plan if its time has come; never blocks."""
+        step, now = self._plan[0], self._clock.monotonic()
+        if isinstance(step, Wait):
+            self._due = now + step.seconds if self._due is None else self._due
+            if now >= self._due:
+                self._due = None
+                self._plan.popleft()
+            return b""
+        if isinstance(step, Send | Close | Reset):
+            self._plan.popleft()
+            return self._line.carry(step)
+        self._line.note("stall")
+        return b""  # a stall stays at the front for ever
+
+    def shutdown(self) -> None:
+        """End the stream."""
+        self._ended = True
+
+    def close(self) -> None:
+        """The client is done."""
+        self._ended = True
+        self._stream.close()
+
+    release_conn = close
+
+
+class ApiTransport(BaseAdapter):
+    """See the module. For the thread that runs the simulation; no lock is held while a request is answered."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__()
+        self._service = service
+        self._watches: WeakSet[WatchBody] = WeakSet()
+        self._late: list[tuple[float, HttpRequest, Exchange, RecordedRequest]] = []  # (when it is handled, …)
+
+    def send(self, request: requests.PreparedRequest, *_: Any, timeout: Any = None, **__: Any) -> requests.Response:
+        """Answer a request; of the other arguments that requests gives an adapter none matters here.
+
+        Blocks, on the clock, for delays and at most for the read timeout of a stall. Raises requests.ConnectionError
+        and ReadTimeout where a fault breaks the connection or keeps the answer back.
+        """
+        wanted, service = read_request(request), self._service
+        line = Line(service, _read_timeout(timeout))
+        try:
+            line.wait_for(service.faults.connect(), b"")
+            entry = line.entry = service.requests.add(wanted)
+            exchange = service.faults.begin(wanted) or Exchange(service.clock)
+            self._delay(line, wanted, exchange, entry)
+            answer = compressed(wanted, self._answer(wanted, exchange, entry))
+            line.pause(answer.delay)
+            return self._response(request, exchange, answer, line)
+        except urllib3.exceptions.ReadTimeoutError as error:
+            raise requests.ReadTimeout(error, request=request) from None
+        except urllib3.exceptions.ProtocolError as error:
+            raise requests.ConnectionError(error, request=request) from None
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def end_watches(self, *, broken: bool) -> None:
+        """End the watches that are open: in order, or as when the network breaks. The server calls this."""
+        for body in list(self._watches):
+            body.interrupt(broken=broken)
+
+    def _delay(self, line: Line, wanted: HttpRequest, exchange: Exchange, entry: RecordedRequest) -> None:
+        """Let what is to pass before a request pass. A client that gives up meanwhile does not undo the request: the
+        server handles it at its time, when nobody listens any more."""
+        due = self._service.clock.monotonic() + sum(step.seconds for step in exchange.before if isinstance(step, Wait))
+        try:
+            line.wait_for(exchange.before, b"")
+        except urllib3.exceptions.ReadTimeoutError:
+            if not exchange.unhandled:
+                self._late.append((due, wanted, exchange, entry))
+            raise
+
+    def _answer(self, wanted: HttpRequest, exchange: Exchange, entry: RecordedRequest) -> HttpResponse:
+        for effect in exchange.effects:
+            effect()
+        answer = exchange.answer(exchange.instead or self._handle(wanted))
+        self._service.requests.answered(entry, answer.status)
+        return answer
+
+    def _handle(self, wanted: HttpRequest) -> HttpResponse:
+        self.settle()
+        answer = self._service.core.handle(wanted)
+        if answer.session is not None:
+            answer = refusal(wanted, StatusError(501, "NotImplemented", "a transport without sockets carries no "
+                                                 "websocket: start the server, and use server.client()", details={}))
+        self.settle()
+        return answer
+
+    def settle(self) -> None:
+        """Do what is due by the clock: late requests, controllers, compaction."""
+        core, now = self._service.core, self._service.clock.monotonic()
+        due = [late for late in self._late if late[0] <= now]
+        self._late = [late for late in self._late if late[0] > now]
+        for _, wanted, exchange, entry in due:
+            answer = self._answer(wanted, exchange, entry)
+            if answer.stream is not None:
+                answer.stream.close()
+        while (wakeup := core.next_wakeup()) is not None and wakeup <= self._service.clock.monotonic():
+            if not core.tick():
+                return
+
+    def _response(self, request: requests.PreparedRequest, exchange: Exchange, answer: HttpResponse,
+                  line: Line) -> requests.Response:
+        headers = urllib3.HTTPHeaderDict(answer.headers)
+        now = self._service.clock.now()
+        body: WatchBody | PlannedBody
+        if answer.stream is not None:
+            start = head(answer, now, [])
+            rest = line.wait_for(exchange.head(start), start)
+            body = WatchBody(self._service.clock, self.settle, exchange, answer.stream, line, rest)
+            self._watches.add(body)
+        else:
+            start = whole_head(answer, now, close=False)
+            content = b"" if request.method == "HEAD" else answer.body
+            headers["Content-Length"] = str(len(answer.body))
+            rest = line.wait_for(exchange.whole(start, content), start)
+            body = PlannedBody(line, rest, len(content), packed=answer.header("content-encoding") == "gzip")
+        body.headers, body.status = headers, answer.status
+        response = requests.Response()
+        response.status_code = answer.status
+        response.request = request
+        response.url = request.url or ""
+        response.connection = self  # type: ignore[assignment] # requests' adapters set it, too
+        response.raw = body
+        response.headers = requests.structures.CaseInsensitiveDict(headers)
+        response.encoding = "utf-8"
+        return response
+
+
+def _read_timeout(timeout: Any) -> float | None:
+    """The read timeout of what requests calls a timeout: a number, a pair, or urllib3's."""
+    if isinstance(timeout, urllib3.Timeout):
+        timeout = timeout.read_timeout
+    elif isinstance(timeout, tuple):
+        timeout = timeout[1]
+    return float(timeout) if isinstance(timeout, int | float) else None
+
+
+def read_request(request: requests.PreparedRequest) -> HttpRequest:
+    """A request as the server reads it."""
+    parts = urlsplit(request.url or "")
+    body: Any = request.body or b""  # bytes and text, or what iterates over them
+    if isinstance(body, str):
+        body = body.encode()
+    if not isinstance(body, bytes):
+        body = b"".join(body)
+    headers: dict[str, str] = {}
+    sent: Any = request.headers  # bytes are allowed, whatever the types say
+    for name, value in sent.items():
+        text = value.decode() if isinstance(value, bytes) else value
+        key = name.lower()
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    query = parse_query(parts.query)
+    return HttpRequest(request.method or "GET", parts.path or "/", query, headers, body)

@@ -1,0 +1,227 @@
+"""Mutating webhooks: one after the other, each sees what the ones before have made of the object.
+
+When one has changed it, those before that wish so (reinvocationPolicy IfNeeded) are asked again, once, in a second
+round in which nobody is asked for the first time.
+
+Validating webhooks: all that match are asked about the object as it will be stored; any of them can refuse it.
+
+All are asked even when one has refused; the first refusal, in their order, is the answer. (The real server takes the
+quickest.) Those that are somewhere else are asked at the same time, each in a thread of its own; those that are mounted
+one after the other, in the thread of the request.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.encoding.body import parse_json
+from kubectl_runtime.apiserver.kinds import typed
+from kubectl_runtime.apiserver.managedfields.entries import EntryError, read
+from kubectl_runtime.apiserver.patching.json_patch import PatchFailed, patched
+from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.webhooks.calls import CallingFailed, accept, ask, failed, time_left, timed_out
+from kubectl_runtime.apiserver.webhooks.hooks import Hook
+from kubectl_runtime.apiserver.webhooks.review import (
+    JSON_PATCH,
+    Attributes,
+    Invocation,
+    Verdict,
+    as_version,
+    back,
+    invocation,
+)
+from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.codec.sameness import same_json
+
+Object = dict[str, Any]
+
+_BAD_MANAGERS = (".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated "
+                 "mutating admission controller; please fix your requests: ")
+
+
+def mutate(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...]) -> None:
+    """Let the webhooks change `asked.object`. Raises StatusError for what refuses the operation. The cluster's lock is
+    held, and free while a webhook is asked."""
+    asking = _Asking()
+    if _round(ctx, asked, hooks, asking):
+        asking.is_second = True
+        _round(ctx, asked, hooks, asking)
+
+
+def keep_managers(ctx: RequestContext, obj: Object, managers: Any) -> None:
+    """Put the managedFields from before admission back, if what it left there cannot be read."""
+    meta = obj.get("metadata") or {}
+    try:
+        read(meta.get("managedFields"))
+    except EntryError as error:
+        meta["managedFields"] = managers
+        ctx.warnings.append(f"{_BAD_MANAGERS}{error}")
+
+
+@dataclass(slots=True)
+class _Asking:
+    """Who was asked, in both rounds. A change in the second one can bring somebody back in who comes later in it."""
+
+    is_second: bool = False
+    earlier: set[Hook] = field(default_factory=set)  # to be asked again if somebody changes the object after them
+    again: set[Hook] = field(default_factory=set)
+
+    def note(self, hook: Hook, *, changed: bool) -> None:
+        """A webhook was asked."""
+        if changed:
+            self.again |= self.earlier
+            self.earlier.clear()
+        if hook.reinvoked:
+            self.earlier.add(hook)
+
+
+def _round(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...], asking: _Asking) -> bool:
+    """Whether anybody changed the object."""
+    any_changed = False
+    for hook in hooks:
+        if asking.is_second and hook not in asking.again:
+            continue
+        called = invocation(ctx, hook, asked)
+        if called is None:
+            continue
+        changed = _call(ctx, called, asked)
+        any_changed = any_changed or changed
+        asking.note(hook, changed=changed)
+    return any_changed
+
+
+def _call(ctx: RequestContext, called: Invocation, asked: Attributes) -> bool:
+    """Ask one webhook; whether it changed the object."""
+    with ctx.cluster.released():
+        shown, old = (as_version(obj, asked, called.resource) for obj in (asked.object, asked.old))
+        try:
+            verdict = ask(ctx, called, asked, shown, old, mutating=True)
+            accept(ctx, called.hook, verdict)
+            changed = _patched(called, asked, shown, verdict)
+        except CallingFailed as error:
+            if (refusal := failed(ctx, called.hook, error)) is not None:
+                raise refusal from None
+            return False
+        if changed is None:
+            return False
+        asked.object = back(changed, asked, called.resource)
+    return not same_json(shown, changed)
+
+
+def _patched(called: Invocation, asked: Attributes, shown: Object | None, verdict: Verdict) -> Object | None:
+    """The object after the patch of an answer, decoded and defaulted; None if there is no patch."""
+    hook = called.hook
+    if not verdict.patch:
+        return None
+    try:
+        operations, _ = parse_json(verdict.patch)
+    except ValueError as error:
+        raise CallingFailed(hook, f"received undecodable patch in webhook response: {error}") from None
+    if problem := _list_problem(operations):
+        raise CallingFailed(hook, f"received undecodable patch in webhook response: json: cannot unmarshal {problem}")
+    if not operations:
+        return None
+    if shown is None:
+        raise errors.internal(f'admission webhook "{hook.name}" attempted to modify the object, which is not supported '
+                              "for this operation")
+    if verdict.patch_type != JSON_PATCH:
+        raise CallingFailed(hook, f'unsupported patch type "{verdict.patch_type}"')
+    try:
+        changed: Object = patched(shown, operations)  # if it is no object, `_decode` says so
+    except PatchFailed as error:
+        raise errors.internal(str(error)) from None
+    _decode(called.resource, called, asked, changed, shown)
+    return changed
+
+
+def _list_problem(operations: Any) -> str:
+    """What keeps the real decoder from reading a patch; "" if nothing does."""
+    names = {dict: "object", str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+    if not isinstance(operations, list | None):
+        return f"{names[type(operations)]} into Go value of type jsonpatch.Patch"
+    wrong = next((entry for entry in operations or () if not isinstance(entry, dict | None)), None)
+    return "" if wrong is None else f"{names[type(wrong)]} into Go value of type jsonpatch.Operation"
+
+
+def _decode(resource: ServedResource, called: Invocation, asked: Attributes, changed: Any, shown: Object) -> None:
+    """Give the patched object the shape and the defaults of its kind."""
+    if not isinstance(changed, dict) or any(changed.get(key) != shown[key] for key in ("kind", "apiVersion")):
+        raise errors.internal(f'admission webhook "{called.hook.name}" made another kind of the object')
+    package = asked.kind.group.partition(".")[0] or "core"
+    type_name = f"{package}.{asked.kind.version}.{asked.kind.kind}"  # of a subresource
+    try:
+        if asked.is_own_kind:
+            resource.strategy.decode(changed)
+        elif typed.known(type_name):
+            typed.decode(type_name, changed)
+    except errors.BodyDecodeError as error:
+        raise errors.internal(str(error)) from None
+    if not asked.is_own_kind:
+        return
+    changed["metadata"] = changed.get("metadata") or {}
+    resource.strategy.default(changed)
+
+
+Outcome = Verdict | Exception
+
+
+def validate(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...]) -> None:
+    """Raises StatusError for what refuses the operation. The cluster's lock is held, and free while they are asked."""
+    matching = [called for hook in hooks if (called := invocation(ctx, hook, asked)) is not None]
+    if not matching:
+        return
+    if time_left(ctx) <= 0:
+        raise timed_out()
+    with ctx.cluster.released():
+        outcomes = _outcomes(ctx, matching, asked)
+        refusals = [refusal for called, outcome in zip(matching, outcomes, strict=True)
+                    if (refusal := _refusal(ctx, called.hook, outcome)) is not None]
+    if refusals:
+        raise refusals[0]
+
+
+def _outcomes(ctx: RequestContext, matching: list[Invocation], asked: Attributes) -> list[Outcome]:
+    """What came of each call, in the order of the webhooks."""
+    outcomes: list[Outcome] = [RuntimeError("not asked")] * len(matching)
+    threads, here = [], []
+    for index, called in enumerate(matching):
+        call = _call_validating(ctx, called, asked, outcomes, index)
+        if len(matching) > 1 and ctx.hooks.caller.is_remote(called.hook.target.url):
+            threads.append(Thread(target=call, name=f"webhook-{called.hook.name}", daemon=True))
+        else:
+            here.append(call)
+    for thread in threads:
+        thread.start()
+    for call in here:
+        call()
+    for thread in threads:
+        thread.join()  # each ends at its webhook's timeout
+    return outcomes
+
+
+def _call_validating(ctx: RequestContext, called: Invocation, asked: Attributes, outcomes: list[Outcome], index: int
+          ) -> Callable[[], None]:
+    def call() -> None:
+        try:
+            shown, old = (as_version(obj, asked, called.resource) for obj in (asked.object, asked.old))
+            outcomes[index] = ask(ctx, called, asked, shown, old, mutating=False)
+        except Exception as error:  # noqa: BLE001 - it is raised, or told, in the thread of the request
+            outcomes[index] = error
+    return call
+
+
+def _refusal(ctx: RequestContext, hook: Hook, outcome: Outcome) -> errors.StatusError | None:
+    if isinstance(outcome, CallingFailed):
+        return failed(ctx, hook, outcome)
+    if isinstance(outcome, errors.StatusError):
+        return outcome
+    if isinstance(outcome, Exception):
+        raise outcome
+    try:
+        accept(ctx, hook, outcome)
+    except errors.StatusError as error:
+        return error
+    return None

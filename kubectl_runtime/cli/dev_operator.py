@@ -1,0 +1,125 @@
+"""The operator below `run --dev`, started by `develop` as `python -m kubectl_runtime.cli.dev_operator FD`.
+
+    FD     a pipe: one line that says what to run, then nothing until the other end closes, which ends this process: an
+           operator without its API server would only complain
+
+Before the program's function is called, the definitions of its custom resources are installed.
+
+The custom resources that a program has loaded, and their definitions, for a server that is the program's own.
+"""
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+
+from kubectl_runtime.cli.operator import run_operator
+from kubectl_runtime.cli.places import CommandError
+from kubectl_runtime.cli.run_options import Order
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.wire import decoded
+from kubectl_runtime.crd.customresource import CustomResource, definitions_of
+from kubectl_runtime.manager.manager import Manager
+from kubectl_runtime.runtime.apply_crd import apply_crd
+from kubectl_runtime.runtime.observe.debug import DebugPage
+from kubectl_runtime.schema.structural import declares_rules
+
+MANAGER = "kubectl-runtime"
+"""Whose fields those of the definitions are."""
+
+
+def loaded_kinds() -> list[type[CustomResource]]:
+    """Every class of a kind that has been imported so far, by name of the definition, then as they were made."""
+    return sorted(_below(CustomResource), key=lambda kind: kind.crd_name())
+
+
+def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str]:
+    """Make the server know these kinds; the names of their definitions. Blocks until they are served.
+
+    Classes of one kind and several versions make one definition (`definitions_of`). One that is there is replaced, also
+    by an older one: it is the program's own. Raises CommandError for classes that make none, and for a change that the
+    server refuses, of a version in which objects may be stored, say; MissingExtra for rules in CEL without the extra
+    `cel`, which the server could not evaluate either; KubeError as `apply_crd`.
+    """
+    try:
+        definitions = definitions_of(kinds)
+    except (TypeError, ValueError) as error:
+        places = ", ".join(f"{kind.__module__}:{kind.__qualname__}" for kind in kinds)
+        raise CommandError(f"the definitions of {places} cannot be made: {error}") from None
+    if any(declares_rules(version["schema"]["openAPIV3Schema"]) for definition in definitions
+           for version in definition["spec"]["versions"]):
+        from kubectl_runtime.schema.cel import engine
+
+        engine()
+    names = [definition["metadata"]["name"] for definition in definitions]
+    for name, definition in zip(names, definitions, strict=True):
+        try:
+            apply_crd(client, definition, field_manager=MANAGER, force=True, allow_downgrade=True)
+        except ApiError as error:
+            raise CommandError(f"the server's {name} cannot be changed to what the program says now: {error}\n"
+                               "Stop with Ctrl-C and start again to begin with an empty server") from None
+    return names
+
+
+def _below(base: type[CustomResource]) -> Iterator[type[CustomResource]]:
+    for kind in base.__subclasses__():
+        if "api_resource" in vars(kind):
+            yield kind
+        yield from _below(kind)
+
+
+PATIENCE = 5.0
+"""Seconds for an end in good order when the API server's process is gone."""
+
+
+def main(file: int) -> int:
+    """Run what the pipe says; the exit status."""
+    order = decoded(_line(file), Order)
+    Thread(target=_end_with_parent, args=(file,), name="end with the API server", daemon=True).start()
+    options = order.options
+    return run_operator(options, form="short", serve=order.serve, debug=DebugPage(details=True), prepare=_install,
+                        announce=partial(_announce, " and /metrics" if options.metrics else ""))
+
+
+def _install(client: Client) -> None:
+    kinds = loaded_kinds()
+    install_kinds(client, kinds)
+    for kind in dict.fromkeys(kind.api_resource.full_name for kind in kinds):
+        print(f"installed {kind}: kubectl get {kind} --all-namespaces", flush=True)
+
+
+def _announce(metrics: str, manager: Manager) -> None:
+    if manager.serve is not None:
+        host, _, port = manager.serve.rpartition(":")
+        url = f"http://{host or '127.0.0.1'}:{port}"
+        print(f"serves {url}/readyz, /healthz{metrics}", flush=True)
+        if manager.debug is not None:
+            print(f"what it does at this moment: {url}/debug, or kubectl-runtime top {url}", flush=True)
+
+
+def _line(file: int) -> bytes:
+    """One line, and no byte more."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(file, 1)
+        if not byte:
+            raise SystemExit("this is the lower half of kubectl-runtime run --dev, and no command of its own")
+        line += byte
+    return line
+
+
+def _end_with_parent(file: int) -> None:
+    while os.read(file, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(PATIENCE)
+    os._exit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

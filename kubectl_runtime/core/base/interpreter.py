@@ -1,0 +1,163 @@
+"""What classes and functions declare, also where a name in it does not exist yet.
+
+Up to Python 3.13 an annotation is a value, or text under `from __future__ import annotations`. From 3.14 on it is
+evaluated when somebody asks for it, which raises NameError for a name that comes later in the module or exists for type
+checkers only. Asked as here, such an annotation is a `ForwardRef`, which `typing.get_type_hints` resolves later.
+
+What a thread works for: which run its log lines belong to, whose end its calls obey.
+
+    Thread         a thread of the library: starts with nothing of who started it, and may outlive that
+    RunVariable    a context variable whose value ends with the block that set it
+
+Up to Python 3.13 a new thread has an empty context. From 3.14 on it has a copy of its starter's, on a build without the
+GIL or under `-X thread_inherit_context`; so has a thread that a user's pool begins within a run, as long as it lives.
+
+Locks that are free again in the child of a fork, and work that no fork may cut in two.
+
+A fork copies every lock as it is at that moment, held ones too, but of the threads only the one that forked: a lock
+that another thread held stays held in the child for ever. What such a lock guards must bear being found half done, for
+that is how the child finds it.
+"""
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import Context, ContextVar, Token
+from typing import Any, Generic, Protocol, TypeVar
+
+_FORMAT: dict[str, Any] = {}
+_SIGNATURE_FORMAT: dict[str, Any] = {}
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
+    _FORMAT = {"format": Format.FORWARDREF}
+    _SIGNATURE_FORMAT = {"annotation_format": Format.FORWARDREF}
+
+
+def annotations_of(cls: type) -> dict[str, Any]:
+    """Name -> annotation, of the class itself and not of its bases: a type, text, or a `ForwardRef`. A new dict."""
+    return inspect.get_annotations(cls, **_FORMAT)
+
+
+def signature_of(function: Any) -> inspect.Signature:
+    """The parameters of something that can be called. Raises TypeError for what cannot, ValueError when Python does not
+    know them (some built-in functions)."""
+    return inspect.signature(function, **_SIGNATURE_FORMAT)
+
+
+T = TypeVar("T")
+
+
+class Thread(threading.Thread):
+    """As `threading.Thread`, always in an empty context."""
+
+    def start(self) -> None:
+        """As `threading.Thread.start`."""
+        Context().run(super().start)
+
+
+class _Held(Generic[T]):
+    __slots__ = ("value",)
+
+    def __init__(self, value: T | None) -> None:
+        self.value = value
+
+
+class RunVariable(Generic[T]):
+    """What the current context works for. A copy of the context sees it too, until `reset`. Safe from any thread."""
+
+    def __init__(self, name: str) -> None:
+        self._variable: ContextVar[_Held[T] | None] = ContextVar(name, default=None)
+
+    def get(self) -> T | None:
+        """The value; None when none was set, or when it is over."""
+        held = self._variable.get()
+        return None if held is None else held.value
+
+    def set(self, value: T) -> Token[_Held[T] | None]:
+        """From now on it is this one; `reset` takes the answer."""
+        return self._variable.set(_Held(value))
+
+    def reset(self, entered: Token[_Held[T] | None]) -> None:
+        """As before `set`; the value is over, here and in copies. To be called in the context that set it."""
+        held = self._variable.get()
+        if held is not None:
+            held.value = None
+        self._variable.reset(entered)
+
+
+class ForkSafeLock:
+    """A lock as `threading.Lock` makes it, which is free again in the child of a fork. Not reentrant."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        renewed_in_children(self)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock. Blocks until it is free, if `blocking`, for `timeout` seconds at most (-1: as long as it
+        takes; at most `threading.TIMEOUT_MAX`). Whether it was taken."""
+        return self._lock.acquire(blocking, timeout)
+
+    def release(self) -> None:
+        """Give the lock back. Does nothing when it is not held."""
+        with suppress(RuntimeError):  # the child of a fork has a free lock where the thread that forked held one
+            self._lock.release()
+
+    def renew(self) -> None:
+        """Be free, whoever holds it. For the child of a fork alone."""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Renewed(Protocol):
+    """Holds a lock, and takes another one when it is told to."""
+
+    def renew(self) -> None:
+        """Take a new lock, whoever holds the old one."""
+
+
+_held: weakref.WeakSet[Renewed] = weakref.WeakSet()
+_registered: list[bool] = []
+
+
+def renewed_in_children(holder: Renewed) -> None:
+    """Have `holder.renew()` called in the child of each fork, for as long as it lives."""
+    _held.add(holder)
+    if not _registered:  # twice does no harm
+        _registered.append(True)
+        if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+            os.register_at_fork(after_in_child=_renew_all)
+
+
+def _renew_all() -> None:
+    for holder in list(_held):
+        holder.renew()
+
+
+_whole = threading.RLock()
+_gated: list[bool] = []
+
+
+@contextmanager
+def unforked() -> Iterator[None]:
+    """What is done in this block is done by one thread at a time, and forks of other threads wait for its end.
+
+    For imports: the child of a fork that comes in the middle of one finds the module's lock held by a thread that it
+    has not, and waits for it for ever. To be short, therefore, and to wait for nothing.
+    """
+    if not _gated:
+        _gated.append(True)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=_whole.acquire, after_in_parent=_whole.release, after_in_child=_whole.release)
+    with _whole:
+        yield

@@ -1,1 +1,0 @@
-"""What differs between interpreters and processes: annotations, contexts of threads, locks across a fork."""

@@ -1,0 +1,189 @@
+"""`apply_manifests`: bring a set of objects onto a server, in an order that works, and wait until they are ready.
+
+    1  Namespaces and CRDs are applied, and waited for: active; established, and each version served
+    2  everything else is applied, in the order of the source
+    3  with `wait`, everything that can be ready is waited for (readiness.py says what that is)
+
+A server of a cluster of several may not know yet of a kind that another one serves: objects of such kinds are tried
+again. In 1 and 2, an object that is still being deleted from before would take what is applied along with it: its end
+is waited for, when all others are applied, and then it is applied again. All this within the one time.
+
+`delete_manifests`: take a set of objects off a server, in the reverse of the order in which they were applied.
+
+    1  everything but Namespaces and CRDs, the last of the source first; all are asked to go, then waited for
+    2  the CRDs, then the Namespaces, likewise: while they are there, the others' finalizers can do their work
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TextIO, TypeVar
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.http.retry import KindNotServedError
+from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.params import DeleteParams, PatchParams
+from kubectl_runtime.kubectl.diff import diff_manifests
+from kubectl_runtime.kubectl.manifest_run import Item, ManifestRun, Placed, first_ones, other_ones
+from kubectl_runtime.kubectl.readiness import gone, is_active, is_established, missing_of
+from kubectl_runtime.kubectl.report import ManifestOutcome, ManifestReport
+from kubectl_runtime.manifests.documents import Manifests
+from kubectl_runtime.runtime.apply_crd import await_served
+from kubectl_runtime.runtime.conditions import Condition
+from kubectl_runtime.runtime.wait import delete_for_uid
+
+T = TypeVar("T")
+
+PREPARATION = 60.0
+"""Seconds, without `wait`, for Namespaces and CRDs and for what is still being deleted."""
+_PAUSE = 0.2
+"""Seconds until a kind that a server did not know is asked for again."""
+
+
+def apply_manifests(client: Client, source: Manifests, *, field_manager: str, namespace: str | None = None,
+                    wait: Duration | None = None, ready: Mapping[str, Condition] | None = None, force: bool = False,
+                    dry_run: bool = False, recursive: bool = False, progress: TextIO | bool = True,
+                    stop: StopToken | None = None) -> ManifestReport:
+    r"""Apply every object of `source` by server-side apply as `field_manager`; what became of each.
+
+        apply_manifests(client, "deploy/", field_manager="release", wait=300)
+
+    `source`: a file or folder (`str` or `Path`), ``-`` for standard input, a text of YAML or JSON, a resource object or
+    dict, or an iterable of these; `recursive` goes into the folders of folders. `namespace`: for objects that say none;
+    by default the client's own. `force` takes fields over that other managers own.
+
+    `wait`: block until all are ready, at most so long from the call on, for all of them together (seconds or
+    `timedelta`): Deployments, StatefulSets and DaemonSets rolled out, ReplicaSets and ReplicationControllers with all
+    replicas, Jobs complete, Pods ready. `ready` adds conditions by kind, or replaces these:
+    `{"Service": conditions.is_service_loadbalancer_provisioned, "Certificate.cert-manager.io": is_issued}`. Without
+    `wait` it blocks for the calls, and up to 60 s where Namespaces and CRDs are still coming.
+
+    `dry_run` changes nothing and is `diff_manifests`. `progress`: a line for each object, and on a terminal one that
+    says what is waited for, to standard error; another stream, or False for none. `stop` ends the wait and skips the
+    rest.
+
+    Raises, before anything is sent, ManifestError and OSError for what cannot be read, RequestError for objects without
+    kind or name, or twice in the set, and what discovery raises. An object that fails keeps no other from being tried:
+    all failures come together at the end as ManifestsFailed, with the report and where each stands. Calls are retried
+    as always and end within the client's deadline, even past `wait`. Needs the verbs get, create and patch; to wait,
+    list and watch, and to say why Pods do not run, list of pods. For one thread; different calls may run at once.
+
+    >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}"
+    >>> report = apply_manifests(client, text, field_manager="release", namespace="default", progress=False)
+    >>> [(outcome.ref.name, outcome.action) for outcome in report]
+    [('a', 'created')]
+    """
+    manager = PatchParams.apply(field_manager).field_manager or ""
+    if ready and wait is None:
+        raise RequestError("apply_manifests: `ready` says what to wait for, and `wait` for how long: give it as well")
+    if dry_run:
+        return diff_manifests(client, source, field_manager=field_manager, namespace=namespace, force=force,
+                              recursive=recursive, progress=progress, stop=stop)
+    with ManifestRun(client, "apply", source, namespace=namespace, recursive=recursive, progress=progress, stop=stop,
+                     timeout=PREPARATION if wait is None else wait) as run:
+        _prepare(run, _apply(run, first_ones(run.items), manager, force))
+        applied = _apply(run, other_ones(run.items), manager, force)
+        if wait is not None:
+            found = ((placed, missing_of(placed.item.gvk, ready or {})) for placed in applied)
+            run.await_each([(placed, missing) for placed, missing in found if missing is not None], "ready")
+        return run.report()
+
+
+def _apply(run: ManifestRun, items: Iterable[Item], field_manager: str, force: bool) -> list[Placed]:
+    """Apply these; the ones that are there now, and stay."""
+    going: dict[Placed, str] = {}
+
+    def act(placed: Placed) -> ManifestOutcome:
+        before = _once_served(run, placed, lambda: placed.api.with_metadata_only().get_opt(placed.item.name))
+        obj = _once_served(run, placed, lambda: placed.api.apply(placed.body, field_manager=field_manager, force=force))
+        if obj.deletion_timestamp is not None:
+            going[placed] = obj.uid
+        if before is None or before.uid != obj.uid:
+            return placed.outcome("created")
+        return placed.outcome("unchanged" if before.resource_version == obj.resource_version else "updated")
+
+    done = run.each(items, act)
+    while going:
+        done = [placed for placed in done if placed not in going]
+        left, going = going, {}
+        ended = run.await_each([(placed, gone(uid)) for placed, uid in left.items()], "gone, to be made again")
+        done += run.each([placed.item for placed in ended], act)
+    return done
+
+
+def _once_served(run: ManifestRun, placed: Placed, call: Callable[[], T]) -> T:
+    """What `call` returns; while a server does not know a kind that was seen to be served, it is called again."""
+    waiting = run.stop or StopToken(clock=run.client.clock)
+    while True:
+        try:
+            return call()
+        except KindNotServedError:
+            if placed.item.gvk not in run.served or run.left.is_over() or waiting.wait(_PAUSE):
+                raise
+
+
+def _prepare(run: ManifestRun, applied: Iterable[Placed]) -> None:
+    """Wait until Namespaces and kinds can be used."""
+    crds = [placed for placed in applied if placed.item.is_crd]
+    run.await_each([(placed, is_active) for placed in applied if placed.item.is_namespace], "active")
+    for placed in run.await_each([(placed, is_established) for placed in crds], "established"):
+        crd = placed.api.kind(name=placed.item.name)
+        try:
+            for version in run.versions_of(placed.item):
+                await_served(run.client, version, crd, run.left, run.stop)
+                run.served.add(version.gvk)
+        except KubeError as error:
+            run.fail(placed, error)
+
+
+def delete_manifests(client: Client, source: Manifests, *, namespace: str | None = None,
+                     wait: Duration | None = 120, params: DeleteParams | None = None, recursive: bool = False,
+                     progress: TextIO | bool = True, stop: StopToken | None = None) -> ManifestReport:
+    r"""Delete every object of `source` and block until all are gone; what became of each: deleted, or absent.
+
+        delete_manifests(client, "deploy/")
+
+    Only kind, name and namespace of the manifests count. `wait`: at most so long from the call on, for all of them
+    together (seconds or `timedelta`); None only asks for the deletions. `params`: of each deletion. An object that is
+    not there, or whose kind came with a CRD of the set that is not there, is not an error. `source`, `namespace`,
+    `recursive`, `progress` and `stop` are those of `apply_manifests`, and so is what is raised: ManifestsFailed at the
+    end names what was refused or did not go, and the finalizers that hold it. Each object is looked up first, and the
+    deletion is bound to its uid. Needs the verbs list and delete; to wait, watch.
+
+    >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}"
+    >>> report = delete_manifests(client, text, namespace="default", progress=False)
+    >>> [outcome.action for outcome in report]
+    ['deleted']
+    """
+    if params is not None and params.dry_run:
+        raise RequestError("delete_manifests: a dry run deletes nothing whose end could be awaited")
+    with ManifestRun(client, "delete", source, namespace=namespace, recursive=recursive, progress=progress, stop=stop,
+                     timeout=client.config.timeout if wait is None else wait) as run:
+        first = first_ones(run.items)
+        crds, namespaces = [item for item in first if item.is_crd], [item for item in first if item.is_namespace]
+        for items in (other_ones(run.items), crds, namespaces):
+            going = _delete(run, reversed(items), params)
+            if wait is not None:
+                run.await_each([(placed, gone(uid)) for placed, uid in going.items()], "gone")
+        return run.report()
+
+
+def _delete(run: ManifestRun, items: Iterable[Item], params: DeleteParams | None) -> dict[Placed, str]:
+    """Ask for these to be deleted; the ones that go, with their uids."""
+    going: dict[Placed, str] = {}
+
+    def act(placed: Placed) -> ManifestOutcome:
+        try:
+            uid = delete_for_uid(placed.api, placed.item.name, params)
+        except KindNotServedError:
+            if not placed.to_come:
+                raise
+            uid = ""
+        if not uid:
+            return placed.outcome("absent")
+        going[placed] = uid
+        return placed.outcome("deleted")
+
+    run.each(items, act)
+    return going

@@ -1,0 +1,292 @@
+"""`drain`: take all Pods off a Node, as `kubectl drain` does, and say what became of each.
+
+The Node is cordoned, and its Pods are sorted before anything is evicted:
+
+    Pod                                                  what happens to it
+    of a DaemonSet, not finished                         stays with ignore_daemonsets, else refused; when its DaemonSet
+                                                         is gone: as one without a controller
+    a mirror of a static Pod                             stays
+    with an emptyDir, not finished                       goes with delete_emptydir_data, else refused
+    without a controller, not finished                   goes with force, else refused
+    any other                                            goes
+
+If one is refused, nothing is evicted: DrainError. Else each that goes is evicted:
+
+    the answer          what then
+    done                waits until the Pod is gone, or another of its name has come
+    404                 it is gone
+    429                 a disruption budget forbids it: again after 5 s, for as long as the time lasts
+    5xx, no answer,     again after 5 s
+    namespace ending
+    anything else       it failed; the others go on
+
+(kubectl 1.32, `k8s.io/kubectl/pkg/drain`.) One thread, the caller's: Pods take turns, so that one which has to wait
+holds up no other.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.http.retry import KindNotServedError
+from kubectl_runtime.core.base.clock import Clock, Duration, period_of
+from kubectl_runtime.core.base.errors import ApiError, KubeError, Status, message_of
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.meta.gvk import ApiResource, Scope
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.selectors import LabelSelection
+from kubectl_runtime.core.objects.dynamic import DynamicObject
+from kubectl_runtime.core.requests.params import ListParams, Preconditions
+from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.core.requests.rights import foresee
+
+log = guarded_logger(__name__)
+
+RETRY_BUDGET = 5.0
+"""Seconds between two tries to evict a Pod that a budget protects: kubectl's number."""
+POLL = 1.0
+"""Seconds between two looks at the Pods that are going: kubectl's number."""
+
+MIRROR = "kubernetes.io/config.mirror"
+"""The annotation of a Pod that only shows a static one, which its node's kubelet runs."""
+
+_PODS = ApiResource("", "v1", "Pod", "pods")
+_NODES = ApiResource("", "v1", "Node", "nodes", Scope.CLUSTER)
+_DAEMON_SETS = ApiResource("apps", "v1", "DaemonSet", "daemonsets")
+_CALL = 10.0  # seconds for one eviction: what the server asks to wait longer is waited out here, not in the call
+
+
+class PodOutcome(Enum):
+    """What became of a Pod when its Node was drained: gone, left where it is, refused, failed, or still there.
+
+    >>> PodOutcome.__members__["GONE"].name
+    'GONE'
+    """
+
+    GONE = "gone"
+    """It was evicted, or ended by itself, and is no longer there."""
+    LEFT = "left"
+    """It was not to be evicted: it is of a DaemonSet, or mirrors a static Pod."""
+    REFUSED = "refused"
+    """It may not go without a flag; nothing was evicted."""
+    PENDING = "pending"
+    """It was not evicted yet when another one was refused, or when the time was up."""
+    FAILED = "failed"
+    """The server refused to evict it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedPod:
+    """One Pod of a drain, and why: the flag that is missing, the budget that forbids, the error."""
+
+    ref: ObjectRef
+    outcome: PodOutcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainReport:
+    """What `drain` did: `pods` holds what became of each Pod of the Node, by namespace and name. As text, a line for
+    each.
+
+    >>> DrainReport("node-1", ()).pods
+    ()
+    """
+
+    node: str
+    pods: tuple[DrainedPod, ...]
+
+    def of(self, outcome: PodOutcome) -> list[DrainedPod]:
+        """The Pods with this outcome."""
+        return [pod for pod in self.pods if pod.outcome is outcome]
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether everything is gone that was to go."""
+        return all(pod.outcome in (PodOutcome.GONE, PodOutcome.LEFT) for pod in self.pods)
+
+
+class DrainError(KubeError):
+    """The Node is cordoned, but not drained; `report` says what became of each Pod.
+
+    >>> issubclass(DrainError, KubeError)
+    True
+    """
+
+    def __init__(self, message: str, report: DrainReport) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemonsets: bool = False,
+          delete_emptydir_data: bool = False, force: bool = False, grace_period_seconds: int | None = None,
+          pod_selector: LabelSelection | None = None, stop: StopToken | None = None) -> DrainReport:
+    """Cordon `node`, evict its Pods, and block until they are gone. Returns what became of each.
+
+    `timeout`: the longest time (None: for ever). As for `kubectl drain`, some Pods are refused unless you allow it:
+    those of a DaemonSet (`ignore_daemonsets` leaves them), with emptyDir volumes (`delete_emptydir_data`), and without
+    a controller (`force`). `grace_period_seconds`: in place of each Pod's own. `pod_selector`: only these Pods. Raises
+    DrainError, with a report, when a Pod is refused, when an eviction failed, when the time is up, and when `stop` is
+    set; ApiError for a Node that does not exist; RequestError, before anything is sent, for a timeout that is not above
+    0. Safe from any thread.
+
+    >>> _ = Api.all(client, Node).create(Node(name="node-1"))
+    >>> drain(client, "node-1", timeout=10).pods
+    ()
+    """
+    span = None if timeout is None else period_of(f"drain node {node}: timeout", timeout)
+    pods = Place(_PODS)
+    foresee(pods, "list", "get")
+    foresee(pods, "create", subresource="eviction")
+    Api.all(client, _NODES).cordon(node)
+    listing = ListParams(field_selector={"spec.nodeName": node}, label_selector=pod_selector)
+    flags = _Flags(client, ignore_daemonsets, delete_emptydir_data, force)
+    judged: list[DrainedPod] = []
+    going: list[_Going] = []
+    for pod in Api.all(client, _PODS).list_all(listing):
+        verdict = flags.judge(pod)
+        judged.append(verdict)
+        if verdict.outcome is PodOutcome.PENDING:
+            going.append(_Going(client, pod, grace_period_seconds))
+    report = _report(node, judged)
+    if refused := report.of(PodOutcome.REFUSED):
+        raise DrainError(f"drain node {node}: nothing was evicted: {_said(refused)}", report)
+    ended = _empty(client.clock, going, span, stop or StopToken(clock=client.clock))
+    left = [pod for pod in judged if pod.outcome is PodOutcome.LEFT]
+    report = _report(node, [*left, *(pod.state() for pod in going)])
+    if not report.is_drained:
+        open_ = [*report.of(PodOutcome.FAILED), *report.of(PodOutcome.PENDING)]
+        raise DrainError(f"drain node {node}: {ended or 'not every Pod could be evicted'}: {_said(open_)}", report)
+    return report
+
+
+def _empty(clock: Clock, going: list[_Going], span: float | None, stop: StopToken) -> str:
+    """Give each Pod its turns until all have an outcome; why it ended before that, "" if it did not."""
+    deadline = math.inf if span is None else clock.monotonic() + span
+    while pending := [pod for pod in going if pod.outcome is PodOutcome.PENDING]:
+        now = clock.monotonic()
+        if stop.is_set():
+            return stop.reason or "its stop token was set"
+        if now >= deadline:
+            return f"the timeout of {span:g} s has passed"
+        for pod in pending:
+            if pod.due <= now:
+                pod.step(clock.monotonic())
+        wake = min((pod.due for pod in pending if pod.outcome is PodOutcome.PENDING), default=now)
+        stop.wait(max(0.0, min(wake, deadline) - clock.monotonic()))
+    return ""
+
+
+def _report(node: str, pods: Iterable[DrainedPod]) -> DrainReport:
+    return DrainReport(node, tuple(sorted(pods, key=lambda pod: (pod.ref.namespace or "", pod.ref.name))))
+
+
+def _said(pods: Iterable[DrainedPod]) -> str:
+    return "; ".join(f"{pod.ref.namespace}/{pod.ref.name}: {pod.reason}" for pod in pods)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flags:
+    """What may go, by the caller's flags."""
+
+    client: Client
+    ignore_daemonsets: bool
+    delete_emptydir_data: bool
+    force: bool
+
+    def judge(self, pod: DynamicObject) -> DrainedPod:
+        """LEFT, REFUSED, or PENDING for what goes."""
+        return DrainedPod(pod.ref, *self._verdict(pod))
+
+    def _verdict(self, pod: DynamicObject) -> tuple[PodOutcome, str]:
+        content: dict[str, Any] = pod.to_dict()
+        metadata, spec = content["metadata"], content.get("spec") or {}
+        if MIRROR in (metadata.get("annotations") or {}):
+            return PodOutcome.LEFT, "a mirror of a static Pod"
+        if (content.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            return PodOutcome.PENDING, ""
+        owner = next((entry for entry in metadata.get("ownerReferences") or () if entry.get("controller")), None)
+        unmanaged = "" if owner is not None else "it has no controller"
+        if owner is not None and owner["kind"] == "DaemonSet" and owner["apiVersion"].startswith("apps/"):
+            name, sets = owner["name"], Api.namespaced(self.client, _DAEMON_SETS, pod.namespace)
+            if sets.get_opt(name) is None:
+                unmanaged = f"its DaemonSet {name} is gone"
+            elif self.ignore_daemonsets:
+                return PodOutcome.LEFT, f"of DaemonSet {name}"
+            else:
+                return PodOutcome.REFUSED, f"it is of DaemonSet {name}: ignore_daemonsets=True leaves it"
+        if any("emptyDir" in volume for volume in spec.get("volumes") or ()) and not self.delete_emptydir_data:
+            return PodOutcome.REFUSED, "it has data in an emptyDir: delete_emptydir_data=True deletes it"
+        if unmanaged and not self.force:
+            return PodOutcome.REFUSED, f"{unmanaged}, so nothing would bring it back: force=True deletes it"
+        return PodOutcome.PENDING, ""
+
+
+class _Going:
+    """One Pod on its way: to be evicted, then gone. `due`: when it has its next turn."""
+
+    def __init__(self, client: Client, pod: DynamicObject, grace: int | None) -> None:
+        self.ref, self.uid, self.reason = pod.ref, pod.uid, "its eviction was not asked for yet"
+        self.outcome = PodOutcome.PENDING
+        self.due = -math.inf
+        self._api = Api.namespaced(client, _PODS, pod.namespace)
+        self._grace = grace
+        self._turn: Callable[[float], None] = self._evict
+
+    def state(self) -> DrainedPod:
+        return DrainedPod(self.ref, self.outcome, self.reason)
+
+    def step(self, now: float) -> None:
+        """Take a turn. What a network or a server does is gone through; what the server refuses is the outcome."""
+        try:
+            self._turn(now)
+        except KindNotServedError as error:
+            self.outcome, self.reason = PodOutcome.FAILED, str(error)
+        except ApiError as error:
+            self._refused(error, now)
+        except KubeError as error:
+            self.due, self.reason = now + RETRY_BUDGET, str(error)
+
+    def _refused(self, error: ApiError, now: float) -> None:
+        if error.is_not_found:
+            self.outcome, self.reason = PodOutcome.GONE, ""
+        elif error.code == HTTPStatus.TOO_MANY_REQUESTS:
+            self.due, self.reason = now + max(RETRY_BUDGET, error.retry_after or 0.0), _budget(error)
+            log.info("drain: %s/%s is not evicted yet: %s", self.ref.namespace, self.ref.name, self.reason)
+        elif error.is_conflict:  # another Pod of its name, perhaps: then this one is gone
+            self.due, self.reason, self._turn = now, str(error), self._look
+        elif error.code >= HTTPStatus.INTERNAL_SERVER_ERROR or _namespace_ends(error):
+            self.due, self.reason = now + RETRY_BUDGET, str(error)
+        else:
+            self.outcome, self.reason = PodOutcome.FAILED, str(error)
+
+    def _evict(self, now: float) -> None:
+        self._api.evict(self.ref.name, grace_period_seconds=self._grace, preconditions=Preconditions(uid=self.uid),
+                        timeout=_CALL)
+        self.due, self.reason, self._turn = now, "it has not ended yet", self._look
+
+    def _look(self, now: float) -> None:
+        found = self._api.get(self.ref.name)
+        if found.uid != self.uid:
+            self.outcome, self.reason = PodOutcome.GONE, ""
+            return
+        self.due = now + POLL
+        if found.metadata.deletion_timestamp is None:  # the eviction was refused, or lost
+            self._turn = self._evict
+
+
+def _budget(error: ApiError) -> str:
+    causes = "; ".join(cause.message for cause in error.status.causes if cause.message)
+    return message_of(Status(message=causes or error.status.message, reason=error.reason, code=error.code))
+
+
+def _namespace_ends(error: ApiError) -> bool:
+    """Whether nothing can be created, an Eviction neither, since the namespace and its Pods are going anyway."""
+    return any(cause.reason == "NamespaceTerminating" for cause in error.status.causes)

@@ -1,0 +1,293 @@
+"""When an object that was applied is ready: a function from the object to what is still missing, empty when nothing is.
+
+    workloads                             by their rules (`kubectl_runtime.runtime.conditions`)
+    everything else                       nothing to wait for, unless the caller gives a condition
+
+`await_all`: waiting for several objects at once, in one thread, under one deadline.
+
+    each round, 5 s at most    every object that is left is looked at once (a list of one), so that what fails for good
+                               is known at once, whatever else takes long; then the first of them is watched
+
+Ended waits are told as they end. At the deadline, or when a stop is asked for, all that are left fail with what was
+last seen of each, and with what keeps their Pods from running.
+
+`PodTroubles`: why the Pods of a workload that is not ready do not run, in the words of scheduler and kubelet.
+
+    deployments web: 0 of 1 updated replicas are available; Pod web-7d9f: main: ImagePullBackOff: manifest unknown
+
+What one would look up next with `kubectl describe pod`. It is best effort, at the end of a wait that failed already:
+who may not list Pods, or gets no answer, is told no more than before.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.kubectl.report import Progress
+from kubectl_runtime.runtime.apply_crd import TimeLeft
+from kubectl_runtime.runtime.conditions import (
+    ABSENT,
+    Condition,
+    Described,
+    Missing,
+    NeverReady,
+    name_of,
+    names_refused,
+    rule_of,
+    why_never,
+)
+from kubectl_runtime.runtime.logs import said
+from kubectl_runtime.runtime.usercode import condition_of, holds, items_of, mapping, number_of, part_of
+from kubectl_runtime.runtime.wait import WaitError, WaitStopped, WaitTimeout, await_condition
+
+
+def missing_of(gvk: GroupVersionKind, ready: Mapping[str, Condition]) -> Missing | None:
+    """How to tell whether objects of this kind are ready; None when there is nothing to wait for. `ready` are the
+    caller's conditions by kind, ``Certificate`` or ``Certificate.cert-manager.io``."""
+    condition = ready.get(f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind) or ready.get(gvk.kind)
+    if condition is not None:
+        return _by_condition(condition)
+    return rule_of(gvk)
+
+
+def gone(uid: str) -> Missing:
+    """What tells of an object whether the one with this `uid` is gone: a function that returns what is missing of that,
+    empty when it is gone."""
+    def missing(obj: Any) -> str:
+        if obj is None or obj.uid != uid:
+            return ""
+        return f"it waits for {held}" if (held := held_by(obj)) else "it is still there"
+
+    return missing
+
+
+_REMAINING = ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionParsingFailure",
+              "NamespaceDeletionContentFailure", "NamespaceContentRemaining", "NamespaceFinalizersRemaining")
+"""The conditions by which a Namespace says what keeps it."""
+
+
+def is_namespace(obj: Any) -> bool:
+    """Whether it is a Namespace."""
+    resource = obj.api_resource
+    return resource.kind == "Namespace" and not resource.group
+
+
+def held_by(obj: Any) -> str:
+    """What an object that is being deleted waits for: its finalizers, and what a Namespace says of its content. Empty
+    where nothing is said. Raises DecodeError."""
+    held = [f"its finalizers {', '.join(obj.finalizers)}"] if obj.finalizers else []
+    if is_namespace(obj):
+        held += [str(condition_of(obj, kind).get("message")) for kind in _REMAINING if holds(obj, kind)]
+    return "; ".join(held)
+
+
+def is_active(obj: Any) -> str:
+    """What is missing until objects can be made in a Namespace; empty when nothing is."""
+    phase = part_of(obj, "status").get("phase") or "nothing yet"
+    return ABSENT if obj is None else "" if phase == "Active" else f"its phase is {phase}"
+
+
+def is_established(obj: Any) -> str:
+    """What is missing until the kind of a CustomResourceDefinition is served; empty when nothing is."""
+    if obj is None:
+        return ABSENT
+    if why := names_refused(obj):
+        raise NeverReady(why)
+    return "" if holds(obj, "Established") else "it is not established"
+
+
+def _by_condition(condition: Condition) -> Missing:
+    def missing(obj: Any) -> str:
+        if condition(obj):
+            return ""
+        if why := why_never(condition, obj):
+            raise NeverReady(why)
+        return f"{name_of(condition)} is not so"
+
+    return missing
+
+
+PODS = ApiResource("", "v1", "Pod", "pods")
+MOST_PODS = 50
+"""Pods that are looked at: those of one workload mostly have one trouble."""
+MOST_TOLD = 3
+"""Troubles that are told."""
+PATIENCE = 5.0
+"""Seconds for the one call."""
+
+_USUAL = frozenset(("", "ContainerCreating", "PodInitializing"))
+
+
+class PodTroubles:
+    """Looks up the Pods of one workload after the other, until the server does not answer. For one thread."""
+
+    def __init__(self) -> None:
+        self._usable = True
+
+    def of(self, api: Api[Any], obj: Any) -> str:
+        """What is to be said behind the reason; empty when nothing is known. Blocks for one call, `PATIENCE` at
+        most."""
+        labels = mapping(part_of(obj, "spec").get("selector")).get("matchLabels")
+        if not self._usable or not api.namespace or not isinstance(labels, Mapping) or not labels:
+            return ""
+        try:
+            pods = Api.namespaced(api.client, PODS, api.namespace).list(label_selector=labels, limit=MOST_PODS,
+                                                                        timeout=PATIENCE)
+            told: dict[str, str] = {}  # one Pod for each trouble
+            for pod in pods:
+                for trouble in _troubles(pod):
+                    told.setdefault(trouble, pod.name)
+        except KubeError:
+            self._usable = False
+            return ""
+        return "".join(f"; Pod {name}: {trouble}" for trouble, name in [*told.items()][:MOST_TOLD])
+
+
+    def ending(self, api: Api[Any], namespace: str) -> str:
+        """The same of the Pods that a Namespace waits for: they are given time to end, which it says nothing of."""
+        if not self._usable:
+            return ""
+        try:
+            pods = Api.namespaced(api.client, PODS, namespace).list(limit=MOST_PODS, timeout=PATIENCE)
+            ending = [pod for pod in pods if pod.deletion_timestamp is not None]
+        except KubeError:
+            self._usable = False
+            return ""
+        told = [f"{pod.name} ({_grace(pod):g} s of grace)" for pod in ending[:MOST_TOLD]]
+        more = f" and {len(ending) - MOST_TOLD} more" if len(ending) > MOST_TOLD else ""
+        return f"; it waits for its Pods to end: {', '.join(told)}{more}" if told else ""
+
+
+def _grace(pod: Any) -> int:
+    return number_of(part_of(pod, "metadata"), "deletionGracePeriodSeconds")
+
+
+def _troubles(pod: Any) -> Iterator[str]:
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        yield _said(scheduled.get("reason"), scheduled.get("message"))
+    status = part_of(pod, "status")
+    for container in (*items_of(status, "initContainerStatuses"), *items_of(status, "containerStatuses")):
+        waiting = mapping(mapping(container.get("state")).get("waiting"))
+        if (reason := str(waiting.get("reason") or "")) in _USUAL:
+            continue
+        ended = mapping(mapping(container.get("lastState")).get("terminated"))
+        code = f" (exit code {ended['exitCode']})" if "exitCode" in ended else ""
+        yield f"{container.get('name')}: {_said(reason, waiting.get('message'))}{code}"
+
+
+def _said(reason: Any, message: Any) -> str:
+    return f"{reason}: {message}" if message else str(reason)
+
+
+ROUND = 5.0
+"""Seconds after which every object is looked at again, at the latest."""
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """One object, what is missing of it, and the word for what it is to be: ready, gone."""
+
+    api: Api[Any]
+    ref: ObjectRef
+    missing: Missing
+    word: str
+    why: str = "nothing was seen of it yet"
+    seen: Any = None
+    took_time: bool = False
+    """Whether something was missing at first."""
+
+    def is_over(self, obj: Any) -> bool:
+        """As a condition: whether nothing is missing. Raises NeverReady, also for a condition that raises."""
+        self.seen = obj
+        try:
+            self.why = self.missing(obj)
+        except KubeError:
+            raise
+        except Exception as error:
+            raise NeverReady(f"the condition that was waited for raised {type(error).__name__}: {error}") from error
+        self.took_time = self.took_time or bool(self.why)
+        return not self.why
+
+
+def await_all(waits: Sequence[Wait], left: TimeLeft, stop: StopToken | None, progress: Progress
+              ) -> Iterator[tuple[Wait, KubeError | None]]:
+    """Each wait as it ends, with the error if it did not end well. Blocks until `left` is over, at most."""
+    pending = list(waits)
+    while pending:
+        for wait in list(pending):
+            ended, error = _look(wait, left, stop)
+            if ended:
+                pending.remove(wait)
+                yield wait, error
+        if not pending:
+            return
+        if left.is_over() or (stop is not None and stop.is_set()):
+            break
+        first = pending[0]
+        try:
+            _watch(first, len(pending) - 1, left, stop, progress)
+        except (WaitTimeout, WaitStopped) as error:
+            if error.last_error:
+                first.why = error.last_error
+        except KubeError as error:
+            pending.remove(first)
+            yield first, error
+        else:
+            pending.remove(first)
+            yield first, None
+    troubles = PodTroubles()
+    for wait in pending:
+        yield wait, _unfinished(wait, left, stop, troubles)
+
+
+def _look(wait: Wait, left: TimeLeft, stop: StopToken | None) -> tuple[bool, KubeError | None]:
+    """Whether the wait is over, and how."""
+    found: list[bool] = []
+
+    def look(obj: Any) -> bool:
+        found.append(wait.is_over(obj))
+        return True
+
+    try:
+        await_condition(wait.api, wait.ref.name, Described("is seen", look), timeout=min(ROUND, left.seconds()),
+                        stop=stop)
+    except (WaitTimeout, WaitStopped) as error:
+        if error.last_error:
+            wait.why = error.last_error
+        return False, None
+    except KubeError as error:
+        return True, error
+    return found[-1], None
+
+
+def _watch(wait: Wait, others: int, left: TimeLeft, stop: StopToken | None, progress: Progress) -> None:
+    more = f" (and {others} more)" if others else ""
+
+    def is_over(obj: Any) -> bool:
+        over = wait.is_over(obj)
+        if not over:
+            progress.waiting(said(wait.ref), wait.why + more)
+        return over
+
+    progress.waiting(said(wait.ref), wait.why + more)
+    await_condition(wait.api, wait.ref.name, Described(f"is {wait.word}", is_over), timeout=min(ROUND, left.seconds()),
+                    stop=stop)
+
+
+def _unfinished(wait: Wait, left: TimeLeft, stop: StopToken | None, troubles: PodTroubles) -> WaitError:
+    if stop is not None and stop.is_set():
+        return WaitStopped(f"it was not {wait.word} when a stop was asked for ({stop.reason}): {wait.why}", wait.word,
+                           wait.seen)
+    pods = ""
+    if wait.word == "ready":
+        pods = troubles.of(wait.api, wait.seen)
+    elif wait.seen is not None and is_namespace(wait.seen):
+        pods = troubles.ending(wait.api, wait.ref.name)
+    return WaitTimeout(f"it was not {wait.word} within {left.span:g} s: {wait.why}{pods}", wait.word, wait.seen)

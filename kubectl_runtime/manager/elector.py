@@ -1,0 +1,400 @@
+"""`elect` and `LeaderLock`: one process's candidacy for a Lease, with threads of its own.
+
+    with elect(client, LeaderElection("my-job")) as lock:
+        while lock.wait():                       # blocks until this process leads
+            work(lock.client, until=lock.lost)   # ends soon after lock.lost is set
+    # here the work has ended, and the Lease is given back
+
+    thread       does                                              ends
+    elector      makes the requests that `lease_machine` asks for  when the candidacy has ended
+    deadline     notices the deadline, even if a request hangs     likewise
+    callbacks    calls the election's callbacks, if it has any     when the last has been called
+
+After the leadership was lost, this process is not a candidate until `wait` is called again: the call says that its work
+has ended. Each leadership has its own `lost` token. The child of a fork does not lead.
+
+`ElectionCallbacks`: what an election calls, one after the other, in the thread that runs `run`.
+
+The client of the elected one: begins no write once its time is over.
+
+    GET                                            sent
+    any other method, while leading                sent, unless its first byte would leave past the deadline
+    any other method, before, between and after    NotLeaderError; nothing was sent
+
+Within a run of an elected controller the same holds for every client that shares the connections of its `ctx.client`,
+so that an Api made outside is not a back door (see `client.http.send`). It does not hold for such a client in a
+thread that the run started, nor for one that was made by itself: there it has to be `ctx.client`, or `lock.guard(it)`.
+
+The check is made before an attempt, after retries, credentials and every other layer, and again right before its first
+byte is sent: after the name was looked up, the connection and its handshake were made. So no wait of the library stands
+between it and the first byte. What is left is a window that no check can close: the thread, the process or the whole
+machine may be stopped right after it, and the bytes may be on their way for as long as the network keeps them. While
+the machine runs it is microseconds. Another leader begins `lease - renew_deadline` (5 s) after
+that deadline at the earliest, so only a stop longer than that lets two writers meet. Against those the fence is the
+object's resourceVersion: a `replace`, or a patch that tests it, made from what an earlier leader read, is refused by
+the server once somebody has written since. A blind write (an apply, a merge patch, a delete without preconditions) has
+no such fence: inside the window it would be carried out.
+"""
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from math import inf
+from queue import SimpleQueue
+from typing import Self
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.http.middleware import Call
+from kubectl_runtime.client.http.send import Fence
+from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.manager.lease_machine import LeaseState, Phase, Rules, expired, step
+from kubectl_runtime.manager.leases import (
+    Action,
+    Campaign,
+    Input,
+    LeaderElection,
+    LeaseStore,
+    Leave,
+    Now,
+    Tick,
+    Trouble,
+    Wait,
+    checked_election,
+    own_identity,
+)
+from kubectl_runtime.runtime.usercode import described, guarded
+
+
+class NotLeaderError(KubeError):
+    """A write was refused, or a wait ended, because this process is not the leader, or no longer.
+
+    >>> issubclass(NotLeaderError, KubeError)
+    True
+    """
+
+
+def only_while_leading(deadline: Callable[[], float | None], describe: Callable[[], str], clock: Clock) -> Fence:
+    """`deadline()`: until when this process leads, on the clock's `boottime`; None when it does not. `describe()` says
+    for the error why it does not."""
+
+    def check(call: Call) -> None:
+        until = deadline()
+        left = 0.0 if until is None else until - clock.boottime()
+        if left <= 0:
+            raise NotLeaderError(f"{call.request.operation}: not sent, as {describe()}")
+        call.send_by = clock.monotonic() + left
+
+    return Fence(check)
+
+
+Callback = Callable[[], object]
+
+
+class ElectionCallbacks:
+    """Calls the functions of a LeaderElection one after the other, in a thread that nothing else waits for. Safe to use
+    from any thread; only `run` blocks."""
+
+    def __init__(self, name: str) -> None:
+        """`name`: the election's, for messages."""
+        self._what = f"a callback of election {name}"
+        self._waiting: SimpleQueue[Callback | None] = SimpleQueue()
+
+    def tell(self, callback: Callback | None) -> None:
+        """Call it after all that were told before; None is nothing to call."""
+        if callback is not None:
+            self._waiting.put(callback)
+
+    def end(self) -> None:
+        """Nothing follows."""
+        self._waiting.put(None)
+
+    def run(self) -> None:
+        """Call them as they come. Returns after `end`."""
+        while (callback := self._waiting.get()) is not None:
+            guarded(None, self._what, callback)
+
+
+log = guarded_logger(__name__)
+_JOIN_SECONDS = 2.0
+_CALLBACK_SECONDS = 1.0
+
+
+def elect(client: Client, election: LeaderElection) -> LeaderLock:
+    """Take part in `election` inside a `with` block. The lock that it gives says whether this process leads.
+
+    The end of the block means that the work has ended: the Lease is released, if this process still holds it. Needs the
+    verbs get, create and update on leases. Does not close `client`. Raises RequestError for another `election`.
+
+    >>> with elect(client, LeaderElection("my-program", "default")) as lock:
+    ...     lock.wait(timeout=10), lock.is_leader
+    (True, True)
+    """
+    return LeaderLock(client, election)
+
+
+class LeaderLock:
+    """The Lease of an election, as this process sees it; made by `elect`. Safe to use from any thread, once it was
+    entered."""
+
+    def __init__(self, client: Client, election: LeaderElection, *, rng: random.Random | None = None) -> None:
+        """Nothing is requested yet. `rng` draws the jitter."""
+        self.election = checked_election(client, election)
+        self.identity = election.identity or own_identity()
+        """What the Lease calls this process."""
+        self.namespace = election.namespace or client.default_namespace
+        self._clock, self._observer = client.clock, client.observer
+        self._rng = rng or random.Random()
+        self._rules = Rules.of(election, self.identity)
+        self._trouble = Trouble(f"lease {self.namespace}/{election.name}", client.clock, self._rules.renew_deadline)
+        self._store = LeaseStore(client, election.name, self.namespace, self._trouble)
+        self._state = LeaseState()
+        self._changed = threading.Condition()
+        self._poked = False
+        self._lost = StopToken(clock=self._clock)
+        self._leader = ""
+        self._callbacks = ElectionCallbacks(election.name)
+        self._threads: list[Thread] = []
+        self._caller: Thread | None = None
+        """Of them the one that calls the callbacks, if there are any."""
+        self.client = self.guard(client)
+        """The client for the work that needs the Lease: it begins a write only while this process leads, and raises
+        NotLeaderError otherwise. See `elected_client` for what that can and what it cannot prevent."""
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In the child of a fork: a candidacy that was begun is the parent's, one that was not becomes another's."""
+        self._changed = threading.Condition()
+        if self._threads:
+            self._state = LeaseState(phase=Phase.ENDED, reason="it is of the process that this one was forked from")
+            self._lost = StopToken(clock=self._clock)
+            self._lost.set(self._describe())
+        else:
+            self.identity = self.election.identity or own_identity()
+            self._rules = Rules.of(self.election, self.identity)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process leads at this moment, by the clock and not only as far as anybody has noticed."""
+        return self._state.leads_at(self._clock.boottime())
+
+    @property
+    def lost(self) -> StopToken:
+        """Set when the present leadership ends, or the next one if this process stands by; its reason says why. It is
+        set at the deadline, or at most `retry` seconds after the machine wakes from a suspension beyond it."""
+        return self._lost
+
+    @property
+    def leader(self) -> str:
+        """The identity that the Lease names, as it was last seen; empty when nobody holds it."""
+        return self._leader
+
+    @property
+    def trouble(self) -> str:
+        """Why this process cannot stand for the election: its requests for the Lease fail. Empty while they are
+        answered. Does not block."""
+        return self._trouble.reason
+
+    def guard(self, client: Client) -> Client:
+        """`client`, another cluster's say, with the same limits as `self.client`."""
+        return client.with_layer(only_while_leading(self._until, self._describe, self._clock))
+
+    def wait(self, timeout: Duration | None = None, *, stop: StopToken | None = None) -> bool:
+        """Block until this process leads, at most `timeout` seconds, or until `stop` is set; whether it leads.
+
+        After a leadership that was lost it stands by again: call it when the work of that one has ended. Raises
+        NotLeaderError when the candidacy has ended, RequestError when it was never begun.
+        """
+        if not self._threads:
+            raise RequestError(f"election {self.election.name}: it has not begun: with elect(...) as lock: ...")
+        give_up = None if timeout is None else self._clock.monotonic() + seconds(timeout)
+        forget = stop.on_set(self._wake) if stop is not None else lambda: None
+        try:
+            while True:
+                self._step(Campaign())
+                with self._changed:
+                    if self.is_leader:
+                        return True
+                    if self._state.phase in (Phase.RELEASING, Phase.ENDED):
+                        raise NotLeaderError(f"election {self.election.name}: the candidacy has ended"
+                                             + (f": {self._state.reason}" if self._state.reason else ""))
+                    left = None if give_up is None else give_up - self._clock.monotonic()
+                    if (left is not None and left <= 0) or (stop is not None and stop.is_set()):
+                        return False
+                    if self._state.phase is not Phase.LOST:
+                        self._clock.wait(self._changed, left)
+        finally:
+            forget()
+
+    def start(self) -> Self:
+        """Begin to stand for the election; what entering a `with` does. Does not block."""
+        if self._threads:
+            raise RequestError(f"election {self.election.name}: it was entered before: call elect(...) once more")
+        bodies = {"elector": self._elect, "deadline": self._watch_deadline}
+        election = self.election
+        if election.on_started or election.on_stopped or election.on_new_leader:
+            bodies["callbacks"] = self._callbacks.run
+        self._threads = [Thread(target=body, name=f"election {election.name} {what}", daemon=True)
+                         for what, body in bodies.items()]
+        self._caller = self._threads[2] if "callbacks" in bodies else None
+        log.info("election %s/%s: %s is a candidate", self.namespace, election.name, self.identity)
+        self._observer.leadership_changed(election.name, False)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is one of its own, which call the election's callbacks."""
+        return thread in self._threads
+
+    def close(self, *, release: bool | None = None, timeout: Duration | None = None) -> None:
+        """End the candidacy; what leaving the `with` does. Safe to repeat; later calls wait as well.
+
+        The work that needs the Lease has to have ended, or `release` must be False: then the Lease runs out by itself.
+        Blocks until the Lease is released or `timeout` seconds (by default the renew deadline) have passed, and at most
+        a second for a callback that does not return. From a callback it only begins the end.
+        """
+        wanted = self.election.release if release is None else release
+        within = self._rules.renew_deadline if timeout is None else seconds(timeout)
+        self._step(Leave(wanted, within))
+        if self.owns(threading.current_thread()):
+            return
+        patience = time.monotonic() + within + _JOIN_SECONDS  # real time: these are threads of the operating system
+        for thread in self._threads:
+            left = patience - time.monotonic()
+            # Callbacks are user code, which holds nobody.
+            thread.join(max(0.0, min(left, _CALLBACK_SECONDS) if thread is self._caller else left))
+            if thread.is_alive():
+                log.warning("election %s: thread %r does not end", self.election.name, thread.name)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<LeaderLock {self.namespace}/{self.election.name}: {self._state.phase}>"
+
+    # Threads
+
+    def _elect(self) -> None:
+        try:
+            self._campaign()
+        except BaseException as error:  # a defect: nobody must wait for a thread that is dead
+            log.critical("election %s failed; it is not a candidate any more", self.election.name, exc_info=error)
+            reason = f"a defect: {described(error)}"
+            self._move(lambda state, _: replace(state, phase=Phase.ENDED, reason=reason))
+
+    def _campaign(self) -> None:
+        happened: Input = Tick()
+        while True:
+            action = self._step(happened)
+            if self._state.phase is Phase.ENDED:
+                return
+            if isinstance(action, Wait):
+                self._pause(action.until)
+                happened = Tick()
+            else:
+                happened = self._store.perform(action, self._rules.request_timeout(self._state, self._clock.boottime()))
+
+    def _watch_deadline(self) -> None:
+        while self._state.phase is not Phase.ENDED:
+            self._move(expired)
+            with self._changed:
+                state = self._state
+                if state.phase in (Phase.LEADING, Phase.RELEASING):
+                    left = max(0.0, state.deadline - self._clock.boottime())
+                elif state.phase is Phase.ENDED:
+                    return
+                else:
+                    left = None
+                # A wait does not count suspended time: look again soon after the machine wakes.
+                self._clock.wait(self._changed, left if left is None else min(left, self._rules.retry))
+
+    def _pause(self, until: float) -> None:
+        with self._changed:
+            while not self._poked and (left := until - self._clock.boottime()) > 0:
+                self._clock.wait(self._changed, min(left, self._rules.retry))
+            self._poked = False
+
+    # State
+
+    def _now(self) -> Now:
+        return Now(self._clock.boottime(), self._clock.now(), self._rng.random())
+
+    def _step(self, happened: Input) -> Action:
+        action: Action = Wait(inf)
+
+        def move(state: LeaseState, now: Now) -> LeaseState:
+            nonlocal action
+            state, action = step(self._rules, state, happened, now)
+            return state
+
+        self._move(move)
+        return action
+
+    def _move(self, move: Callable[[LeaseState, Now], LeaseState]) -> None:
+        """Change the state, and then, without the lock, tell whom it concerns."""
+        follows: list[Callable[[], object]] = []
+        with self._changed:
+            before = self._state
+            state = self._state = move(before, self._now())
+            self._note_leader(state)
+            if state.phase is not before.phase:
+                follows = self._entered(state, before.phase)
+                self._poked = True
+            if state.phase is not before.phase or state.deadline != before.deadline:
+                self._changed.notify_all()
+        for call in follows:
+            call()
+
+    def _entered(self, state: LeaseState, before: Phase) -> list[Callable[[], object]]:
+        """What follows from a new phase: what is to be done without the lock. Callbacks are queued here, in order."""
+        name, follows = f"{self.namespace}/{self.election.name}", list[Callable[[], object]]()
+        if state.phase is Phase.LEADING:
+            self._callbacks.tell(self.election.on_started)
+            follows += [partial(log.info, "election %s: %s leads", name, self.identity),
+                        partial(self._observer.leadership_changed, self.election.name, True)]
+        if before is Phase.LEADING:
+            reason = f"the leadership of {name} has ended: {state.reason or 'it was given up'}"
+            self._callbacks.tell(self.election.on_stopped)
+            follows += [partial(self._lost.set, reason), partial(log.info, "%s", reason),
+                        partial(self._observer.leadership_changed, self.election.name, False)]
+        elif before is Phase.STANDBY and state.phase is not Phase.LEADING:
+            follows.append(partial(self._lost.set, f"the candidacy for {name} has ended"))
+        if state.phase is Phase.STANDBY:
+            self._lost = StopToken(clock=self._clock)
+        if state.phase is Phase.ENDED:
+            follows.append(partial(log.info, "election %s: the candidacy of %s has ended%s", name, self.identity,
+                                   f": {state.reason}" if state.reason else ""))
+            follows.append(partial(self._observer.election_ended, self.election.name))
+            self._callbacks.end()
+        return follows
+
+    def _note_leader(self, state: LeaseState) -> None:
+        holder = state.seen.holder if state.seen is not None else ""
+        if holder != self._leader:
+            self._leader = holder
+            if holder and self.election.on_new_leader is not None:
+                self._callbacks.tell(partial(self.election.on_new_leader, holder))
+
+    def _until(self) -> float | None:
+        state = self._state
+        return state.deadline if state.phase is Phase.LEADING else None
+
+    def _describe(self) -> str:
+        phase, reason = self._state.phase, self._state.reason
+        why = reason or ("its deadline has passed" if phase is Phase.LEADING else phase)
+        return f"{self.identity} does not lead {self.namespace}/{self.election.name} ({why})"
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()

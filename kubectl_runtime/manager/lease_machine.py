@@ -1,0 +1,290 @@
+"""`step`: what a candidate for a Lease does next, as a function of its state, what has happened, and the time.
+
+    phase       what happened                             -> phase     what to do
+    standby     its time has come                                      read
+    standby     read: another's, and not over yet                      wait: until it is over, `retry` at most
+    standby     read: free, over, or our own                           write: ours
+    standby     read: there is none                                    create it, ours; as above if another's was seen
+    standby     written                                   -> leading   wait, until `retry` after the write began
+    standby     conflict, failed                                       wait
+    leading     its time has come                                      write: renewed; read, if the last attempt failed
+    leading     written                                                wait, until `retry` after the write began
+    leading     conflict                                               read; wait, if that is why we have just read
+    leading     read: our own, or nobody's                             write: renewed
+    leading     read: there is none                                    create it, ours
+    leading     read: another's                           -> lost      nothing
+    leading     failed                                                 wait, until `retry` after the request began
+    leading     the deadline has passed                   -> lost      nothing, whatever is answered from now on
+    lost        campaign                                  -> standby   its time has come
+    any         leave                                     -> ended     nothing
+    any         leave, and release what may be ours       -> releasing its time has come
+    releasing   its time has come                                      read
+    releasing   read: our own                                          write: nobody's
+    releasing   read: there is none, or another's         -> ended
+    releasing   written: nobody's                         -> ended
+    releasing   conflict, failed, written: ours                        read; wait first, if that failed before
+    releasing   the time for it has passed                -> ended     it runs out by itself
+
+Behaviour, not code, of client-go's `tools/leaderelection`: whether another's holding is over is decided by the local
+time at which its record last changed and the duration that is written in it, never by the times in it, so that no
+clock has to agree with another; every write is guarded by the resourceVersion that was read. It is stricter in four
+points. The deadline counts from the moment at which the last successful renewal *began*, so that it comes before
+anybody else may begin, however late the answer was. A Lease is released by what has just been read, never by what is
+remembered. A Lease that was deleted frees nothing for whoever has seen another hold it: its holder has not heard of
+it yet, and creates it again (one that is deleted each time before a standby sees it again, for a whole lease, is free
+to that standby: what the holder then writes is refused, and it knows). And a standby looks after `retry / 2.2` to
+`retry`, the same spread as client-go's, which waits longer: so it sees each renewal within `retry`, and takes over
+within `lease + retry`.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import inf
+
+from kubectl_runtime.core.base.clock import seconds
+from kubectl_runtime.core.meta.metav1 import format_micro_time
+from kubectl_runtime.manager.leases import (
+    JITTER,
+    Action,
+    Answer,
+    Campaign,
+    Conflict,
+    Create,
+    Failed,
+    Get,
+    Input,
+    LeaderElection,
+    LeaseRecord,
+    Leave,
+    Now,
+    Read,
+    Request,
+    Tick,
+    Update,
+    Wait,
+    Written,
+)
+
+RELEASED_FOR = 1
+"""The duration that a released record states, in seconds, as client-go writes it."""
+
+
+class Phase(StrEnum):
+    """Where a candidate stands in an election."""
+
+    STANDBY = "standby"
+    LEADING = "leading"
+    LOST = "lost"
+    RELEASING = "releasing"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """What a candidate knows. `phase` and `deadline` are what others may look at; `leads_at` decides."""
+
+    phase: Phase = Phase.STANDBY
+    deadline: float = -inf
+    """The last moment at which we lead, while the phase is leading; and when releasing is given up."""
+    seen: LeaseRecord | None = None
+    """The record as it was last read or written."""
+    seen_at: float = -inf
+    """When it was first seen to be so."""
+    asked_at: float | None = None
+    """When the request began that has not been answered yet."""
+    next_at: float = -inf
+    """When the next one is due."""
+    known: bool = False
+    """Whether `seen` should be what the Lease says now, so that it can be written without reading it first."""
+    reread: bool = False
+    """Whether we read because of a conflict, or a failure to release: the second one in a row waits."""
+    may_be_ours: bool = False
+    """Whether a write of ours may have made the Lease ours, answered or not."""
+    reason: str = ""
+    """Why the phase is what it is, for people; empty where that is plain."""
+
+    def leads_at(self, at: float) -> bool:
+        """Whether this candidate leads at that moment."""
+        return self.phase is Phase.LEADING and at < self.deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """An election's times in seconds, and who the candidate is."""
+
+    identity: str
+    lease: int
+    renew_deadline: float
+    retry: float
+
+    @classmethod
+    def of(cls, election: LeaderElection, identity: str) -> Rules:
+        """The times of `election`, in seconds, for the candidate `identity`."""
+        return cls(identity, int(seconds(election.lease)), seconds(election.renew_deadline), seconds(election.retry))
+
+    def request_timeout(self, state: LeaseState | None, at: float) -> float:
+        """Seconds for a request. controller-runtime's: half the renew deadline, so that a second attempt fits in; never
+        past a deadline."""
+        longest = max(1.0, self.renew_deadline / 2)
+        if state is None or state.phase not in (Phase.LEADING, Phase.RELEASING):
+            return longest
+        return max(0.0, min(longest, state.deadline - at))
+
+
+def step(rules: Rules, state: LeaseState, happened: Input, now: Now) -> tuple[LeaseState, Action]:
+    """The next state, and what to do in it. A request that is to be made counts as begun `now`.
+
+    Only a Tick or an answer leads to a request, and a Tick to none while one is under way. Pure.
+    """
+    state = expired(state, now)
+    match happened:
+        case Campaign():
+            if state.phase is Phase.LOST:
+                state = replace(state, phase=Phase.STANDBY, next_at=now.at, reason="")
+            return state, Wait(state.next_at)
+        case Leave(release, within):
+            return _left(state, release, within, now), Wait(now.at)
+        case Tick():
+            pass
+        case _:
+            asked_at, state = state.asked_at, replace(state, asked_at=None)
+            assert asked_at is not None, f"{happened} answers nothing"
+            return _answered(rules, state, happened, asked_at, now)
+    if state.asked_at is not None or state.phase in (Phase.LOST, Phase.ENDED):
+        return state, Wait(state.deadline if state.phase in (Phase.LEADING, Phase.RELEASING) else inf)
+    if now.at < state.next_at:
+        return state, Wait(state.next_at)
+    if state.phase is Phase.LEADING and state.known and state.seen is not None:
+        return _ask(state, Update(_ours(rules, state.seen, now)), now)
+    return _ask(state, Get(), now)
+
+
+def expired(state: LeaseState, now: Now) -> LeaseState:
+    """The state once it has been noticed that its deadline has passed, if it has."""
+    if now.at < state.deadline:
+        return state
+    if state.phase is Phase.LEADING:
+        return replace(state, phase=Phase.LOST, reason="it could not be renewed before the deadline")
+    if state.phase is Phase.RELEASING:
+        return replace(state, phase=Phase.ENDED, reason="it could not be released in time, and runs out by itself")
+    return state
+
+
+def _left(state: LeaseState, release: bool, within: float, now: Now) -> LeaseState:
+    if state.phase in (Phase.RELEASING, Phase.ENDED):
+        return state
+    if release and state.may_be_ours:
+        return replace(state, phase=Phase.RELEASING, deadline=now.at + within, next_at=now.at, reread=False,
+                       reason="")
+    return replace(state, phase=Phase.ENDED, reason="")
+
+
+def _answered(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, now: Now) -> tuple[LeaseState, Action]:
+    if isinstance(answer, Read):
+        state = noted(state, answer.record, now.at)
+    elif isinstance(answer, Written):
+        state = replace(state, seen=answer.record, seen_at=asked_at, known=True)
+    else:
+        state = replace(state, known=False)
+    match state.phase:
+        case Phase.STANDBY:
+            return _standing_by(rules, state, answer, asked_at, now)
+        case Phase.LEADING:
+            return _leading(rules, state, answer, asked_at, now)
+        case Phase.RELEASING:
+            return _releasing(rules, state, answer, asked_at, now)
+    return state, Wait(inf)
+
+
+def noted(state: LeaseState, record: LeaseRecord | None, at: float) -> LeaseState:
+    """The state after the Lease was read, by whomever: None where there is none; what was seen of it stays seen."""
+    if record is None:
+        return replace(state, known=False)
+    if record == state.seen:  # only its content counts: labels and the like keep nobody in office
+        return replace(state, known=True)
+    return replace(state, seen=record, seen_at=at, known=True)
+
+
+def _standing_by(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, now: Now
+                 ) -> tuple[LeaseState, Action]:
+    if isinstance(answer, Read):
+        over_at = held_until(rules, state)
+        if now.at < over_at:
+            return _pause(state, min(jittered(rules, now), over_at))
+        # What is our own already (its answer was lost, or came too late) is not a transition.
+        return _ask(state, _taken(rules, state, answer.record, now), now)
+    if isinstance(answer, Written):
+        deadline = asked_at + rules.renew_deadline
+        if now.at < deadline:
+            return _pause(replace(state, phase=Phase.LEADING, deadline=deadline, reread=False), asked_at + rules.retry)
+    return _pause(state, jittered(rules, now))
+
+
+def _leading(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, now: Now) -> tuple[LeaseState, Action]:
+    if isinstance(answer, Written):
+        return _pause(replace(state, deadline=asked_at + rules.renew_deadline, reread=False), asked_at + rules.retry)
+    if isinstance(answer, Read):
+        assert state.seen is not None
+        if answer.record is None:
+            return _ask(state, Create(_ours(rules, state.seen, now)), now)
+        if answer.record.holder in (rules.identity, ""):
+            return _ask(state, Update(_ours(rules, answer.record, now)), now)
+        return replace(state, phase=Phase.LOST, reason=f"{answer.record.holder} holds it"), Wait(inf)
+    if isinstance(answer, Conflict) and not state.reread:
+        return _ask(replace(state, reread=True), Get(), now)
+    return _pause(replace(state, reread=False), asked_at + rules.retry)
+
+
+def _releasing(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, now: Now
+               ) -> tuple[LeaseState, Action]:
+    if isinstance(answer, Read):
+        if answer.record is None or answer.record.holder != rules.identity:
+            return replace(state, phase=Phase.ENDED), Wait(inf)
+        date = format_micro_time(now.date)
+        free = LeaseRecord("", RELEASED_FOR, date, date, answer.record.transitions)
+        return _ask(state, Update(free), now)
+    if isinstance(answer, Written) and answer.record.holder != rules.identity:
+        return replace(state, phase=Phase.ENDED), Wait(inf)
+    if isinstance(answer, Failed) or (isinstance(answer, Conflict) and state.reread):
+        return _pause(replace(state, reread=False), asked_at + rules.retry)
+    return _ask(replace(state, reread=isinstance(answer, Conflict)), Get(), now)
+
+
+def held_until(rules: Rules, state: LeaseState) -> float:
+    """Until when another's holding counts, as far as we have seen."""
+    seen = state.seen
+    if seen is None or seen.holder in (rules.identity, ""):
+        return -inf
+    return state.seen_at + (rules.lease if seen.duration is None else seen.duration)
+
+
+def jittered(rules: Rules, now: Now) -> float:
+    """When to look again."""
+    return now.at + rules.retry * (1 + JITTER * now.chance) / (1 + JITTER)
+
+
+def _taken(rules: Rules, state: LeaseState, found: LeaseRecord | None, now: Now) -> Request:
+    """The request that makes the Lease ours: a transition, if it was not."""
+    seen = state.seen
+    if seen is not None and seen.holder == rules.identity:
+        record = _ours(rules, seen, now)
+    else:
+        date = format_micro_time(now.date)
+        record = LeaseRecord(rules.identity, rules.lease, date, date, 0 if seen is None else seen.transitions + 1)
+    return Create(record) if found is None else Update(record)
+
+
+def _ours(rules: Rules, before: LeaseRecord, now: Now) -> LeaseRecord:
+    """The record of one who holds on."""
+    date = format_micro_time(now.date)
+    return LeaseRecord(rules.identity, rules.lease, before.acquire_time or date, date, before.transitions)
+
+
+def _ask(state: LeaseState, request: Request, now: Now) -> tuple[LeaseState, Action]:
+    writes = not isinstance(request, Get)
+    return replace(state, asked_at=now.at, may_be_ours=state.may_be_ours or writes), request
+
+
+def _pause(state: LeaseState, until: float) -> tuple[LeaseState, Action]:
+    return replace(state, next_at=until), Wait(until)

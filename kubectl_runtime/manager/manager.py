@@ -1,0 +1,393 @@
+"""`Manager`: several controllers and functions in one process, started, stopped and elected together.
+
+    manager = Manager(client, leader=LeaderElection("shop-operator"), serve=":8080")
+    manager.add(Controller(Api.all(client, Shop)).owns(Api.all(client, Deployment)), ReconcileShop())
+    manager.add_runnable(report_usage, "usage")
+    manager.add_check("database", database.ping)
+    manager.run()                                    # until SIGINT, SIGTERM, a failure, or the loss of the Lease
+
+What starts when, and how it ends, is said in `manager_running`.
+
+`ManagerView`: a manager as its server shows it, at `/readyz` and on the status page.
+
+What a `Manager` takes where its program says nothing: so the command line's values reach one that it did not make.
+
+    Manager(client, serve=":9090")     what the program says counts
+    Manager(client)                    what `manager_defaults` says around it, else the library's own defaults
+
+The block belongs to the context that enters it: to this thread, and to those that it hands its context on to.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar, overload
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import Duration, duration_of
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.params import check_flag
+from kubectl_runtime.manager.elector import LeaderLock, elect
+from kubectl_runtime.manager.leases import LeaderElection
+from kubectl_runtime.manager.members import (
+    ControllerMember,
+    Member,
+    RunnableMember,
+    Server,
+    expect_ready,
+    servers_for,
+)
+from kubectl_runtime.manager.running import (
+    CONTROLLER,
+    ELECTION,
+    MANAGER,
+    SERVERS,
+    SHARDING,
+    Checks,
+    Phase,
+    RunningManager,
+)
+from kubectl_runtime.manager.sharding import Sharding
+from kubectl_runtime.runtime.controller.controller import BoundController, Controller
+from kubectl_runtime.runtime.controller.plan import Plan, check_functions, functions_of
+from kubectl_runtime.runtime.lifecycle.signals import serve as wait_in_foreground
+from kubectl_runtime.runtime.observe.debug import DebugPage, Inspected, ManagerState
+from kubectl_runtime.runtime.observe.health import ListenAddress
+from kubectl_runtime.runtime.observe.health_checks import Check, OwnCheck, TimedCheck, store_checks
+from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
+from kubectl_runtime.runtime.usercode import check_callback
+
+
+class ManagerView:
+    """A manager as its server shows it. Safe to ask from any thread; takes no lock but for the list of members."""
+
+    def __init__(self, running: RunningManager, lock: LeaderLock | None, members: Callable[[], Iterable[Member]], *,
+                 sharded: bool, given: Checks, servers: Sequence[Server]) -> None:
+        self._running = running
+        self._lock = lock
+        self._members = members
+        self._sharded = sharded
+        self._given = given
+        self._servers = ({} if not any(hasattr(one, "why_not_ready") for one in servers)
+                         else {SERVERS: TimedCheck(SERVERS, partial(expect_ready, servers))})
+
+    def ready_checks(self) -> dict[str, Check]:
+        """What makes it ready at this moment, by name: itself, each controller and store, and what the program added.
+
+            manager    servers    election    sharding    controller widget    store pods    database
+
+        `servers` is about the servers alone, for a Pod that serves a webhook which its own stores need.
+        Does not block; the program's own checks and servers may, when they are asked."""
+        running = self._running
+        members = [*self._members()]
+        controllers = [member.running for member in members
+                       if isinstance(member, ControllerMember) and member.running is not None]
+        found: dict[str, Check] = {MANAGER: OwnCheck(lambda: running.why_not_serving), **self._servers}
+        if (lock := self._lock) is not None:
+            found[ELECTION] = OwnCheck(lambda: lock.trouble)
+        if self._sharded:
+            found[SHARDING] = OwnCheck(lambda: running.part.trouble)
+        found |= {f"{CONTROLLER}{member.name}".replace("/", "-"): OwnCheck(member.why_not_working) for member in members
+                  if isinstance(member, ControllerMember)}
+        return {**found, **store_checks(controllers), **self._given.all()}
+
+    def controllers(self) -> Sequence[Inspected]:
+        """The controllers that were started, in the order they were added."""
+        return [member.running for member in self._members()
+                if isinstance(member, ControllerMember) and member.running is not None]
+
+    def manager(self) -> ManagerState:
+        """How the manager is, without its checks: those are the program's own, and may block."""
+        running, lock = self._running, self._lock
+        phase = "running" if lock is None and running.phase is Phase.LEADING else str(running.phase)
+        return ManagerState(phase=phase, reason=running.reason,
+                            leader=None if lock is None else running.is_leader,
+                            lease="" if lock is None else f"{lock.namespace}/{lock.election.name}",
+                            shards=sorted(running.shards) if self._sharded else None)
+
+
+class _Unsaid(str):
+    """A default, told from the same value that a program gives."""
+
+    __slots__ = ()
+
+
+SERVE: Final[str] = _Unsaid(":8080")
+"""Where a Manager serves, if nobody says it."""
+
+DEBUG: Final = DebugPage()
+"""The status page of a Manager, if nobody says it: this very object stands for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerDefaults:
+    """What a Manager is made with where the program does not say it, under the names of its arguments."""
+
+    leader: LeaderElection | None = None
+    serve: str | None = SERVE
+    debug: DebugPage | None = DEBUG
+
+    def for_leader(self, said: LeaderElection | None) -> LeaderElection | None:
+        """The election: what the program said, else the default."""
+        return self.leader if said is None else said
+
+    def for_serve(self, said: str | None) -> str | None:
+        """The address: what the program said, None included, else the default."""
+        return self.serve if isinstance(said, _Unsaid) else said
+
+    def for_debug(self, said: DebugPage | None) -> DebugPage | None:
+        """The status page: what the program said, None included, else the default."""
+        return self.debug if said is DEBUG else said
+
+
+current_defaults: ContextVar[ManagerDefaults] = ContextVar("kubectl_runtime_manager_defaults",
+                                                           default=ManagerDefaults())  # noqa: B039 - frozen
+
+
+@contextmanager
+def manager_defaults(defaults: ManagerDefaults) -> Iterator[None]:
+    """Let every Manager that is made inside the block take these."""
+    token = current_defaults.set(defaults)
+    try:
+        yield
+    finally:
+        current_defaults.reset(token)
+
+
+K = TypeVar("K")
+D = TypeVar("D")
+
+
+class Manager:
+    """Runs several controllers and other work in one process, with one start, one end, health, metrics and election.
+
+    `add` takes a controller and its reconciler, `add_runnable` a function that gets a StopToken. `run` blocks until a
+    signal or the first fatal error, which it raises; `start` does not block. With `leader` controllers run only while
+    this process leads. `serve` is the address of `/healthz`, `/readyz` and `/metrics` (None: no server). The end may
+    take `grace` seconds. A manager runs once. Safe to use from any thread; what you add while it runs starts at once.
+
+    >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+    ...     return Action.await_change()
+    >>> manager = Manager(client, serve=None)
+    >>> _ = manager.add(Controller(Api.all(client, ConfigMap)), reconcile)
+    >>> with manager.start() as running:
+    ...     pass
+    """
+
+    def __init__(self, client: Client, *, leader: LeaderElection | None = None,
+                 sharding: Sharding | None = None, serve: str | None = SERVE, debug: DebugPage | None = DEBUG,
+                 grace: Duration = 25) -> None:
+        """Make a manager. It starts nothing and sends no request before `run` or `start`.
+
+        - `client`: for the Leases; its observer serves `/metrics`. The manager does not close it.
+        - `leader`: the Lease that decides when work begins. Default: work begins at once.
+        - `sharding`: the controllers of all replicas share the objects.
+        - `serve`: `HOST:PORT` for `/healthz` and `/readyz`, and for `/metrics` if the client has `observer=Metrics()`.
+          None: serve nothing.
+        - `debug`: who may look at the page `/debug` there, and what it shows. Default: this host only. None: no page.
+        - `grace`: seconds for the whole end. Keep it below the 30 s that Kubernetes gives a Pod.
+
+        Raises RequestError for an argument that cannot be used.
+        """
+        if not hasattr(client, "with_layer"):
+            raise RequestError(f"a Manager takes a Client, not {type(client).__name__}")
+        defaults = current_defaults.get()
+        leader, serve, debug = defaults.for_leader(leader), defaults.for_serve(serve), defaults.for_debug(debug)
+        if leader is not None and not isinstance(leader, LeaderElection):
+            raise RequestError(f'leader={leader!r} is not a LeaderElection: LeaderElection("my-operator")')
+        if sharding is not None and not isinstance(sharding, Sharding):
+            raise RequestError(f'sharding={sharding!r} is not a Sharding: Sharding("my-operator", shards=16)')
+        if debug is not None and not isinstance(debug, DebugPage):
+            raise RequestError(f"debug={debug!r} is not a DebugPage: DebugPage(remote=True), or None for no page")
+        self._client = client
+        self._debug = debug
+        self._address = None if serve is None else ListenAddress.parse(serve)
+        self._grace = duration_of("grace", grace)
+        self._checks = Checks()
+        self._lock: LeaderLock | None = None if leader is None else elect(client, leader)
+        self._sharding = sharding
+        self._running = RunningManager(client, self._lock, sharding, self._grace, self._checks)
+        self._members: dict[str, Member] = {}
+        self._bound: list[BoundController[Any]] = []
+        self._servers: list[Server] = []
+        self._started = False
+        self._change = threading.Lock()
+
+    @property
+    def leader(self) -> LeaderElection | None:
+        """The election that decides when work begins; None without one."""
+        return None if self._lock is None else self._lock.election
+
+    @property
+    def sharding(self) -> Sharding | None:
+        """How its replicas share the objects; None if they do not."""
+        return self._sharding
+
+    @property
+    def serve(self) -> str | None:
+        """Where it serves health and metrics, as `HOST:PORT`; None for nowhere."""
+        return None if self._address is None else str(self._address)
+
+    @property
+    def debug(self) -> DebugPage | None:
+        """Who may look at `/debug`, and what is shown; None for no page."""
+        return self._debug
+
+    @overload
+    def add(self, controller: BoundController[Any], *, needs_leader: bool = True,
+            sharded: bool | None = None) -> Manager: ...
+
+    @overload
+    def add(self, controller: Controller[K], reconciler: Reconciles[K, None], *,
+            error_policy: ErrorPolicy[K] | None = None, needs_leader: bool = True,
+            sharded: bool | None = None) -> Manager: ...
+
+    @overload
+    def add(self, controller: Controller[K], reconciler: Reconciles[K, D], *, context: D,
+            error_policy: ErrorPolicy[K] | None = None, needs_leader: bool = True,
+            sharded: bool | None = None) -> Manager: ...
+
+    def add(self, controller: Any, reconciler: Any = None, *, context: Any = None,
+            error_policy: ErrorPolicy[Any] | None = None, needs_leader: bool = True,
+            sharded: bool | None = None) -> Manager:
+        """Run `controller` with `reconciler` when the manager runs, or at once if it runs already. Returns the manager.
+
+        `reconciler`, `context` and `error_policy` are those of `Controller.start`. A `BoundController` has them already
+        and is given alone. Later changes of the controller do not count. Signals and grace are the manager's: what the
+        controller says of them is ignored.
+
+        With an election and `needs_leader`: the stores fill while the process stands by, and runs begin when it leads.
+        After the deadline of the Lease `ctx.client` refuses writes with NotLeaderError, and within a run the client
+        from outside does so, too. A thread that a run starts needs an Api that is made from `ctx.client`.
+
+        With a sharding, unless `sharded=False`: no leader is needed. The controller reconciles the objects of the
+        shards that this replica holds. `ctx.client` refuses a run's writes after the deadline of its shard. The watches
+        still hold all objects.
+
+        Raises RequestError as `Controller.start` does, for a reconciler beside a bound controller, `sharded=True`
+        without a sharding, and when a name is taken or the stop has begun.
+        """
+        if isinstance(controller, BoundController):
+            if (reconciler, context, error_policy) != (None, None, None):
+                raise RequestError("this controller is bound to its reconciler, context and error policy already")
+            bound = controller
+        elif isinstance(controller, Controller):
+            if reconciler is None:
+                raise RequestError("add takes a controller with its reconciler: manager.add(controller, reconcile), or "
+                                   "manager.add(controller.bind(reconcile))")
+            bound = BoundController(controller, reconciler, error_policy, context)
+        else:
+            raise RequestError(f"add takes a Controller, not {type(controller).__name__}; functions go to add_runnable")
+        check_flag("needs_leader", needs_leader)
+        reconcile, policy = functions_of(bound.reconciler, bound.error_policy)
+        check_functions(reconcile, policy, bound.context)
+        if sharded and self._sharding is None:
+            raise RequestError("sharded=True, but the manager has no sharding: Manager(client, sharding=Sharding(...))")
+        part = self._running.part if self._sharding is not None and sharded is not False else None
+        lock = self._lock if needs_leader and part is None else None
+        self._add(ControllerMember(bound.controller.plan(), reconcile, policy, bound.context, lock=lock, part=part,
+                                   grace=self._grace, failed=self._running.fail))
+        self._bound.append(bound)
+        return self
+
+    def add_runnable(self, fn: Callable[[StopToken], object], name: str, *, needs_leader: bool = True) -> Manager:
+        """Call `fn(stop)` in a thread of its own. It works until `stop` is set, then returns within the grace period.
+
+        It may return earlier, when its work is done. If it raises, the manager ends with that error. With an election
+        and `needs_leader` it is called when this process leads. Raises as `add`.
+        """
+        if not callable(fn):
+            raise RequestError(f"add_runnable takes a function of a StopToken, not {type(fn).__name__}")
+        check_callback(f"the runnable {name}", fn, "stop")
+        check_flag("needs_leader", needs_leader)
+        self._add(RunnableMember(fn, name, needs_leader=needs_leader, clock=self._client.clock,
+                                 failed=self._running.fail))
+        return self
+
+    def add_check(self, name: str, fn: Callable[[], object], *, timeout: Duration = 2) -> Manager:
+        """Call `fn` for each question whether the process is ready. It fails by raising, by returning False, and by
+        taking more than `timeout` seconds. It is called in a thread of its own, and not again before it has returned.
+        `/readyz?verbose` lists it by its `name`. Raises RequestError for a name that is taken, has a slash, or is one
+        of the manager's own: `ping`, `manager`, `servers`, `election`, `sharding`, `controller ...`, `store ...`,
+        and for a timeout of 0 seconds or less."""
+        self._checks.add(name, fn, timeout)
+        return self
+
+    def add_server(self, server: Server) -> Manager:
+        """Run `server`, for instance a WebhookServer. Servers start before everything else, in the order they were
+        added, and stop last. A server with `why_not_ready`, as a WebhookServer has, becomes part of readiness;
+        `/readyz/servers` asks all such servers, and nothing else. Raises RequestError after the start, and for a second
+        server of the same name."""
+        if self._started:
+            raise RequestError(f"{server.name} cannot be added: this manager was started, and servers start first")
+        if hasattr(server, "why_not_ready"):
+            self._checks.add(server.name, partial(expect_ready, [server]))
+        self._servers.append(server)
+        return self
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """The servers that were added, in this order."""
+        return tuple(self._servers)
+
+    def plans(self) -> list[Plan]:
+        """What the controllers that were added watch and do, in the order they were added."""
+        return [member.plan for member in self._members.values() if isinstance(member, ControllerMember)]
+
+    def controllers(self) -> list[BoundController[Any]]:
+        """The controllers that were added, with their reconcilers, in that order. For simulations, which have neither
+        an election nor shards."""
+        return [*self._bound]
+
+    def run(self) -> None:
+        """Start, and block until the end: a signal (in the main thread), a failure, the loss of the Lease, or a
+        KeyboardInterrupt.
+
+        Raises the first failure: a runnable's own exception, ControllerError, LeadershipLost, or what kept a server
+        from listening; RequestError the second time. After SIGINT or SIGTERM it returns; a second one ends the process
+        with status 128 + n. When something still runs after the grace period and signals are its own, it flushes the
+        logs and ends the process with status 1.
+        """
+        wait_in_foreground(self._launch(foreground=True), self._grace)
+
+    def start(self) -> RunningManager:
+        """Start, and return when the servers listen and every thread is started. Signals are left alone.
+
+        Raises what kept a server from listening, RequestError the second time.
+        """
+        return self._launch(foreground=False)
+
+    def _launch(self, *, foreground: bool) -> RunningManager:
+        with self._change:
+            if self._started:
+                raise RequestError("this manager was started already; make a new one")
+            self._started = True
+            members = list(self._members.values())
+        view = ManagerView(self._running, self._lock, self._current_members, sharded=self._sharding is not None,
+                           given=self._checks, servers=self._servers)
+        own = () if self._address is None else servers_for(
+            self._address, view.ready_checks, self._why_not_alive, self._client.observer, self._debug, view)
+        self._running.launch([*own, *self._servers], members, foreground=foreground)
+        return self._running
+
+    def _why_not_alive(self) -> str:
+        return "; ".join(reason for member in self._current_members() if (reason := member.why_not_alive()))
+
+    def _current_members(self) -> list[Member]:
+        with self._change:
+            return list(self._members.values())
+
+    def _add(self, member: Member) -> None:
+        with self._change:
+            if member.name in self._members:
+                raise RequestError(f"there is a controller or runnable called {member.name} already: give it a name of "
+                                   "its own")
+            self._members[member.name] = member
+            started = self._started
+        if started:
+            self._running.add(member)

@@ -1,0 +1,344 @@
+"""`step`: which shards a replica takes, keeps and gives up: a function of its state, what has happened, and the time.
+
+Each Lease, that of the replica itself and those of the shards, is in the hands of `lease_machine`. Here is decided when
+one stands for a shard, and when it is given up. A shard, for one replica:
+
+    shard      what happened                                            -> shard
+    away       free, room in the quota, no run of it is left here, and  asking     Get, then write: ours
+               "may take" (below)
+    asking     written                                                  at work    runs begin, of all its objects
+    asking     another's, conflict, failed                              away       until its time has come again
+    at work    more than the quota, or this replica quits               draining   no run begins any more
+    at work,   not renewed before the deadline, or another holds it     away       runs are told to stop; writes refused
+    draining
+    draining   room in the quota again                                  at work    runs begin, of all its objects
+    draining   no run of it is left                                     releasing  given back
+    draining   `grace` has passed since it began to drain               away       runs are told to stop, writes are
+                                                                                   refused; the Lease runs out by itself
+    releasing  released, or not in time                                 away
+
+The replica itself:
+
+    waiting       Join   -> taking part   keeps its own Lease; while that is good, lists all every `retry` seconds
+    any           Quit   -> quitting      deletes its own Lease at once, so that the others have room; quota 0
+    quitting      all shards are away, its own Lease is gone, or the time for that is over   -> gone
+
+*May take*: this replica takes part, its own Lease is good, a list that began after it was written has shown every
+replica that counts, and none of them divides the objects into another number of shards. Of two replicas that divide
+differently the one that comes second sees the first, so they never work side by side. That two of one number never
+work for one shard is the business of the shard's Lease alone, whatever the lists have shown.
+
+A dead replica is missed within `lease + retry`, by its own Lease and by its shards' alike; each of its shards is looked
+at in the moment in which its time is over. With that, and as the quotas of all make up all shards, each shard has a
+holder within `lease + retry` after a replica died, and within `retry` after one gave it up.
+
+`ShardState`: what one of several replicas that share work knows, and what follows from that. `ShardRules`: what of
+it does not change. `shard_machine` has the steps.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from hashlib import sha256
+from math import inf
+from random import Random
+
+from kubectl_runtime.manager import lease_machine
+from kubectl_runtime.manager.lease_machine import LeaseState, Rules
+from kubectl_runtime.manager.lease_machine import Phase as LeasePhase
+from kubectl_runtime.manager.leases import Campaign, Leave, Now, Tick, Wait
+from kubectl_runtime.manager.sharding import (
+    OWN,
+    Action,
+    Answered,
+    Ask,
+    Delete,
+    Deleted,
+    Input,
+    Join,
+    Listed,
+    ListLeases,
+    Look,
+    NotListed,
+    Quit,
+    Replicas,
+    Sharding,
+)
+
+
+class Phase(StrEnum):
+    """Where a replica stands in its group."""
+
+    WAITING = "waiting for its stores"
+    TAKING_PART = "taking part"
+    QUITTING = "quitting"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRules:
+    """What does not change. `lease`: the Leases' times and this replica's name; `own_name`: of its own Lease; `shards`:
+    into how many the objects are divided; `grace`: seconds for runs to end when a shard is given up."""
+
+    lease: Rules
+    own_name: str
+    shards: int
+    grace: float
+    order: tuple[int, ...]
+    """In which it stands for shards: each replica in another, so that they seldom meet."""
+
+    @classmethod
+    def of(cls, sharding: Sharding, identity: str, grace: float) -> ShardRules:
+        """The rules of `sharding` for the replica `identity`."""
+        mark = sha256(identity.encode()).hexdigest()[:16]
+        order = list(range(sharding.shards))
+        Random(mark).shuffle(order)
+        return cls(Rules.of(sharding.election(0), identity), f"{sharding.name}-replica-{mark}", sharding.shards, grace,
+                   tuple(order))
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """What a replica knows. Others may ask `works`, `writes_until` and `held`."""
+
+    replicas: Replicas
+    shards: tuple[LeaseState, ...]
+    own: LeaseState = field(default_factory=LeaseState)
+    phase: Phase = Phase.WAITING
+    draining: Mapping[int, float] = field(default_factory=dict)
+    """Shards that are being given up, and when at the latest."""
+    counted_since: float = inf
+    """Since when our own Lease has been good."""
+    listed: float = -inf
+    """When the last list began that was answered."""
+    list_asked: float | None = None
+    """When the one began that has not been answered yet."""
+    list_at: float = -inf
+    """When the next one is due."""
+    delete: Mapping[str, str | None] = field(default_factory=dict)
+    """Leases to delete, and their versions; `deleting` is asked for."""
+    deleting: frozenset[str] = frozenset()
+    gone_by: float = inf
+    """When this replica is gone, whatever is left."""
+
+    @classmethod
+    def first(cls, rules: ShardRules) -> ShardState:
+        """The state before anything has happened."""
+        replicas = Replicas(rules.lease.identity, rules.shards, rules.lease.lease)
+        return cls(replicas, (LeaseState(),) * rules.shards)
+
+    def works(self, shard: int, at: float) -> bool:
+        """Whether runs for objects of `shard` may begin at that moment."""
+        return shard not in self.draining and self.shards[shard].leads_at(at)
+
+    def writes_until(self, shard: int) -> float | None:
+        """Until when runs for objects of `shard` may write; None: not any more."""
+        lease = self.shards[shard]
+        return lease.deadline if lease.phase is LeasePhase.LEADING else None
+
+    @property
+    def held(self) -> frozenset[int]:
+        """The shards whose Lease is ours as far as we have noticed, those that are being given up included."""
+        return frozenset(n for n, lease in enumerate(self.shards) if lease.phase is LeasePhase.LEADING)
+
+    @property
+    def at_work(self) -> frozenset[int]:
+        """Those of them that are not being given up."""
+        return self.held - self.draining.keys()
+
+    @property
+    def quota(self) -> int:
+        """How many shards this replica may have; 0 unless it takes part."""
+        return self.replicas.quota if self.phase is Phase.TAKING_PART else 0
+
+    def may_take(self, at: float) -> bool:
+        """Whether this replica may take further shards at that moment."""
+        return (self.phase is Phase.TAKING_PART and self.own.leads_at(at) and self.listed >= self.counted_since
+                and not self.replicas.others_numbers)
+
+    @property
+    def asking(self) -> int:
+        """How many shards are being asked for."""
+        return sum(lease.phase is LeasePhase.STANDBY and lease.asked_at is not None for lease in self.shards)
+
+    @property
+    def room(self) -> int:
+        """How many shards may be asked for besides."""
+        return self.quota - len(self.at_work) - self.asking
+
+
+Busy = Sequence[int]
+"""How many runs of each shard are in progress here."""
+
+
+def step(rules: ShardRules, state: ShardState, happened: Input, now: Now, busy: Busy
+         ) -> tuple[ShardState, Action]:
+    """The next state, and what to do in it. A request that is to be made counts as begun `now`. Only a Tick or an
+    answer leads to a request. Pure."""
+    follows: Action = Wait(now.at)
+    match happened:
+        case Answered(which, answer):
+            lease, action = lease_machine.step(rules.lease, _lease(state, which), answer, now)
+            state = _with(state, which, lease)
+            if not isinstance(action, Wait):
+                follows = Ask(which, action)
+        case Listed():
+            state = _noted(rules, state, happened, now)
+        case NotListed():
+            state = replace(state, list_asked=None)
+        case Deleted(name):
+            state = replace(state, deleting=state.deleting - {name})
+        case Join() if state.phase is Phase.WAITING:
+            state = replace(state, phase=Phase.TAKING_PART)
+        case Quit(within):
+            state = _quitting(rules, state, now.at + within)
+    state = _settled(rules, state, now, busy)
+    if not isinstance(follows, Wait):
+        return state, follows
+    if isinstance(happened, Look | Join | Quit):
+        return state, Wait(_next_end(state))
+    return _next(rules, state, now, busy)
+
+
+def _lease(state: ShardState, which: int) -> LeaseState:
+    return state.own if which == OWN else state.shards[which]
+
+
+def _with(state: ShardState, which: int, lease: LeaseState) -> ShardState:
+    if which == OWN:
+        return replace(state, own=lease)
+    return replace(state, shards=(*state.shards[:which], lease, *state.shards[which + 1:]))
+
+
+def _noted(rules: ShardRules, state: ShardState, happened: Listed, now: Now) -> ShardState:
+    """What a list has shown. Of a shard for which a request was made since the list began, that one knows better."""
+    began = state.list_asked
+    assert began is not None, "nothing was listed"
+    records = {sight.shard: sight.record for sight in happened.leases
+               if sight.shard is not None and sight.shards == rules.shards}
+    shards = tuple(
+        lease if lease.phase is not LeasePhase.STANDBY or lease.asked_at is not None or lease.seen_at > began
+        else lease_machine.noted(lease, records.get(n), now.at) for n, lease in enumerate(state.shards))
+    replicas = state.replicas.listed(happened.leases, now.at)
+    delete = {**state.delete, **{name: version for name, version in replicas.forgotten(now.at).items()
+                                 if name not in state.deleting}}
+    return replace(state, shards=shards, replicas=replicas, listed=began, list_asked=None, delete=delete,
+                   list_at=min(state.list_at, replicas.next_end))
+
+
+def _quitting(rules: ShardRules, state: ShardState, gone_by: float) -> ShardState:
+    if state.phase in (Phase.QUITTING, Phase.GONE):
+        return replace(state, gone_by=min(state.gone_by, gone_by))
+    delete = {rules.own_name: None} if state.own.may_be_ours else {}
+    return replace(state, phase=Phase.QUITTING, gone_by=gone_by, delete=delete)
+
+
+def _settled(rules: ShardRules, state: ShardState, now: Now, busy: Busy) -> ShardState:
+    """The state after everything that follows from the time and the quota, without any request."""
+    state = _own_settled(rules, state, now)
+    state = _shards_settled(rules, state, now)
+    held = state.held
+    draining = {n: at for n, at in state.draining.items() if n in held}
+    excess = len(held) - len(draining) - state.quota
+    if excess > 0:
+        chosen = sorted(held - draining.keys(), key=lambda n: (busy[n] > 0, -n))[:excess]
+        draining |= dict.fromkeys(chosen, now.at + rules.grace)
+    while draining and state.quota > len(held) - len(draining):
+        del draining[min(draining)]
+    for n, give_up_at in draining.items():
+        if min(give_up_at, state.gone_by) <= now.at:
+            state = _leave(rules, state, n, Leave(release=False, within=0), now)
+        elif not busy[n]:
+            state = _leave(rules, state, n, Leave(release=True, within=rules.lease.renew_deadline), now)
+    if draining or state.draining:
+        state = _shards_settled(rules, state, now)
+        held = state.held
+        state = replace(state, draining={n: at for n, at in draining.items() if n in held})
+    if state.phase is Phase.QUITTING and (_has_left(state) or state.gone_by <= now.at):
+        for n in range(rules.shards):
+            state = _leave(rules, state, n, Leave(release=False, within=0), now)
+        state = replace(state, phase=Phase.GONE, draining={})
+    return state
+
+
+def _leave(rules: ShardRules, state: ShardState, shard: int, leave: Leave, now: Now) -> ShardState:
+    return _with(state, shard, lease_machine.step(rules.lease, state.shards[shard], leave, now)[0])
+
+
+def _own_settled(rules: ShardRules, state: ShardState, now: Now) -> ShardState:
+    own = lease_machine.expired(state.own, now)
+    if own.phase is LeasePhase.LOST:
+        own, _ = lease_machine.step(rules.lease, own, Campaign(), now)
+    if state.phase in (Phase.QUITTING, Phase.GONE) and own.phase is not LeasePhase.ENDED:
+        own, _ = lease_machine.step(rules.lease, own, Leave(release=False, within=0), now)
+    since = state.counted_since if own.phase is LeasePhase.LEADING else inf
+    if own.phase is LeasePhase.LEADING and since == inf:
+        since = now.at
+    if own is state.own and since == state.counted_since:
+        return state
+    return replace(state, own=own, counted_since=since)
+
+
+def _shards_settled(rules: ShardRules, state: ShardState, now: Now) -> ShardState:
+    """A Lease that was lost or given up is one to stand for again, when its turn comes."""
+    for n, lease in enumerate(state.shards):
+        if lease.phase is LeasePhase.STANDBY:
+            continue
+        settled = lease_machine.expired(lease, now)
+        if settled.phase is LeasePhase.LOST:
+            settled, _ = lease_machine.step(rules.lease, settled, Campaign(), now)
+        elif settled.phase is LeasePhase.ENDED and settled.asked_at is None:
+            settled = LeaseState(seen=settled.seen, seen_at=settled.seen_at)
+        if settled is not lease:
+            state = _with(state, n, settled)
+    return state
+
+
+def _has_left(state: ShardState) -> bool:
+    idle = all(lease.phase in (LeasePhase.STANDBY, LeasePhase.ENDED) and lease.asked_at is None
+               for lease in state.shards)
+    return idle and not state.delete and not state.deleting
+
+
+def _next_end(state: ShardState) -> float:
+    """When time alone changes something."""
+    if state.phase is Phase.GONE:
+        return inf
+    ends = [lease.deadline for lease in (*state.shards, state.own)
+            if lease.phase in (LeasePhase.LEADING, LeasePhase.RELEASING)]
+    return min((*ends, *state.draining.values(), state.gone_by), default=inf)
+
+
+def _next(rules: ShardRules, state: ShardState, now: Now, busy: Busy) -> tuple[ShardState, Action]:
+    """The most urgent request that is due; without one, until when there is none."""
+    if state.phase in (Phase.WAITING, Phase.GONE):
+        return state, Wait(inf)
+    until = inf
+    kept = [n for n, lease in enumerate(state.shards) if lease.phase in (LeasePhase.LEADING, LeasePhase.RELEASING)]
+    for which in (*([OWN] if state.phase is Phase.TAKING_PART else ()), *kept):
+        lease, action = lease_machine.step(rules.lease, _lease(state, which), Tick(), now)
+        if not isinstance(action, Wait):
+            return _with(state, which, lease), Ask(which, action)
+        if lease.asked_at is None:
+            until = min(until, action.until)
+    if state.phase is Phase.TAKING_PART and state.list_asked is None and state.counted_since < inf:
+        if state.list_at <= now.at:
+            pause = lease_machine.jittered(rules.lease, now)
+            return replace(state, list_asked=now.at, list_at=pause), ListLeases()
+        until = min(until, state.list_at)
+    if state.room > 0 and state.may_take(now.at):
+        for which in rules.order:
+            lease = state.shards[which]
+            if lease.phase is LeasePhase.STANDBY and lease.asked_at is None and not busy[which]:
+                due = max(lease.next_at, lease_machine.held_until(rules.lease, lease))
+                if due <= now.at:
+                    lease, action = lease_machine.step(rules.lease, lease, Tick(), now)
+                    assert not isinstance(action, Wait)
+                    return _with(state, which, lease), Ask(which, action)
+                until = min(until, due)
+    if state.delete:
+        name, version = next(iter(state.delete.items()))
+        rest = {other: known for other, known in state.delete.items() if other != name}
+        return replace(state, delete=rest, deleting=state.deleting | {name}), Delete(name, version)
+    return state, Wait(min(until, state.gone_by))

@@ -1,0 +1,481 @@
+"""`Sharder`: one replica's part in a sharding, with threads of its own.
+
+    thread                 does                                                     ends
+    "sharding NAME 1" ...  make the requests that `shard_machine` asks for          when the replica has left
+    "sharding NAME"        notices deadlines, also while requests hang; tells the   likewise
+                           controllers which objects have come and gone
+
+A controller hears of one change after the other, from one thread, in the order in which they happened; whether a run
+may begin is asked of the state itself, at its moment.
+
+`ShardLeases`: carries out what the shard machine asks for, on the Leases of one group.
+
+    coordination.k8s.io/v1 Leases, with the label sharding.kubectl-runtime.dev/name: my-operator
+
+    my-operator-3-of-16             one for each shard; its holder works for it
+    my-operator-replica-<mark>      one for each replica, labelled with the number of shards that it divides by
+
+One list tells a replica everything: who there is, and which shards are free. It is consistent (no resourceVersion), as
+the rule that two numbers of shards never work side by side needs it to be.
+
+`ShardFence`: begins no write of a run whose shard is not, or no more, this replica's. Like that of the elected one
+(`elected_client`), by the key of the run that writes:
+
+    a write by a run           sent while the shard of its object is this replica's, and begun before the deadline of
+                               the shard's Lease; else NotLeaderError, and nothing was sent. A run that began before its
+                               shard was lost stays refused: while it lasts, this replica does not take the shard again
+    a write by anything else   sent while this replica's own Lease is good, or while it quits: of a thread that a
+                               reconciler has started itself nobody knows for which object it works. In a thread to
+                               which the context was copied (`contextvars.copy_context`, `asyncio.to_thread`; Python
+                               3.14 can be told to do so for every thread) it is the run's, while that lasts
+    a read                     sent
+
+A write by a run is refused through the client from outside as well, not only through `ctx.client`.
+
+Between this check and the first byte at the server is the same window as there, and what it leaves open is left to the
+object's resourceVersion: a blind write (apply, merge patch, delete without preconditions) has no fence inside of it.
+"""
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from math import inf
+from typing import NamedTuple, TypeVar
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import seconds
+from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import RunVariable, Thread, renewed_in_children
+from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
+from kubectl_runtime.manager.elector import only_while_leading
+from kubectl_runtime.manager.lease_machine import Phase as LeasePhase
+from kubectl_runtime.manager.leases import LeaseRecord, LeaseStore, Now, Request, Tick, Trouble, Wait, own_identity
+from kubectl_runtime.manager.shard_machine import Phase, ShardRules, ShardState, step
+from kubectl_runtime.manager.sharding import (
+    OWN,
+    Action,
+    Answered,
+    Ask,
+    Delete,
+    Deleted,
+    Input,
+    Join,
+    Listed,
+    ListLeases,
+    Look,
+    NotListed,
+    Quit,
+    Sharding,
+    Sight,
+    is_in,
+    shard_of,
+)
+from kubectl_runtime.resources.coordination_v1 import Lease
+from kubectl_runtime.runtime.queue.runs import Outcome
+from kubectl_runtime.runtime.reconcile.runner import Listener
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
+
+T = TypeVar("T")
+
+
+class _Work(NamedTuple):
+    """What a thread works for."""
+
+    fence: ShardFence
+    shard: int
+
+
+_work: RunVariable[_Work] = RunVariable("kubectl_runtime_shard")
+
+
+class ShardFence:
+    """Lets a replica write only for objects whose shard is its own. Safe to use from any thread."""
+
+    def __init__(self, state: Callable[[], ShardState], identity: Callable[[], str], group: str) -> None:
+        """`state()`: what is known now. `identity()` of this replica and `group`, `namespace/name`, are for errors."""
+        self._state = state
+        self._identity = identity
+        self._group = group
+
+    def guard(self, client: Client) -> Client:
+        """`client`, whose writes are refused as the module says."""
+        return client.with_layer(only_while_leading(self._may_write_until, self._describe, client.clock))
+
+    def inside(self, shard: int, body: Callable[[], T]) -> T:
+        """`body()`, whose writes are those of a run for an object of `shard`."""
+        token = _work.set(_Work(self, shard))
+        try:
+            return body()
+        finally:
+            _work.reset(token)
+
+    def _may_write_until(self) -> float | None:
+        state, work = self._state(), _work.get()
+        if work is not None and work.fence is self:
+            return state.writes_until(work.shard)
+        if state.phase in (Phase.QUITTING, Phase.GONE):
+            return inf
+        return state.own.deadline if state.own.phase is LeasePhase.LEADING else None
+
+    def _describe(self) -> str:
+        work = _work.get()
+        if work is not None and work.fence is self:
+            return f"shard {work.shard} of {self._group} is not, or no more, that of {self._identity()}"
+        return f"{self._identity()} has no Lease of its own in sharding {self._group}"
+
+
+NAME = "sharding.kubectl-runtime.dev/name"
+SHARDS = "sharding.kubectl-runtime.dev/shards"
+SHARD = "sharding.kubectl-runtime.dev/shard"
+"""Of a shard's Lease alone."""
+
+
+class ShardLeases:
+    """Reads and writes the Leases of a group of replicas. Safe to use from any thread, as long as there is one request
+    for each Lease at a time. Raises nothing."""
+
+    def __init__(self, client: Client, sharding: Sharding, namespace: str, own_name: str) -> None:
+        """Nothing is sent yet."""
+        self._api = Api.namespaced(client, Lease, namespace)
+        whose, repeated_within = f"sharding {namespace}/{sharding.name}", seconds(sharding.renew_deadline)
+        self.trouble = Trouble(whose, client.clock, repeated_within)
+        self._deletions = Trouble(whose, client.clock, repeated_within)
+        """No work depends on these."""
+        labels = {NAME: sharding.name, SHARDS: str(sharding.shards)}
+        self._params = ListParams(label_selector={NAME: sharding.name})
+        self._stores = {n: LeaseStore(client, sharding.election(n).name, namespace, self.trouble,
+                                      labels={**labels, SHARD: str(n)}) for n in range(sharding.shards)}
+        self._stores[OWN] = LeaseStore(client, own_name, namespace, self.trouble, labels=labels)
+
+    def perform(self, action: Action, timeout: float) -> Input:
+        """Make the request that is asked for; what came of it."""
+        match action:
+            case Ask(which, request):
+                return self.ask(which, request, timeout)
+            case ListLeases():
+                return self.list(timeout)
+            case Delete(name, version):
+                return self.delete(name, version, timeout)
+        return Tick()
+
+    def ask(self, which: int, request: Request, timeout: float) -> Answered:
+        """Blocks for `timeout` seconds at most, as all of these."""
+        return Answered(which, self._stores[which].perform(request, timeout))
+
+    def list(self, timeout: float) -> Listed | NotListed:
+        """All Leases of the group."""
+        try:
+            sights = tuple(sight for lease in self._api.list(self._params, timeout=timeout)
+                           if (sight := _sight(lease)) is not None)
+        except BaseException as error:  # noqa: BLE001 - layers, credentials and observers are other people's code
+            self.trouble.failed("", ListLeases(), error)
+            return NotListed()
+        self.trouble.worked("", ListLeases())
+        return Listed(sights)
+
+    def delete(self, name: str, version: str | None, timeout: float) -> Deleted:
+        """Delete a Lease; one that has changed or is gone is left alone. A failure is told, and not more: what is left
+        does not count any more when its time is over."""
+        guard = None if version is None else Preconditions(resource_version=version)
+        try:
+            self._api.delete(name, DeleteParams(preconditions=guard), timeout=timeout)
+        except BaseException as error:  # noqa: BLE001 - as above
+            if not isinstance(error, ApiError) or error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                self._deletions.failed(name, Delete(name, version), error)
+        return Deleted(name)
+
+
+def _sight(lease: Lease) -> Sight | None:
+    """None for what has the label and no sense: somebody's else."""
+    try:
+        shard, shards = lease.labels.get(SHARD), int(lease.labels.get(SHARDS, ""))
+        return Sight(lease.name or "", lease.resource_version or "", None if shard is None else int(shard), shards,
+                     LeaseRecord.of(lease))
+    except (ValueError, KubeError):
+        return None
+
+
+log = guarded_logger(__name__)
+
+REQUESTS = 4
+"""At once: one that hangs must not cost the other shards."""
+
+TOGETHER = 0.5
+"""Seconds for which shards that come one after the other are told together, as listeners go through all objects."""
+_JOIN_SECONDS = 2.0
+
+
+class Sharder:
+    """The `Partition` of each controller of a manager whose replicas share the objects. Safe to use from any thread."""
+
+    def __init__(self, client: Client, sharding: Sharding, *, grace: float,
+                 failed: Callable[[BaseException], None], rng: random.Random | None = None) -> None:
+        """Nothing is requested before `join`. `grace`: seconds that runs have when a shard is given up. `failed` hears
+        of a defect, which ends this replica's part; it must not block."""
+        self.sharding = sharding
+        self.namespace = sharding.namespace or client.default_namespace
+        self._client, self._clock, self._observer = client, client.clock, client.observer
+        self._rng, self._failed, self._grace = rng or random.Random(), failed, grace
+        self._begin_as_another()
+        self._fence = ShardFence(lambda: self._state, lambda: self.identity, f"{self.namespace}/{sharding.name}")
+        self._view: tuple[frozenset[int], float] = frozenset(), inf
+        """The shards at work, and until when that is so by the clock alone: what each trigger asks for."""
+        self._busy = [0] * sharding.shards
+        self._lost = [StopToken(clock=self._clock) for _ in range(sharding.shards)]
+        self._terms = [0] * sharding.shards
+        """How often work for each shard has begun here."""
+        self._told: dict[int, int] = {}
+        """The shards that the listeners know of, and as of which term."""
+        self._listeners: dict[object, Listener] = {}
+        self._numbers: list[int] = []
+        self._changed = threading.Condition()
+        self._changes = 0
+        self._threads: list[Thread] = []
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In the child of a fork, which is another replica: what this one works for is the parent's."""
+        self._changed, self._view = threading.Condition(), (frozenset(), inf)
+        self._begin_as_another()
+
+    def _begin_as_another(self) -> None:
+        self.identity = self.sharding.identity or own_identity()
+        self._rules = ShardRules.of(self.sharding, self.identity, self._grace)
+        self._leases = ShardLeases(self._client, self.sharding, self.namespace, self._rules.own_name)
+        self._state = ShardState.first(self._rules)
+
+    # What one can ask
+
+    @property
+    def shards(self) -> frozenset[int]:
+        """The shards that this replica works for at this moment."""
+        at = self._clock.boottime()
+        shards, until = self._view
+        return shards if at < until else frozenset(n for n in shards if self._state.works(n, at))
+
+    @property
+    def trouble(self) -> str:
+        """Why this replica cannot take part: its requests for Leases fail. Empty while they are answered, and once it
+        has left. Does not block."""
+        return "" if self.has_left else self._leases.trouble.reason
+
+    def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
+        """As `Partition.owned`."""
+        mine, shards = self.shards, self.sharding.shards
+        return [request for request in requests if shard_of(request.ref.key, shards) in mine] if mine else []
+
+    def run(self, key: Key, body: Callable[[StopToken], Outcome]) -> Outcome | None:
+        """As `Partition.run`. Blocks as `body` does, and raises what it raises."""
+        shard = shard_of(key, self.sharding.shards)
+        with self._changed:
+            if not self._state.works(shard, self._clock.boottime()):
+                return None
+            self._busy[shard] += 1
+            lost = self._lost[shard]
+        try:
+            return self._fence.inside(shard, partial(body, lost))
+        finally:
+            with self._changed:
+                self._busy[shard] -= 1
+                if not self._busy[shard] and shard not in self._state.at_work:
+                    self._changes += 1
+                    self._changed.notify_all()
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """As `Partition.listen`. What it has missed it is told as soon as its store is complete: by its first list."""
+        key = object()
+        with self._changed:
+            self._listeners[key] = listener
+
+        def forget() -> None:
+            with self._changed:
+                self._listeners.pop(key, None)
+
+        return forget
+
+    def guard(self, client: Client) -> Client:
+        """`client`, whose writes are refused as `shard_fence` says."""
+        return self._fence.guard(client)
+
+    # From its beginning to its end
+
+    def join(self) -> None:
+        """Take part, in threads. Does not block."""
+        self._client.grow(REQUESTS)
+        name = self.sharding.name
+        bodies = {f"sharding {name}": self._keep_telling,
+                  **{f"sharding {name} {number + 1}": self._keep_asking for number in range(REQUESTS)}}
+        threads = [Thread(target=partial(self._guarded, body), name=what, daemon=True)
+                   for what, body in bodies.items()]
+        with self._changed:
+            if self._threads or self._state.phase is not Phase.WAITING:
+                return
+            self._threads = threads
+        log.info("sharding %s/%s: %s takes part", self.namespace, name, self.identity)
+        for n in range(self.sharding.shards):
+            self._observer.leadership_changed(self.sharding.election(n).name, False)
+        self.step(Join())
+        for thread in threads:
+            thread.start()
+
+    def quit(self, within: float) -> None:
+        """Give up all shards, each when no run of it is left, in `within` seconds at most. Does not block. Safe to
+        repeat: a later one can only shorten the time."""
+        self.step(Quit(within))
+
+    def close(self, timeout: float) -> None:
+        """What is left of `quit` has so many seconds; blocks for them at most, and a moment for its threads."""
+        self.quit(timeout)
+        patience = time.monotonic() + timeout + _JOIN_SECONDS  # real time: these are threads of the operating system
+        for thread in self._threads:
+            if thread is not threading.current_thread() and thread.ident is not None:
+                thread.join(max(0.0, patience - time.monotonic()))
+                if thread.is_alive():
+                    log.warning("sharding %s: thread %r does not end", self.sharding.name, thread.name)
+        if self._threads:
+            for n in range(self.sharding.shards):
+                self._observer.election_ended(self.sharding.election(n).name)
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is one of its own."""
+        return thread in self._threads
+
+    @property
+    def has_left(self) -> bool:
+        """Whether all shards have been given up, for good."""
+        return self._state.phase is Phase.GONE
+
+    # Steps, for the threads or by hand
+
+    def step(self, happened: Input) -> Action:
+        """Let this have happened; what to do."""
+        follows: list[Callable[[], object]] = []
+        with self._changed:
+            before = self._state
+            now = Now(self._clock.boottime(), self._clock.now(), self._rng.random())
+            state, action = step(self._rules, before, happened, now, self._busy)
+            if state != before:
+                self._state = state
+                self._changes += 1
+                self._changed.notify_all()
+                follows = self._what_follows(before, state)
+        for call in follows:
+            call()
+        return action
+
+    def perform(self, action: Action) -> Input:
+        """Make the request that is asked for; what came of it. Blocks as requests do."""
+        which = action.which if isinstance(action, Ask) else None
+        return self._leases.perform(action, self._request_timeout(which))
+
+    def tell(self) -> None:
+        """Tell the listeners what has come and gone since they were told last. For one thread."""
+        with self._changed:
+            now = {n: self._terms[n] for n in self._state.at_work}
+            listeners = list(self._listeners.values())
+        before, self._told = self._told, now
+        lost = frozenset(n for n, term in before.items() if now.get(n) != term)
+        gained = frozenset(n for n, term in now.items() if before.get(n) != term)
+        if lost or gained:
+            log.info("sharding %s/%s: works for %d of %d shards%s%s", self.namespace, self.sharding.name, len(now),
+                     self.sharding.shards, _names("; gained", gained), _names("; gave up", lost))
+        for listener in listeners:
+            if lost:
+                listener.lost(partial(is_in, lost, self.sharding.shards))
+            if gained:
+                listener.gained(partial(is_in, gained, self.sharding.shards))
+
+    def _what_follows(self, before: ShardState, state: ShardState) -> list[Callable[[], object]]:
+        """What is to be done without the lock."""
+        follows: list[Callable[[], object]] = []
+        self._view = state.at_work, min((state.shards[n].deadline for n in state.at_work), default=inf)
+        for n in state.at_work - before.at_work:
+            self._terms[n] += 1
+        for n in state.held - before.held:
+            self._lost[n] = StopToken(clock=self._clock)
+        for n in before.held - state.held:
+            reason = f"shard {n} of {self.sharding.name} is this replica's no more"
+            follows.append(partial(self._lost[n].set, reason))
+        follows += [partial(self._observer.leadership_changed, self.sharding.election(n).name, n in state.held)
+                    for n in state.held ^ before.held]
+        numbers = state.replicas.others_numbers
+        if numbers != self._numbers:
+            self._numbers = numbers
+            follows.append(partial(self._say_numbers, numbers))
+        return follows
+
+    def _say_numbers(self, numbers: list[int]) -> None:
+        name, own = f"{self.namespace}/{self.sharding.name}", self.sharding.shards
+        if numbers:
+            log.warning("sharding %s: there are replicas with %s shards, and this one has %d: it takes none until they "
+                        "have gone", name, " and ".join(map(str, numbers)), own)
+        else:
+            log.info("sharding %s: all replicas have %d shards", name, own)
+
+    # Threads
+
+    def _guarded(self, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except BaseException as error:  # a defect: nobody must go on half alive
+            log.critical("sharding %s failed; this replica no longer takes part", self.sharding.name, exc_info=error)
+            with self._changed:
+                before, self._state = self._state, replace(ShardState.first(self._rules), phase=Phase.GONE)
+                self._changes += 1
+                self._changed.notify_all()
+                follows = self._what_follows(before, self._state)
+            for call in follows:
+                call()
+            self._failed(error)
+
+    def _keep_asking(self) -> None:
+        happened: Input = Tick()
+        while not self.has_left:
+            seen = self._changes
+            action = self.step(happened)
+            if isinstance(action, Wait):
+                self._pause(action.until, seen)
+                happened = Tick()
+            else:
+                happened = self.perform(action)
+        if not isinstance(happened, Tick):
+            self.step(happened)
+
+    def _keep_telling(self) -> None:
+        tell_by = inf
+        while not self.has_left:
+            seen = self._changes
+            action = self.step(Look())
+            tell_by = min(tell_by, self._clock.boottime() + TOGETHER)
+            if not self._state.asking or tell_by <= self._clock.boottime():
+                self.tell()
+                tell_by = inf
+            if isinstance(action, Wait):
+                self._pause(min(action.until, tell_by), seen)
+        self.tell()
+
+    def _pause(self, until: float, seen: int) -> None:
+        """Until that time, or until something has changed since `seen`; `retry` seconds at most, since the time for
+        which the machine is suspended does not count here."""
+        with self._changed:
+            left = min(until - self._clock.boottime(), self._rules.lease.retry)
+            if left > 0 and self._changes == seen and not self.has_left:
+                self._clock.wait(self._changed, left)
+
+    def _request_timeout(self, which: int | None) -> float:
+        state = self._state
+        lease = None if which is None else state.own if which == OWN else state.shards[which]
+        return self._rules.lease.request_timeout(lease, self._clock.boottime())
+
+
+def _names(what: str, shards: frozenset[int]) -> str:
+    return f"{what} {', '.join(map(str, sorted(shards)))}" if shards else ""

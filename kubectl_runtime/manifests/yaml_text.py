@@ -1,0 +1,238 @@
+"""One YAML document to JSON values, with the bounds of the real decoder: a short text cannot stand for a huge value.
+
+PyYAML parses the text into a tree of nodes; what a scalar means, how keys become texts, and how ``<<`` merges are Go's
+rules (see ``scalars``), so that a value here is what kubectl and the API server read. An alias is as large as what it
+stands for, so aliases of aliases multiply ("a billion laughs"). They are counted in the tree of nodes, before anything
+is built: a large document may consist of aliases to a small part only.
+
+One difference is left: a plain scalar with the tag ``!`` alone is not made a text.
+
+Values to YAML that reads back as it was, both by Go's rules (kubectl, the API server) and by YAML 1.1's (PyYAML).
+
+Where either would take a text for something else, it stands in double quotes; texts of several lines are blocks.
+Nothing is written as a reference to another part.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import yaml
+
+from kubectl_runtime.manifests.problems import YamlError
+from kubectl_runtime.manifests.scalars import TEXT, key_text, resolve, tagged, whole_numbers
+
+_PLAIN = "plain"  # the tag, of no text, of scalars that stand there without quotes and tag
+_MERGE = "tag:yaml.org,2002:merge"
+MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
+# the part of a document's values that aliases may bring, up to and beyond these sizes
+MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
+MOST_LEVELS = 500
+"""Mappings and sequences within each other. Older bindings of libyaml overflow the stack of the process instead."""
+
+
+def decode_yaml(text: str | bytes, *, duplicates: list[str] | None = None, alone: bool = False) -> Any:
+    """The JSON value of the first YAML document of a text, None if there is none.
+
+    What follows it is not looked at, unless it has to stand `alone`.
+    Bytes may be UTF-8 or, with a mark, UTF-16. Texts about keys that a mapping has twice, of which the last one counts,
+    are added to `duplicates`. Raises `YamlError`.
+    """
+    try:
+        reader = _Composer(text)
+        try:
+            node = reader.get_node() if reader.check_node() else None
+            if alone and node is not None and reader.check_node():
+                raise _at(reader.get_node(), "another document begins here without a line of ---")
+        finally:
+            reader.dispose()
+        if node is None:
+            return None
+        _check_aliases(node)
+        return _value(node, [] if duplicates is None else duplicates)
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error) from None
+    except yaml.YAMLError as error:
+        raise YamlError(" ".join(str(error).split())) from None
+    except RecursionError:
+        raise YamlError("exceeded max depth") from None
+
+
+class _NoResolver:
+    """Leaves it to `scalars` what a scalar is; it only tells plain scalars from quoted ones. Counts the levels, since
+    both parsers call it on their way into each node and out of it."""
+
+    _levels = 0
+
+    def resolve(self, kind: type, _value: str | None, implicit: Any) -> str:
+        return _PLAIN if kind is yaml.ScalarNode and implicit[0] else TEXT
+
+    def descend_resolver(self, _node: Any, _index: Any) -> None:
+        """One level down. Raises YamlError below `MOST_LEVELS`."""
+        self._levels += 1
+        if self._levels > MOST_LEVELS:
+            raise YamlError("exceeded max depth")
+
+    def ascend_resolver(self) -> None:
+        """One level up."""
+        self._levels -= 1
+
+
+_Composer: Any
+if yaml.__with_libyaml__:
+    class _Composer(_NoResolver, yaml.cyaml.CParser):  # type: ignore[no-redef, misc, name-defined]
+        """libyaml's parser."""
+else:
+    class _Composer(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser,  # type: ignore[no-redef]
+                    yaml.composer.Composer, _NoResolver):
+        """PyYAML's own parser."""
+
+        def __init__(self, text: str | bytes) -> None:
+            yaml.reader.Reader.__init__(self, text)
+            yaml.scanner.Scanner.__init__(self)
+            yaml.parser.Parser.__init__(self)
+            yaml.composer.Composer.__init__(self)
+
+
+def _syntax_error(error: yaml.MarkedYAMLError) -> YamlError:
+    """The error with the line that the real decoder names, which it counts in its own way, and with the true one."""
+    mark = error.problem_mark or error.context_mark
+    line = error.problem_mark.line if error.problem_mark else 0
+    if line:
+        line += isinstance(error, yaml.scanner.ScannerError)
+    elif error.context_mark:
+        line = error.context_mark.line
+    return YamlError(error.problem or "", mark.line + 1 if mark else 0, mark.column + 1 if mark else 0, named_line=line)
+
+
+def _value(node: yaml.Node, duplicates: list[str]) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, duplicates)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(child, duplicates) for child in node.value]
+    value = _scalar(node)
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        name = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+        raise _at(node, f"json: unsupported value: {name}")
+    return whole_numbers(value)
+
+
+def _scalar(node: yaml.Node) -> Any:
+    text: str = node.value
+    if node.tag == _PLAIN:
+        return resolve(text)
+    if node.tag == TEXT:
+        return text
+    try:
+        return tagged(node.tag, text)
+    except ValueError as error:
+        raise _at(node, str(error)) from None
+
+
+def _mapping(node: yaml.MappingNode, duplicates: list[str]) -> dict[str, Any]:
+    """Surprising: of a mapping's own keys and those that it merges, the last one counts; of a list to merge, the first.
+    """
+    result: dict[str, Any] = {}
+    own: set[str] = set()
+    for key_node, value_node in node.value:
+        if _is_merge(key_node):
+            for source in _merge_sources(value_node):
+                result.update(_mapping(source, duplicates))
+            continue
+        key = _key(key_node)
+        value = _value(value_node, duplicates)
+        if key in own:
+            duplicates.append(f'line {value_node.start_mark.line + 1}: key "{key}" already set in map')
+        own.add(key)
+        result[key] = value
+    return result
+
+
+def _is_merge(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and (node.tag == _MERGE or (node.tag == _PLAIN and node.value == "<<"))
+
+
+def _merge_sources(node: yaml.Node) -> Iterator[yaml.MappingNode]:
+    sources = reversed(node.value) if isinstance(node, yaml.SequenceNode) else [node]
+    for source in sources:
+        if not isinstance(source, yaml.MappingNode):
+            raise _at(node, "map merge requires map or sequence of maps as the value")
+        yield source
+
+
+def _key(node: yaml.Node) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        raise _at(node, "invalid map key: it is not a scalar")
+    try:
+        return key_text(_scalar(node))
+    except YamlError:
+        raise
+    except ValueError as error:
+        raise _at(node, str(error)) from None
+
+
+def _at(node: yaml.Node, problem: str) -> YamlError:
+    return YamlError(problem, node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _check_aliases(root: Any) -> None:
+    """Raises `YamlError` if the document is too large because of aliases, or contains itself."""
+    sizes: dict[Any, int] = {}  # of every node with its children, 0 while they are counted
+
+    def size(node: Any) -> int:
+        known = sizes.get(node)
+        if known is not None:
+            if not known:
+                raise _at(node, "anchor value contains itself")
+            return known
+        sizes[node] = 0
+        total = 1
+        for child in node.value if not isinstance(node.value, str) else ():
+            total += sum(map(size, child)) if isinstance(child, tuple) else size(child)
+        sizes[node] = total
+        return total
+
+    values = size(root)
+    aliased = values - len(sizes)
+    if aliased > 100 and values > 1000 and aliased > values * _allowed(values):
+        raise YamlError("document contains excessive aliasing")
+
+
+def _allowed(values: int) -> float:
+    if values <= MANY_VALUES:
+        return MOST_ALIASES
+    beyond = min(1.0, (values - MANY_VALUES) / (TOO_MANY_VALUES - MANY_VALUES))
+    return MOST_ALIASES - beyond * (MOST_ALIASES - FEWEST_ALIASES)
+
+
+_BASE: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_BASE):  # type: ignore[misc]
+    def represent_text(self, text: str) -> Any:
+        plain = self.resolve(yaml.ScalarNode, text, (True, False)) == TEXT and isinstance(resolve(text), str)
+        style = "|" if "\n" in text else None if plain else '"'
+        return self.represent_scalar(TEXT, text, style)
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def to_yaml(value: Any, *, sort_keys: bool = True) -> str:
+    """One JSON value as a YAML document, with long lines folded. Without `sort_keys`, keys stay in their order. Raises
+    yaml.YAMLError for anything that is not a JSON value."""
+    return documents_to_yaml([value], sort_keys=sort_keys)
+
+
+def documents_to_yaml(values: Iterable[Any], *, sort_keys: bool = True, width: int = 80) -> str:
+    """JSON values as YAML documents, parted by lines of ``---`` if there are several; lines are folded at `width`
+    characters where YAML allows it. The rest as `to_yaml`."""
+    text: str = yaml.dump_all(values, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True,
+                              default_flow_style=False, width=width)
+    return text

@@ -1,0 +1,246 @@
+"""SIGINT and SIGTERM become a graceful shutdown; a second one ends the process at once.
+
+    state       signal n                                                  the last controller closes
+    installed   told to every controller; -> signalled                    previous handlers come back
+    signalled   within 0.5 s of the first: taken for the same one         previous handlers come back
+                later: the program's own handler, if it had one; else the
+                process ends with status 128 + n
+    closed      goes to the previous handlers, which come back with it    -
+
+Signals belong to the process, so all controllers that obey them share one pair of handlers. A closed state exists
+because handlers may be put back by the main thread only: where the last controller ends in another one, it happens
+when the main thread next asks (`close`), or with the next signal.
+
+One stop may send several signals: `timeout` and terminals signal a process and then its group.
+
+A signal handler runs in the main thread between any two instructions, also while that thread holds a lock. So these
+take none: they put a number into a `SimpleQueue` (which is made for it) and leave the rest to whoever waits there. For
+the same reason the second signal writes one line with `os.write` and ends with `os._exit`. It does not leave this to
+the default disposition, because the kernel ignores that for process 1 of a container.
+
+The child of a fork has no controllers; it gets the previous handlers.
+
+What `Controller.run` does: wait in the calling thread, stop, and see to it that the process really ends.
+
+    how it ends                                       run()
+    a signal, all runs ended within the grace period  returns
+    a signal, a reconciler is stuck (a call that the  flushes logs and output, ends the process with status 1
+    shutdown ended is not)
+    a second signal n                                 the process ends at once with status 128 + n
+    KeyboardInterrupt (no shutdown_on_signal)         stops, then raises it
+    a stop from elsewhere (a reconciler, say)         returns
+    a defect, or stores not complete in time          stops, then raises ControllerError
+"""
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any, Protocol
+
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import Thread
+
+log = guarded_logger(__name__)
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+SAME_STOP = 0.5
+"""Seconds after the first signal in which others are taken for the same one."""
+
+_DEFAULTS = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
+
+
+class ShutdownSignals:
+    """What one controller hears of signals. Installed in the main thread, closed in any."""
+
+    def __init__(self) -> None:
+        self.heard: SimpleQueue[int | None] = SimpleQueue()
+        """Gets the number of the first signal; None: nobody need wait for one any more."""
+
+    def wait(self) -> int | None:
+        """Block until there is something in `heard`, and take it."""
+        while True:  # in pieces, so that a signal which comes just before the wait is seen
+            try:
+                return self.heard.get(timeout=MAIN_THREAD_WAIT)
+            except Empty:
+                pass
+
+    def release(self) -> None:
+        """Let whoever waits go on without a signal."""
+        self.heard.put(None)
+
+    @property
+    def installed(self) -> bool:
+        """Whether the signals are this controller's now."""
+        return self in _process.listeners
+
+    def install(self) -> None:
+        """Take over the signals. Off the main thread, where Python allows no handlers, only warns."""
+        if threading.current_thread() is not threading.main_thread():
+            log.warning("shutdown_on_signal has no effect in thread %r: Python handles signals in the main thread "
+                        "only; stop the controller by other means", threading.current_thread().name)
+            return
+        _process.add(self)
+
+    def close(self) -> None:
+        """Give the signals back to whom they belonged, if no other controller has them. Harmless when nothing was
+        installed, or twice.
+
+        Off the main thread this is not allowed; it then happens when the main thread calls this, or with the next
+        signal.
+        """
+        _process.remove(self)
+
+
+class _ProcessSignals:
+    """The handlers of the process. `previous` belongs to the main thread; `listeners` is replaced under the lock, and
+    read by the handlers without it."""
+
+    def __init__(self) -> None:
+        self.listeners: tuple[ShutdownSignals, ...] = ()
+        self.previous: dict[signal.Signals, Any] = {}
+        self._process = os.getpid()
+        self._first_at = 0.0
+        self._lock = threading.Lock()
+        self._follows_forks = False
+
+    def add(self, listener: ShutdownSignals) -> None:
+        if not self._follows_forks:
+            self._follows_forks = True
+            os.register_at_fork(after_in_child=self.forked)
+        if not self.listeners:
+            self.restore()  # the last ones were closed in another thread
+        self._process = os.getpid()
+        with self._lock:
+            self.listeners += (listener,)
+        if not self.previous:
+            for number in SIGNALS:
+                self.previous[number] = signal.getsignal(number)
+                signal.signal(number, self.first)
+
+    def remove(self, listener: ShutdownSignals) -> None:
+        with self._lock:
+            self.listeners = tuple(other for other in self.listeners if other is not listener)
+        if not self.listeners and threading.current_thread() is threading.main_thread():
+            self.restore()
+
+    def restore(self) -> None:
+        for number, previous in list(self.previous.items()):
+            signal.signal(number, signal.SIG_DFL if previous is None else previous)
+            self.previous.pop(number, None)
+
+    def forked(self) -> None:
+        """In the child, whose only thread is its main one now."""
+        self._lock = threading.Lock()  # the parent's may have been held
+        self.listeners = ()
+        self.restore()
+
+    @property
+    def _is_child(self) -> bool:
+        """Whether this is the child of a fork, in which `forked` was not called yet: a signal may be that fast."""
+        return os.getpid() != self._process
+
+    def first(self, number: int, _frame: FrameType | None) -> None:
+        listeners = self.listeners
+        if not listeners or self._is_child:
+            self._pass_on(number)
+            return
+        self._first_at = time.monotonic()
+        for known in self.previous:
+            signal.signal(known, self.second)
+        for listener in listeners:
+            listener.heard.put(number)
+
+    def second(self, number: int, frame: FrameType | None) -> None:
+        if not self.listeners or self._is_child:
+            self._pass_on(number)
+            return
+        if time.monotonic() - self._first_at < SAME_STOP:
+            return
+        previous = self.previous.get(signal.Signals(number))
+        if previous in _DEFAULTS:
+            os.write(2, f"{signal.Signals(number).name} again: ending at once\n".encode())
+            os._exit(128 + number)
+        previous(number, frame)
+
+    def _pass_on(self, number: int) -> None:
+        """This signal belongs to the handlers of before."""
+        if not self.previous:  # somebody kept this handler and put it back when its time was over
+            signal.signal(number, signal.SIG_DFL)
+        self.restore()
+        signal.raise_signal(number)
+
+
+_process = _ProcessSignals()
+
+
+EXIT_STUCK = 1
+"""Exit status when a reconciler did not end within the grace period."""
+
+FLUSH_SECONDS = 2.0
+
+
+class Foreground(Protocol):
+    """What `serve` waits for and stops: a controller or a manager."""
+
+    @property
+    def obeys_signals(self) -> bool:
+        """Whether SIGINT and SIGTERM are its own now."""
+
+    def obey_signal(self) -> int | None:
+        """Block until a signal comes, which begins the stop (its number), or it stops by itself (None)."""
+
+    def stop(self, timeout: float) -> Sequence[object]:
+        """End it in at most `timeout` seconds; blocks. Returns what still runs."""
+
+    def abandon(self) -> None:
+        """Tell what runs to end at once, and wait for nothing. Does not block."""
+
+    def raise_error(self) -> None:
+        """Raise what ended it, if it ended by itself."""
+
+
+def serve(running: Foreground, grace: float) -> None:
+    """Block until `running` is to stop, then stop it. Signals are obeyed if this is the main thread."""
+    try:
+        obeyed = running.obeys_signals
+        running.obey_signal()
+        stuck = running.stop(grace)
+    except BaseException:
+        _stop_after_interrupt(running, grace)
+        raise
+    if stuck and obeyed:
+        end_process(EXIT_STUCK)
+    running.raise_error()
+
+
+def end_process(status: int) -> None:
+    """Flush logs and output, then end, whatever other threads do.
+
+    Flushing takes locks that a stuck thread may hold: it gets 2 s.
+    """
+    flusher = Thread(target=_flush, name="flush before exit", daemon=True)
+    flusher.start()
+    flusher.join(FLUSH_SECONDS)
+    os._exit(status)
+
+
+def _flush() -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _stop_after_interrupt(running: Foreground, grace: float) -> None:
+    try:
+        running.stop(grace)
+    except KeyboardInterrupt:  # a second one: the person does not want to wait
+        running.abandon()

@@ -1,0 +1,458 @@
+"""`DebugPage`: who may look at `/debug`, and what it shows of objects.
+
+    who asks                                         answer
+    a process of this host, `kubectl port-forward`   the page
+    anybody else                                     403, unless `remote`
+
+Of this host is who comes from a loopback address, names a loopback host as a browser does that was told so (a page of
+somebody else's, whose name now points here, is not), and came through no proxy that says so. A sidecar that forwards
+to loopback and does not say so is taken for one of this host: with `debug=None` there is no page.
+
+`DebugApplication`: what is answered to those who may look at `/debug` (see `DebugPage`).
+
+    GET /debug              the page, one file, which asks for the state every two seconds
+    GET /debug/state.json   the state as JSON; see `DebugState`
+    GET /debug/schema.json  its JSON Schema
+
+The state of many keys, controllers and watches is cut to `MOST_BYTES` by showing fewer rows; numbers are always of all.
+
+`snapshot`: a `DebugState` of controllers that run, taken without holding them up.
+
+Each controller's queue is looked at under its lock, which is held in proportion to the rows, not to the keys; see
+`QueueLook`. Everything else is read without a lock. A watch that several controllers use is one row.
+
+    rows    of each kind a controller, `WATCHES` and `CONTROLLERS` at most; the rest is counted
+    error   class and code; with `details` its text as well, cut after `MOST_TEXT` characters
+    names   as they are; other texts (a reason, what a watch met) are cut alike, why it is not ready after twice as many
+
+`DebugState`: what `/debug/state.json` says, and its JSON Schema.
+
+It is all that the page and `kubectl-runtime top` show. Durations are seconds; what is empty, zero or unknown is left
+out. Rows are some of each kind, the most telling first; the numbers beside them are of all. Objects are named, and
+nothing else of them is shown: an error is its class, with the code of an answer, and its text only where `details` is
+true.
+
+`VERSION` grows when a reader of an older one would misread a newer one; members may be added without that, so readers
+pass over what they do not know.
+"""
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.version import VERSION as LIBRARY
+from kubectl_runtime.runtime.controller.assembly import Assembly
+from kubectl_runtime.runtime.observe.health_checks import Watched
+from kubectl_runtime.runtime.queue.runs import EndedRun
+from kubectl_runtime.runtime.queue.work_queue import FailingRow, KeyState, RunningRow, ScheduledRow
+from kubectl_runtime.runtime.reconcile.run_log import Told
+from kubectl_runtime.runtime.triggers.shared_watches import Watch
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
+
+FORWARDED = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_HOST", "HTTP_X_REAL_IP",
+             "HTTP_X_FORWARDED_CLIENT_CERT", "HTTP_X_ENVOY_EXTERNAL_ADDRESS", "HTTP_X_ENVOY_PEER_METADATA")
+"""Headers by which proxies say that somebody else asks."""
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9.]{1,45}))(?::[0-9]{1,5})?")
+
+
+@dataclass(frozen=True, slots=True)
+class DebugPage:
+    """Who may look at the status page `/debug` of a Manager's server, and what it shows.
+
+    `remote`: everybody who reaches the port may look, not only who is on this host. `details`: texts of errors are
+    shown, which may quote objects; else their class and code. Raises RequestError for what is neither True nor False.
+
+    >>> manager = Manager(client, serve="127.0.0.1:0", debug=DebugPage(details=True))
+    """
+
+    remote: bool = False
+    details: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("remote", self.remote), ("details", self.details)):
+            if not isinstance(value, bool):
+                raise RequestError(f"DebugPage({name}={value!r}): it is True or False")
+
+
+def is_local(environ: WSGIEnvironment) -> bool:
+    """Whether somebody on this host asks; see the module."""
+    try:
+        address = ipaddress.ip_address(str(environ.get("REMOTE_ADDR", "")).partition("%")[0])
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address  # as a socket for both families shows IPv4
+    return (address.is_loopback and _is_loopback_host(str(environ.get("HTTP_HOST", "")))
+            and not any(map(environ.get, FORWARDED)))
+
+
+def _is_loopback_host(text: str) -> bool:
+    """Whether a Host header is `localhost` or a loopback address, with or without a port, and nothing else besides:
+    no user, no dot at the end, no zone, no other way to write a number."""
+    found = _HOST.fullmatch(text)
+    if found is None:
+        return False
+    inside, plain = found.groups()
+    if plain is not None and plain.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.IPv6Address(inside) if inside is not None else ipaddress.IPv4Address(plain)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+VERSION = 1
+
+
+class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """A key that runs, is due, waits, or failed. `name` is `namespace/name`."""
+
+    name: str
+    state: str = ""
+    """`running`, `due`, `delayed`, `backing_off`, `held_back` (by the brake) or `waits_for_change`."""
+    reason: str = ""
+    age: float = 0.0
+    """Running: since its start; due: since it was."""
+    waited: float = 0.0
+    """Running: from when it was due to its start."""
+    due_in: float | None = None
+    """Negative: it has been due for so long."""
+    bulk: bool = False
+    attempt: int = 0
+    """Running: 1, plus one for each failure before."""
+    failures: int = 0
+    """In a row."""
+    failing_for: float = 0.0
+    error: str = ""
+    """Of the last run that failed."""
+
+
+class RunRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """A run that has ended."""
+
+    name: str
+    result: str
+    took: float
+    ago: float
+    waited: float = 0.0
+    reason: str = ""
+    error: str = ""
+
+
+class LoopRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """A controller that kept itself, or it and another one each other, busy."""
+
+    name: str
+    what: str
+    ago: float
+    fields: list[str] = []
+    """The JSON paths that differed between the last two versions."""
+
+
+class Counts(msgspec.Struct, rename="camel", kw_only=True):
+    """How many keys are in each state; `failing` ones are in any of them."""
+
+    running: int
+    due: int
+    delayed: int
+    backing_off: int
+    held_back: int
+    failing: int
+
+
+class ControllerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """The state of one controller. `runs` and `failed` count the runs that have ended since it started."""
+
+    name: str
+    kind: str
+    concurrency: int
+    not_ready: str = ""
+    """Why it is not ready, for people."""
+    not_alive: str = ""
+    counts: Counts
+    runs: int = 0
+    failed: int = 0
+    running: list[KeyRow] = []
+    due: list[KeyRow] = []
+    delayed: list[KeyRow] = []
+    failing: list[KeyRow] = []
+    recent: list[RunRow] = []
+    slowest: list[RunRow] = []
+    loops: list[LoopRow] = []
+
+
+class WatchRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """A watch and its store; several controllers may use one."""
+
+    name: str
+    controllers: list[str]
+    phase: str
+    """`listing`, `watching`, `waiting` (after a failure) or `stopped`."""
+    since: float
+    """How long it has been in this phase."""
+    complete: bool = False
+    """Its store has had a whole list."""
+    objects: int = 0
+    bytes: int = 0
+    last_event: float | None = None
+    """How long ago something came."""
+    relists: int = 0
+    failures: int = 0
+    """In a row."""
+    error: str = ""
+
+
+class ManagerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """The manager, where there is one."""
+
+    phase: str
+    reason: str = ""
+    """Why it stops."""
+    leader: bool | None = None
+    """None: there is no election."""
+    lease: str = ""
+    shards: list[int] | None = None
+
+
+class DebugState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """A process, at one moment."""
+
+    version: int
+    library: str
+    time: str
+    """RFC 3339."""
+    process: int
+    uptime: float
+    """Since this page was made."""
+    details: bool = False
+    manager: ManagerState | None = None
+    controllers: list[ControllerState]
+    watches: list[WatchRow]
+    controllers_left_out: int = 0
+    watches_left_out: int = 0
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of `/debug/state.json`. `debug_state.schema.json` beside this module holds it."""
+    (described,), components = msgspec.json.schema_components([DebugState], ref_template="#/$defs/{name}")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kubectl_runtime /debug/state.json",
+            **described, "$defs": components}
+
+
+CONTROLLERS, WATCHES = 50, 100
+MOST_TEXT = 200
+
+
+class Inspected(Watched, Protocol):
+    """A controller that was started: `Running`."""
+
+    @property
+    def assembly(self) -> Assembly[Any]:
+        """The parts of the running controller."""
+
+
+class Debugged(Protocol):
+    """What a page is about. Safe to ask from any thread, and does not block."""
+
+    def controllers(self) -> Sequence[Inspected]:
+        """The controllers that were started."""
+
+    def manager(self) -> ManagerState | None:
+        """The state of the manager that runs them; None without one."""
+
+
+def snapshot(debugged: Debugged, clock: Clock, since: float, rows: int, *, details: bool) -> DebugState:
+    """How things are now, with up to `rows` rows of each kind; `since`: when the page was made, on `clock`."""
+    running = debugged.controllers()
+    shown = running[:CONTROLLERS]
+    watches = _watches(running)
+    return DebugState(
+        version=VERSION, library=LIBRARY, time=clock.now().isoformat(timespec="seconds").replace("+00:00", "Z"),
+        process=os.getpid(), uptime=_rounded(clock.monotonic() - since), details=details, manager=debugged.manager(),
+        controllers=[_controller(one, rows, _Errors(details)) for one in shown], watches=watches[:WATCHES],
+        controllers_left_out=len(running) - len(shown), watches_left_out=max(0, len(watches) - WATCHES))
+
+
+class _Errors:
+    """What is shown of a failure that the log was told of."""
+
+    def __init__(self, details: bool) -> None:
+        self._details = details
+
+    def __call__(self, told: object) -> str:
+        if not isinstance(told, Told):
+            return ""
+        if self._details:
+            return _cut(told.text)
+        kind, code = told.alike
+        return _cut(f"{kind} {code}" if code else kind)
+
+
+def _controller(running: Inspected, rows: int, error: _Errors) -> ControllerState:
+    assembly = running.assembly
+    look = assembly.runner.look(rows)
+    now, kind = look.now, assembly.plan.resource
+    return ControllerState(
+        name=_cut(running.name), kind=kind.full_name, concurrency=assembly.plan.concurrency,
+        not_ready=_cut(running.why_not_ready, 2 * MOST_TEXT), not_alive=_cut(running.why_not_alive, 2 * MOST_TEXT),
+        counts=Counts(**look.counts),
+        runs=look.runs, failed=look.failed,
+        running=[_running(row, now, error) for row in look.running],
+        due=[_scheduled(row, now, error) for row in look.due],
+        delayed=[_scheduled(row, now, error) for row in look.delayed],
+        failing=[_failing(row, now, error) for row in look.failing],
+        recent=[_ended(row, now, error) for row in look.recent],
+        slowest=[_ended(row, now, error) for row in look.slowest],
+        loops=[LoopRow(name=_name((loop.ref.namespace, loop.ref.name)), what=_cut(loop.what),
+                       ago=_rounded(now - loop.at), fields=[_cut(path) for path in loop.paths])
+               for loop in assembly.loops.found()[:rows]])
+
+
+def _running(row: RunningRow, now: float, error: _Errors) -> KeyRow:
+    return KeyRow(name=_name(row.key), state=KeyState.RUNNING, reason=_cut(row.reason),
+                  age=_rounded(now - row.started), waited=_rounded(row.waited), attempt=row.attempt,
+                  error=error(row.told))
+
+
+def _scheduled(row: ScheduledRow, now: float, error: _Errors) -> KeyRow:
+    late = now - row.at
+    return KeyRow(name=_name(row.key), state=row.state, reason=_cut(row.reason), age=_rounded(max(0.0, late)),
+                  due_in=_rounded(-late), bulk=row.bulk, error=error(row.told))
+
+
+def _failing(row: FailingRow, now: float, error: _Errors) -> KeyRow:
+    told = row.told
+    return KeyRow(name=_name(row.key), state=row.state, due_in=None if row.at is None else _rounded(row.at - now),
+                  failures=row.failures, failing_for=_rounded(now - told.since) if isinstance(told, Told) else 0.0,
+                  error=error(told))
+
+
+def _ended(row: EndedRun, now: float, error: _Errors) -> RunRow:
+    return RunRow(name=_name(row.key), result=row.result, took=_rounded(row.took), ago=_rounded(now - row.ended),
+                  waited=_rounded(row.waited), reason=_cut(str(row.reason)), error=error(row.told))
+
+
+def _watches(controllers: Iterable[Inspected]) -> list[WatchRow]:
+    """Those in trouble first."""
+    found: dict[int, tuple[str, Watch[Any], list[str], float]] = {}
+    for running in controllers:
+        now = running.assembly.plan.clock.monotonic()
+        for name, watch in running.assembly.watches.items():
+            found.setdefault(id(watch), (name, watch, [], now))[2].append(running.name)
+    rows = [_watch(name, watch, users, now) for name, watch, users, now in found.values()]
+    return sorted(rows, key=lambda row: (not row.error, row.complete))
+
+
+def _watch(name: str, watch: Watch[Any], users: list[str], now: float) -> WatchRow:
+    state, stored = watch.state, watch.stored
+    return WatchRow(name=_cut(name), controllers=[_cut(user) for user in users[:CONTROLLERS]], phase=state.phase,
+                    since=_rounded(now - state.since), complete=stored.ready, objects=len(stored.records),
+                    bytes=stored.bytes, relists=state.relists, failures=state.consecutive_failures,
+                    last_event=None if state.last_event is None else _rounded(now - state.last_event),
+                    error=_cut(state.last_error))
+
+
+def _name(key: Key) -> str:
+    namespace, name = key
+    return _sendable(f"{namespace}/{name}" if namespace else name)
+
+
+def _cut(text: str, most: int = MOST_TEXT) -> str:
+    return _sendable(text if len(text) <= most else f"{text[:most]}…")
+
+
+def _sendable(text: str) -> str:
+    """`text` as UTF-8 can carry it: an exception's may be made of anything."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _rounded(seconds: float) -> float:
+    """To the millisecond: more is noise, and most of the bytes. A clock that was read a little later makes no negative
+    age."""
+    return round(seconds, 3) + 0.0
+
+
+Answer = tuple[str, list[tuple[str, str]], bytes]
+
+ROWS = (30, 10, 3, 0)
+"""Of each kind, until the state is small enough."""
+
+MOST_BYTES = 160_000
+
+REFUSED = ("the status page answers this host only. From elsewhere: kubectl port-forward POD {port}:{port}, then "
+           "http://127.0.0.1:{port}/debug; or let the program say DebugPage(remote=True)\n")
+
+
+class DebugApplication:
+    """Answers for `/debug` and what is below it. Safe to use from any thread; keeps nothing."""
+
+    def __init__(self, page: DebugPage, debugged: Debugged, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._page = page
+        self._debugged = debugged
+        self._clock = clock
+        self._since = clock.monotonic()
+
+    def answer(self, path: str, environ: WSGIEnvironment) -> Answer | None:
+        """The answer to a GET of `path` below `/debug`: status, headers, body. None when there is nothing."""
+        if path not in ("", "state.json", "schema.json"):
+            return None
+        if not self._page.remote and not is_local(environ):
+            port = environ.get("SERVER_PORT", "8080")
+            return _answer("403 Forbidden", "text/plain; charset=utf-8", REFUSED.format(port=port).encode())
+        if path == "state.json":
+            return _answer("200 OK", "application/json", self.state())
+        if path == "schema.json":
+            return _answer("200 OK", "application/schema+json", _file("debug_state.schema.json"))
+        return _answer("200 OK", "text/html; charset=utf-8", _file("debug_page.html"),
+                       ("Content-Security-Policy", _policy()))
+
+    def state(self) -> bytes:
+        """The state as JSON."""
+        body = b""
+        for rows in ROWS:
+            body = msgspec.json.encode(snapshot(self._debugged, self._clock, self._since, rows,
+                                                details=self._page.details))
+            if len(body) <= MOST_BYTES:
+                break
+        return body
+
+
+def _answer(status: str, kind: str, body: bytes, *more: tuple[str, str]) -> Answer:
+    return status, [("Content-Type", kind), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"),
+                    ("Referrer-Policy", "no-referrer"), ("Cross-Origin-Resource-Policy", "same-origin"), *more], body
+
+
+@cache
+def _file(name: str) -> bytes:
+    return files(__package__).joinpath(name).read_bytes()
+
+
+@cache
+def _policy() -> str:
+    """Nothing from elsewhere, and no script or style but the page's own."""
+    page = _file("debug_page.html").decode()
+    script, style = (_digest(page, tag) for tag in ("script", "style"))
+    return (f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; "
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+
+
+def _digest(page: str, tag: str) -> str:
+    found = re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+    assert found is not None
+    return f"'sha256-{base64.b64encode(hashlib.sha256(found[1].encode()).digest()).decode()}'"

@@ -1,0 +1,359 @@
+"""`HealthServer`: `/healthz`, `/readyz`, `/metrics` and `/debug` over HTTP, from a small server of a program's own.
+
+    with HealthServer(":8080", metrics=metrics, debug=DebugPage()) as server:
+        server.watch(running)                       # a controller; a Manager does all this by itself
+        server.add_check("database", database.ping)
+
+    /healthz   is it alive? `watch` and `add_live_check` add to it. A restart must be able to help: it is what the
+               kubelet does when this fails
+    /readyz    is it ready? `watch` and `add_check` add to it
+    /metrics   see `Metrics`
+    /debug     with `debug=DebugPage()`: what the controllers do at this moment. `watch` adds to it
+
+`HealthApplication` decides what is answered, and `Listener` how: it cuts connections that are slow, or that hold the
+places of others. There is no encryption and no authentication, as with the kubelet's probes. Nothing secret is shown,
+but with `":8080"` everybody who reaches the Pod can read the metrics: a NetworkPolicy says who may.
+
+`HealthApplication`: `/healthz`, `/readyz`, `/metrics` and `/debug` as one WSGI application, in the words of
+Kubernetes.
+
+    GET /healthz                200 "ok"; 500 and a line for each check, if one of them fails
+    GET /healthz?verbose        a line for each check in any case: `[+]ping ok`, `[-]name failed: reason withheld`
+    GET /healthz?exclude=NAME   without this one, and as often as one likes
+    GET /healthz/NAME           this one alone; 404 when there is none
+    GET /readyz...              the same with the checks of readiness
+    GET /metrics                prometheus-client's own application; 404 without metrics
+    GET /debug...               see `DebugPage`; 404 without one
+    HEAD                        the same without the body
+    anything else               405, or 404
+
+It keeps nothing, and can be mounted in a web server of the program's own.
+
+`ListenAddress`: where a server listens.
+
+    ":8080"             all addresses of this host, IPv4 and IPv6
+    "127.0.0.1:8080"    this one; a name stands for the first address that it has
+    "[::1]:8080"        an IPv6 address
+    ":0"                a free port
+"""
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import parse_qs
+
+from kubectl_runtime.core.base.clock import Duration, period_of, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import Guard, guarded_logger
+from kubectl_runtime.runtime.controller.running import Running
+from kubectl_runtime.runtime.observe.debug import DebugApplication, Debugged, DebugPage, Inspected
+from kubectl_runtime.runtime.observe.health_checks import (
+    TIMEOUT,
+    Check,
+    HealthChecks,
+    OwnCheck,
+    TimedCheck,
+    Watched,
+    store_checks,
+)
+from kubectl_runtime.runtime.observe.listener import Listener
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+log = guarded_logger(__name__)
+
+OK, NOT_FOUND, NOT_ALLOWED = "200 OK", "404 Not Found", "405 Method Not Allowed"
+FAILED = "500 Internal Server Error"
+
+
+class Scraped(Protocol):
+    """Something with metrics to show: `Metrics`."""
+
+    def application(self) -> WSGIApplication:
+        """A WSGI application that answers a GET with the metrics."""
+
+
+class HealthApplication:
+    """Answers `/healthz`, `/readyz`, `/metrics` and `/debug`, as a WSGI application. Safe to use from any thread."""
+
+    def __init__(self, live: HealthChecks, ready: HealthChecks, metrics: Scraped | None = None,
+                 debug: DebugApplication | None = None) -> None:
+        self._guards = {first: Guard(f"the answer to /{first}", log)
+                        for first in ("", "metrics", "debug", "healthz", "readyz")}
+        self._checks = {"healthz": live, "readyz": ready}
+        self._metrics = None if metrics is None else metrics.application()
+        self._debug = debug
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        first = str(environ.get("PATH_INFO", "")).lstrip("/").partition("/")[0]
+        guard = self._guards.get(first) or self._guards[""]
+        try:
+            status, headers, body = self._answer(environ)
+            guard.succeeded()
+        except BaseException as error:  # noqa: BLE001 - a collector of the program's own, say
+            guard.failed(error)
+            status, headers, body = _text(FAILED, "internal error\n")
+        headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
+        start_response(status, [*headers, ("Content-Length", str(len(body)))])
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+    def _answer(self, environ: WSGIEnvironment) -> tuple[str, list[tuple[str, str]], bytes]:
+        first, _, rest = str(environ.get("PATH_INFO", "")).lstrip("/").partition("/")
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            status, headers, body = _text(NOT_ALLOWED, "only GET and HEAD\n")
+            return status, [*headers, ("Allow", "GET, HEAD")], body
+        if first == "metrics" and not rest and self._metrics is not None:
+            return _of(self._metrics, environ)
+        if first == "debug" and self._debug is not None and (found := self._debug.answer(rest, environ)) is not None:
+            return found
+        checks = self._checks.get(first)
+        if checks is None:
+            return _text(NOT_FOUND, "there are /healthz, /readyz and /metrics here\n")
+        query = parse_qs(str(environ.get("QUERY_STRING", "")), keep_blank_values=True)
+        return _one(checks, rest) if rest else _all(checks, "verbose" in query, query.get("exclude", []))
+
+
+def _one(checks: HealthChecks, name: str) -> tuple[str, list[tuple[str, str]], bytes]:
+    if name not in checks.names:
+        return _text(NOT_FOUND, "there is no such check\n")
+    if any(result.reason for result in checks.results([name])):
+        return _text(FAILED, f"internal server error: {name} failed: reason withheld\n")
+    return _text(OK, "ok")
+
+
+def _all(checks: HealthChecks, verbose: bool, excluded: list[str]) -> tuple[str, list[tuple[str, str]], bytes]:
+    names = checks.names
+    results = dict(checks.results([name for name in names if name not in excluded]))
+    failed = any(results.values())
+    if not failed and not verbose:
+        return _text(OK, "ok")
+    lines = [f"[+]{name} excluded: ok" if name not in results else
+             f"[-]{name} failed: reason withheld" if results[name] else f"[+]{name} ok" for name in names]
+    unknown = ", ".join(f'"{name}"' for name in excluded if name not in names)
+    lines += [f"warn: some health checks cannot be excluded: no matches for {unknown}"] if unknown else []
+    lines.append(f"{checks.endpoint} check {'failed' if failed else 'passed'}\n")
+    return _text(FAILED if failed else OK, "\n".join(lines))
+
+
+def _text(status: str, text: str) -> tuple[str, list[tuple[str, str]], bytes]:
+    return status, [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")], text.encode()
+
+
+def _of(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, list[tuple[str, str]], bytes]:
+    """What another application answers to a GET."""
+    started: list[Any] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], _error: Any = None) -> Any:
+        started[:] = status, headers
+
+    body = b"".join(application({**environ, "REQUEST_METHOD": "GET"}, start_response))
+    return started[0], started[1], body
+
+
+BACKLOG = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """A host and a port to listen at: `host` is empty for all addresses, `port` 0 for a free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> ListenAddress:
+        """The address that a text names: `:8080`, `127.0.0.1:8080` or `[::1]:8080`. Raises RequestError for any other
+        text."""
+        host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            colon = ""
+        if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+            raise _unreadable(text)
+        return cls(host, int(port))
+
+    @classmethod
+    def of(cls, address: str | tuple[str, int]) -> ListenAddress:
+        """The address that a text names, as for `parse`, or of a host and a port. Raises RequestError for anything
+        else."""
+        if isinstance(address, str):
+            return cls.parse(address)
+        given: Any = address
+        if not (isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], str)
+                and type(given[1]) is int and 0 <= given[1] <= 65535):
+            raise _unreadable(address)
+        return cls(*address)
+
+    def listen(self, use: str = "") -> socket.socket:
+        """A socket that listens. Raises OSError, with the address in its text, when it cannot, and `use`: what it is
+        for, and where another address can be said."""
+        try:
+            if self.host:
+                found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+                family, _, _, _, address = found[0]
+                return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+            if socket.has_dualstack_ipv6():
+                try:
+                    return socket.create_server(("", self.port), family=socket.AF_INET6, backlog=BACKLOG,
+                                                dualstack_ipv6=True)
+                except OSError as error:
+                    if error.errno == errno.EADDRINUSE:
+                        raise
+            return socket.create_server(("", self.port), backlog=BACKLOG)  # IPv6 is turned off
+        except OSError as error:
+            # Not its own text, which has the address, too; the system has none for a name that has no address.
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+            raise OSError(error.errno, f"cannot listen at {self}: {why}{use and f'; {use}'}") from error
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _unreadable(address: object) -> RequestError:
+    return RequestError(f'{address!r} is not an address to listen at: ":8080" is all of this host, "127.0.0.1:8080" or '
+                        '"[::1]:8080" one of it, port 0 a free one')
+
+
+CONNECTIONS = 128
+"""A kubelet, a scraper or two and a person need five."""
+IDLE = 1.0
+"""Seconds that requests in progress get at the end: checks are user code and may never return."""
+
+_USE = "it is for health and metrics, and serve= of the Manager (or the HealthServer itself) says another address"
+
+
+class HealthServer:
+    """A small HTTP server for probes and Prometheus: `/healthz`, `/readyz` and, given `metrics`, `/metrics`.
+
+    `address` is `:8080`, `127.0.0.1:0` or a pair. `checks` make `/readyz`, `live_checks` `/healthz`: functions that
+    raise, or return False, when something is wrong. It listens in a thread of its own, which ends with the `with`
+    block. Safe to use from any thread. A `Manager` brings its own.
+
+    >>> import urllib.request
+    >>> with HealthServer("127.0.0.1:0", checks={"cache": lambda: None}) as health:
+    ...     urllib.request.urlopen(f"http://127.0.0.1:{health.port}/readyz").status
+    200
+    """
+
+    def __init__(self, address: str | tuple[str, int], *, metrics: Scraped | None = None,
+                 checks: Mapping[str, Check] | Callable[[], Mapping[str, Check]] | None = None,
+                 live_checks: Mapping[str, Check] | None = None, debug: DebugPage | None = None,
+                 debugged: Debugged | None = None, limit: Duration = 10) -> None:
+        """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 is a free one.
+
+        `checks` say whether the program is ready, `live_checks` whether it is alive: functions by name, which return
+        False or raise if not. Where checks come and go, `checks` is a function that returns them, and is called
+        whenever somebody asks. `metrics`: served at `/metrics`. `debug`: makes a page at `/debug`, and says for whom;
+        `debugged`: what that page is about (default: what `watch` was told). `limit`: seconds that a client may take
+        for its request and for our answer; the default is the timeout of a scrape in Prometheus.
+
+        Raises RequestError for an address that cannot be read, a limit of 0 seconds or less, a name that is taken or
+        has a slash, and a check that cannot be called. Listens only after `start`.
+        """
+        self._address = ListenAddress.of(address)
+        self._limit = period_of("limit", limit)
+        self._watched = _Controllers()
+        self._live = HealthChecks("healthz", live_checks)
+        given, fixed = (checks, None) if callable(checks) else (dict, checks)
+        self._ready = HealthChecks("readyz", fixed, lambda: {**self._watched.checks(), **given()})
+        if debug is not None and not isinstance(debug, DebugPage):
+            raise RequestError(f"debug={debug!r} is not a DebugPage: DebugPage(), or None for no page")
+        self.application = HealthApplication(
+            self._live, self._ready, metrics,
+            None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged))
+        """What it serves, for a web server that the program has already."""
+        self._change = threading.Lock()
+        self._is_over = False
+        """Whether it was started or stopped."""
+        self._listener: Listener | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in logs, and its thread: `health server HOST:PORT`."""
+        return f"health server {self._address}"
+
+    @property
+    def port(self) -> int:
+        """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
+        listener = self._listener
+        return self._address.port if listener is None else listener.port
+
+    def add_check(self, name: str, check: Check, *, timeout: Duration = TIMEOUT) -> None:
+        """Add a check of readiness to `/readyz`; `/readyz/NAME` asks it alone. `check` raises or returns False when
+        something is wrong. It is called in a thread of its own and fails when it takes more than `timeout` seconds; it
+        is not called again before it has returned. Raises RequestError when the name is taken or has a slash, and for
+        a timeout of 0 seconds or less."""
+        self._add(self._ready, name, check, timeout)
+
+    def add_live_check(self, name: str, check: Check, *, timeout: Duration = TIMEOUT) -> None:
+        """Add a check of liveness to `/healthz`. When it fails, the kubelet restarts the process; so check only what a
+        restart repairs. As `add_check`."""
+        self._add(self._live, name, check, timeout)
+
+    @staticmethod
+    def _add(checks: HealthChecks, name: str, check: Check, timeout: Duration) -> None:
+        checks.add(name, TimedCheck(name, check, timeout) if callable(check) else check)
+
+    def watch(self, running: Watched) -> None:
+        """Ask a running controller, by its name, whether it is alive and ready, and list each of its stores at
+        `/readyz?verbose` as `store pods`. Raises RequestError when the name is taken."""
+        name = running.name.replace("/", "-")
+        self._ready.add(name, OwnCheck(lambda: running.why_not_ready))
+        self._live.add(name, OwnCheck(lambda: running.why_not_alive))
+        if isinstance(running, Running):
+            self._watched.running.append(running)
+
+    def start(self) -> None:
+        """Listen, and return. Raises OSError when the address is taken or not this host's; RequestError the second
+        time, also after `stop`."""
+        with self._change:
+            if self._is_over:
+                raise RequestError(f"the {self.name} was started or stopped already: make a new one")
+            listener = Listener(self._address.listen(_USE), self.application, self.name, self._limit,
+                                connections=CONNECTIONS)
+            listener.start()
+            self._listener, self._is_over = listener, True
+        log.info("%s listens at port %d", self.name, self.port)
+
+    def stop(self, timeout: Duration = 5) -> None:
+        """Stop listening, finish the requests in progress, and end. After `timeout` seconds, at most one, it
+        breaks them off: a check may never return. Returns at once when it does not run; later calls do nothing. In the
+        child of a fork it only closes its copy of the parent's socket."""
+        with self._change:
+            listener, self._listener, self._is_over = self._listener, None, True
+        if listener is not None:
+            listener.stop(min(IDLE, seconds(timeout)))
+            log.info("%s has stopped", self.name)
+
+    def __enter__(self) -> HealthServer:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.stop()
+
+
+class _Controllers:
+    """What a page is about without a manager."""
+
+    def __init__(self) -> None:
+        self.running: list[Running[Any]] = []
+
+    def controllers(self) -> Sequence[Inspected]:
+        return [*self.running]
+
+    def checks(self) -> dict[str, Check]:
+        """Of their stores."""
+        return store_checks([*self.running])
+
+    def manager(self) -> None:
+        """There is none."""

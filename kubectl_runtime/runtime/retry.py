@@ -1,0 +1,203 @@
+"""`retry_on_conflict`: read, change and write again when somebody else was faster.
+
+    def scale() -> Deployment:
+        deployment = deployments.get("web")          # read inside, so that each attempt begins with what is there
+        deployment.spec.replicas = 3
+        return deployments.replace(deployment)
+
+    retry_on_conflict(scale)
+
+client-go's `retry.RetryOnConflict` with its `DefaultRetry`: 5 attempts, 10 ms and up to a tenth more between them.
+
+`create_or_update`: bring one object to what it should be, by reading, changing and replacing it.
+
+controller-runtime's `CreateOrUpdate`. For objects of your own prefer `Api.apply`, which needs no reading and leaves to
+others what is theirs; this one is for changes that depend on what is there, and for servers without server-side apply.
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.stop import StopToken, with_scope
+from kubectl_runtime.core.codec.sameness import equal_json
+from kubectl_runtime.core.meta.quantities import Quantity
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests.params import PostParams
+from kubectl_runtime.core.requests.rights import foresee
+from kubectl_runtime.runtime.usercode import check_api, check_callback, not_awaitable
+
+T = TypeVar("T")
+
+_FIELD_CONFLICT = "FieldManagerConflict"
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictBackoff:
+    """How often `retry_on_conflict` tries, and how long it waits between: `initial` seconds, times `factor` after each,
+    plus up to the part `jitter` of it.
+
+    `ConflictBackoff(4, 0.01, 5.0)` is client-go's `DefaultBackoff`, for what many write; the default is its
+    `DefaultRetry`. Raises RequestError when a number makes no sense.
+
+    >>> retry_on_conflict(lambda: "done", backoff=ConflictBackoff(steps=4, initial=0.01, factor=5.0))
+    'done'
+    """
+
+    steps: int = 5
+    initial: Duration = 0.01
+    factor: float = 1.0
+    jitter: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or seconds(self.initial) < 0 or self.factor < 1 or self.jitter < 0:
+            raise RequestError(f"a backoff needs steps >= 1, initial >= 0, factor >= 1 and jitter >= 0: {self}")
+
+    def delay(self, attempt: int, rng: random.Random) -> float:
+        """Seconds to wait after the failed attempt number `attempt` (the first is 0)."""
+        return float(seconds(self.initial) * self.factor ** attempt * (1 + self.jitter * rng.random()))
+
+
+DEFAULT_RETRY = ConflictBackoff()
+
+
+def is_lost_race(error: ApiError) -> bool:
+    """Whether reading again may help, because the object has changed since it was read. False when another manager
+    owns a field that was applied: that would be so the next time as well."""
+    return error.is_conflict and all(cause.reason != _FIELD_CONFLICT for cause in error.status.causes)
+
+
+def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DEFAULT_RETRY,
+                      retry: Callable[[ApiError], bool] = is_lost_race, stop: StopToken | None = None,
+                      clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> T:
+    """What `attempt` returns; it is called again, after a wait, when it raises a conflict.
+
+    Blocks for the attempts and the waits between them. Raises the last conflict when all attempts have failed or
+    `stop` is set, and at once whatever else `attempt` raises: conflicts between field managers, and OutcomeUnknownError
+    for a write that may have been done, since a second attempt would change the object twice. `retry` decides which
+    ApiErrors are tried again. Waits on `clock`, or that of `stop`; in a controller's run, no longer than it.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> def paint():
+    ...     obj = maps.get("settings")
+    ...     obj.data["color"] = "red"
+    ...     return maps.replace(obj)
+    >>> retry_on_conflict(paint).data["color"]
+    'red'
+    """
+    waiting, dice = with_scope(stop or StopToken(clock=clock), clock), rng or random.Random()
+    for number in range(backoff.steps):
+        try:
+            return attempt()
+        except ApiError as error:
+            last = number + 1 == backoff.steps
+            if last or not retry(error) or waiting.wait(backoff.delay(number, dice)):
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+R = TypeVar("R", bound=Resource)
+
+Outcome = Literal["created", "updated", "unchanged"]
+
+
+def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, params: PostParams | None = None,
+                     stop: StopToken | None = None) -> tuple[R, Outcome]:
+    """Read the object `name`, let `change(obj)` change it, and write it; create it if it does not exist.
+
+    Returns the object as it is afterwards and `created`, `updated` or `unchanged`. When `change` changed nothing, it
+    sends nothing; in a built-in kind, a quantity that is written otherwise (`1000m` for `1`) is no change. When the
+    server finds nothing changed, as in a spec without the defaults that it adds, that is `unchanged`, too. A new
+    object has only its name. If another client wrote or created the object meanwhile, it reads and changes it again, at
+    most 5 times. So `change` may be called more than once and must depend on its argument only. It
+    blocks for those calls. Raises RequestError when `change` is no function of an object, touches name or namespace, or
+    returns another object, and what `Api` and `change` raise: OutcomeUnknownError for a write that may have been done,
+    which is not repeated. A status that has a subresource is not written.
+
+    >>> def change(obj: ConfigMap) -> None:
+    ...     obj.data["color"] = "red"
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> obj, outcome = create_or_update(maps, "settings", change)
+    >>> obj.data["color"], outcome
+    ('red', 'updated')
+    """
+    check_api(api, "create_or_update")
+    check_callback("change", change, "obj")
+
+    def attempt() -> tuple[R, Outcome]:
+        found = api.get_opt(name)
+        obj = api.kind(name=name, namespace=api.namespace) if found is None else found
+        before, place, version = obj.to_dict(), obj.namespace, obj.resource_version
+        changed = not_awaitable(change(obj), change)
+        if isinstance(changed, Resource) and changed is not obj:
+            raise RequestError(f"{api.place.words('replace', name)}: change() returned another object, which is "
+                               "ignored: change the object that is passed to it")
+        if (obj.name, obj.namespace) != (name, place):
+            raise RequestError(f"{api.place.words('replace', name)}: change() made it {obj.ref}; "
+                               "an object keeps its name and namespace")
+        if found is None:
+            return api.create(obj, params), "created"
+        wanted = msgspec.json.decode(obj.to_bytes())
+        if equal_json(wanted, before) or (api.resource.group in _WITH_AMOUNTS and
+                                              _equal_amounts(wanted, before)):
+            return obj, "unchanged"
+        written = api.replace(obj, params)
+        if params is not None and params.dry_run:  # which makes no version
+            same = equal_json(_content(written.to_dict()), _content(before))
+        else:
+            same = bool(version) and written.resource_version == version
+        return written, "unchanged" if same else "updated"
+
+    foresee(api.place, "get", "create", "update")
+    return retry_on_conflict(attempt, retry=_may_go_on, stop=stop, clock=api.client.clock)
+
+
+_WITH_AMOUNTS = frozenset(("", "apps", "autoscaling", "batch", "node.k8s.io", "resource.k8s.io"))
+"""Groups of built-in kinds that have quantities, which the server writes in their canonical form. In a custom resource
+they stay as they were written."""
+
+_AMOUNTS = frozenset((
+    "allocatable", "allocatedResources", "capacity", "default", "defaultRequest", "hard", "limits", "max",
+    "maxLimitRequestRatio", "min", "podFixed", "requests", "used"))
+"""Keys of built-in kinds under which there is a map of quantities."""
+
+_AMOUNT = frozenset((("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor"), ("target", "averageValue"),
+                     ("target", "value"), ("current", "averageValue"), ("current", "value")))
+"""Keys of built-in kinds under which there is one, each with the key above it."""
+
+
+def _equal_amounts(first: Any, second: Any, above: str = "", key: str = "") -> bool:
+    """Whether two JSON values are equal, quantities by what they amount to. `key` is the one under which they are,
+    `above` the one above that."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(
+            _equal_amounts(value, second[name], key, name) for name, value in first.items())
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(_equal_amounts(*pair, above, key)
+                                                 for pair in zip(first, second, strict=True))
+    if equal_json(first, second):
+        return True
+    if above not in _AMOUNTS and (above, key) not in _AMOUNT:
+        return False
+    try:
+        return Quantity.parse(first) == Quantity.parse(second)
+    except RequestError:
+        return False
+
+
+def _content(plain: dict[str, Any]) -> dict[str, Any]:
+    """An object without what the server counts and notes of it."""
+    metadata = {key: value for key, value in plain.get("metadata", {}).items()
+                if key not in ("generation", "managedFields", "resourceVersion")}
+    return {**plain, "metadata": metadata}
+
+
+def _may_go_on(error: ApiError) -> bool:
+    return error.is_already_exists or is_lost_race(error)

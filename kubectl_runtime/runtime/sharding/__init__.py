@@ -1,1 +1,0 @@
-"""Several replicas share the objects of their controllers: shards, a Lease each, and who works for which."""

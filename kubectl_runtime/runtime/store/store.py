@@ -1,0 +1,448 @@
+"""`Store`: what is known of one kind of objects, as readers see it.
+
+    not complete   before the first whole list: reads find nothing, `is_ready` is False, `wait_until_ready` blocks
+    complete       a list and all changes since; a later list takes its place in one step, never page by page
+    ended          nobody feeds it any more: it keeps answering with the last it knew; who waits for it is told
+
+It reads what one watch keeps, or several: of several namespaces, each of which has its own. Then it is complete when
+all are, and shows none of them before (a part would look like the whole). Which watches those are may change: a
+controller's store is there before the first, and goes on with those of its next life.
+
+Each read hands out fresh readers of the stored records, so what one caller does to an object is seen by nobody else.
+What this process wrote, and the watch has not shown yet, is read as it was answered (see `overlay`). The lock is
+held only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe
+to use from any thread; only `wait_until_ready` blocks.
+
+`StoreState`: what one watch keeps, for its writer and all who read: records, indexes, writes of this process.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import renewed_in_children
+from kubectl_runtime.core.base.keys import Key, key_of
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
+from kubectl_runtime.runtime.store.indexes import Indexes, IndexFunction, IndexName
+from kubectl_runtime.runtime.store.overlay import Overlay, Own
+from kubectl_runtime.runtime.usercode import check_callback, guarded, not_awaitable
+from kubectl_runtime.runtime.watch.states import WatchState
+
+
+class StoreState:
+    """What a store and its writer share. `condition` guards everything else here but `trouble`, a text that only the
+    writer replaces; nobody's code runs while it is held. `lock` is the condition's own, which costs half to enter."""
+
+    def __init__(self, resource: ApiResource, clock: Clock) -> None:
+        self.resource = resource
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.condition = threading.Condition(self.lock)
+        self.records: dict[Key, Record] = {}
+        self.bytes = 0
+        """Of JSON in `records`; declared fields have none."""
+        self.ready = False
+        self.ended: str | None = None
+        self.watch_state: Callable[[], WatchState] | None = None
+        self.trouble = ""
+        """The last failure of the watch, for callers whose wait timed out; empty while all is well."""
+        self.unstarted = ""
+        """What its user forgot, where nothing feeds it yet: its controller was never started."""
+        self.trouble_of: Callable[[], str] = lambda: ""
+        """The same, of a stream that tells only who asks it."""
+        self.indexes = Indexes(clock)
+        self.overlay = Overlay()
+        self.on_ready: tuple[Callable[[], None], ...] = ()
+        """To be called once the store is complete, without the lock; must neither block nor raise."""
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """Be free of whoever holds the lock. For the child of a fork alone."""
+        self.lock = threading.RLock()
+        self.condition = threading.Condition(self.lock)
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the store is complete, now if it is."""
+        with self.condition:
+            if not self.ready:
+                self.on_ready = (*self.on_ready, callback)
+                return
+        callback()
+
+    def end(self, reason: str) -> None:
+        """Nothing will be written any more: wake those who wait for a complete list. Only the first call counts."""
+        with self.condition:
+            if self.ended is None:
+                self.ended = reason
+            self.condition.notify_all()
+
+    def left(self) -> None:
+        """Somebody reads elsewhere from now on: whoever waits here has to look again."""
+        with self.condition:
+            callbacks, self.on_ready = self.on_ready, ()
+            self.condition.notify_all()
+        for callback in callbacks:
+            callback()
+
+    # What readers see. Under the lock
+
+    def find(self, key: Key, own_writes: bool) -> Record | None:
+        """The object as it is read."""
+        if not self.overlay.seen:
+            return self.records.get(key)
+        own = self.entry(key, own_writes)
+        return self.records.get(key) if own is None else own.record
+
+    def snapshot(self, own_writes: bool) -> dict[Key, Record]:
+        """All objects as they are read; the very dictionary that changes, where no write of this process does."""
+        own = self.own_entries(own_writes)
+        if not own:
+            return self.records
+        records = dict(self.records)
+        for key, entry in own.items():
+            if entry.record is not None:
+                records[key] = entry.record
+            else:
+                records.pop(key, None)
+        return records
+
+    def size(self, own_writes: bool) -> int:
+        """How many objects `snapshot` has."""
+        own = self.own_entries(own_writes)
+        return len(self.records) + sum((entry.record is not None) - (key in self.records) for key, entry in own.items())
+
+    def entry(self, key: Key, own_writes: bool) -> Own | None:
+        """What a write of this process makes readers see of the key, where that is not what the watch knows."""
+        own = self.overlay.seen.get(key)
+        return own if own is not None and self.ready and (own_writes or own.live) else None
+
+    def own_entries(self, own_writes: bool) -> dict[Key, Own]:
+        """The same of every key."""
+        return {key: own for key in self.overlay.seen if (own := self.entry(key, own_writes)) is not None}
+
+    # Indexes. The functions are user code, and run without the lock
+
+    def add_index(self, name: IndexName, function: IndexFunction) -> None:
+        """Keep an index; it is complete when this returns, unless another thread was about to make it."""
+        with self.condition:
+            if self.indexes.is_declared(name):
+                return
+            self.indexes.declare(name, function)
+            snapshot = dict(self.records)
+        values = {key: self.indexes.values_of(name, function, record) for key, record in snapshot.items()}
+        with self.condition:
+            if not self.indexes.is_declared(name):
+                return  # its user has gone meanwhile
+            # What changed since was indexed by its writer, who has known of the index since it was declared.
+            problems = [self.indexes.put(name, key, values[key]) for key, record in snapshot.items()
+                        if self.records.get(key) is record]
+            self.indexes.complete(name)
+        self.indexes.report(problems)
+
+    def forget_indexes(self, scope: object) -> None:
+        """That user is gone, and so are its indexes."""
+        with self.condition:
+            self.indexes.forget(scope)
+
+    def by_index(self, name: IndexName, function: IndexFunction, value: object, own_writes: bool) -> list[Record]:
+        """The objects for which `function` gives `value`: by the index `name`, or one by one where there is none."""
+        with self.condition:
+            complete = self.indexes.is_complete(name)
+            own = self.own_entries(own_writes)
+            keys = self.indexes.keys(name, value) if complete else [*self.records]
+            records = [self.records[key] for key in keys if key in self.records and key not in own]
+        if not complete:
+            records = [one for one in records if value in self.indexes.values_of(name, function, one)]
+        for entry in own.values():
+            if entry.record is not None:
+                if name not in entry.values:
+                    entry.values[name] = self.indexes.values_of(name, function, entry.record)
+                if value in entry.values[name]:
+                    records.append(entry.record)
+        return records
+
+
+log = guarded_logger(__name__)
+
+K = TypeVar("K")
+
+Objects: TypeAlias = list[K]
+Records: TypeAlias = list[Record]
+
+
+class StoreNotReady(KubeError, TimeoutError):
+    """A store was not complete within the time given, or its watch ended before it ever was.
+
+    >>> issubclass(StoreNotReady, TimeoutError)
+    True
+    """
+
+
+class Store(Generic[K]):
+    """The objects of a watch, kept in memory: read by key, by index, by label, or all of them; complete lists only.
+
+    Made by `store()`, `watch_store` or a controller (`running.store`, `ctx.store(Kind)`). Safe to use from any thread,
+    no call blocks but `wait_until_ready`. Each object that comes out is the reader's own, and decoded as far as it is
+    read.
+
+    >>> with watch_store(Api.all(client, ConfigMap)) as maps:
+    ...     maps.wait_until_ready(10)
+    ...     maps.get("settings", "default").data, "absent" in maps
+    ...     [each.name for each in maps.filter("app=web")]
+    ({'color': 'blue'}, False)
+    ['settings']
+    """
+
+    def __init__(self, resource: ApiResource, read: Callable[[Record], K], *states: StoreState,
+                 own_writes: bool = True) -> None:
+        """`read` makes a fresh reader of a record; it must not block. `own_writes`: whether reads see what this process
+        wrote before the watch shows it. `states`: of one watch, or of those that are read together."""
+        self.resource = resource
+        """The kind of the stored objects."""
+        self._read = read
+        self._own_writes = own_writes
+        self._states = states
+        self._functions: dict[str, IndexFunction] = {}
+        self._warned = False
+
+    def shows(self, *states: StoreState) -> None:
+        """From now on read these; indexes go along, and so does whoever waits. For the library."""
+        before, self._states = self._states, states
+        for name, function in [*self._functions.items()]:
+            for state in states:
+                state.add_index((self, name), function)
+        for state in before:
+            if state not in states:
+                state.forget_indexes(self)
+            state.left()
+
+    def drop_indexes(self) -> None:
+        """Spare the watch their cost, when others go on with it: `by_index` looks at each object then."""
+        for state in self._states:
+            state.forget_indexes(self)
+
+    @property
+    def watch_state(self) -> WatchState | None:
+        """What the watch that feeds the store does, since when, and its error; of several, the one with most failures
+        in a row. None when a given stream feeds it."""
+        states = [state.watch_state() for state in self._states if state.watch_state is not None]
+        return max(states, key=lambda state: state.consecutive_failures, default=None)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a complete list has been stored."""
+        states = self._states
+        return bool(states) and all(state.ready for state in states)
+
+    def wait_until_ready(self, timeout: Duration | None = None) -> None:
+        """Block until the store is complete; any number of threads may wait.
+
+        Raises StoreNotReady after `timeout` seconds (None: waits as long as the watch lives), which says so where the
+        watch was never started, and as soon as the watch has ended without a complete list.
+        """
+        self._warn_unstarted("is waited for")
+        clock = self._states[0].clock
+        deadline = None if timeout is None else clock.monotonic() + seconds(timeout)
+        while (state := next((state for state in self._states if not state.ready), None)) is not None:
+            with state.condition:
+                while not state.ready and state in self._states:
+                    if state.ended is not None:
+                        raise StoreNotReady(f"the watch of {self.resource.full_name} ended ({state.ended}) "
+                                            f"before its list was complete{self._because}")
+                    left = None if deadline is None else deadline - clock.monotonic()
+                    if left is not None and left <= 0:
+                        if unstarted := self._unstarted:
+                            raise StoreNotReady(f"{self.resource.full_name} are not there after "
+                                                f"{seconds(timeout or 0):g} s: {unstarted}")
+                        raise StoreNotReady(f"{self.resource.full_name}: no complete list after "
+                                            f"{seconds(timeout or 0):g} s{self._because}")
+                    clock.wait(state.condition, left)
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the store is complete, by the thread that completes it; now, if it is.
+
+        It must not block. What it raises is logged.
+        """
+        missing = next((state for state in self._states if not state.ready), None)
+        if missing is None:
+            guarded(None, f"what was to be called when the store of {self.resource.full_name} is complete", callback)
+        else:
+            missing.when_ready(lambda: self.when_ready(callback))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its watch has ended, so that it gets no changes any more."""
+        return any(state.ended is not None for state in self._states)
+
+    @property
+    def trouble(self) -> str:
+        """The last failure of its watch, or that it was never started; empty while all is well."""
+        failures = "; ".join(filter(None, (state.trouble or state.trouble_of() for state in self._states)))
+        return failures or self._unstarted
+
+    def get(self, key: ObjectRef | str, namespace: str | None = None) -> K | None:
+        """The object with this ref, or this name and namespace; None when the store has none.
+
+        A cluster-scoped object is found whatever namespace is given. Raises RequestError for a ref of another kind, and
+        for a name without a namespace where the kind has namespaces.
+        """
+        record = self._record(key, namespace, self._own_writes)
+        return None if record is None else self._read(record)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether the object with this ref is stored; False for refs of other kinds."""
+        if not isinstance(key, ObjectRef) or not self._is_own(key):
+            return False
+        return self._record(key, None, self._own_writes) is not None
+
+    def __len__(self) -> int:
+        found = 0
+        for state in self._read_now:
+            with state.condition:
+                found += state.size(self._own_writes)
+        if not found:
+            self._found_nothing()
+        return found
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.list())
+
+    def list(self) -> Objects[K]:
+        """A list of all objects as of now, in no particular order."""
+        return [self._read(record) for record in self.records()]
+
+    state = list
+
+    def records(self) -> Records:
+        """A list of all objects as of now, in the form they are stored: immutable, and cheaper than readers."""
+        found: Records = []
+        for state in self._read_now:
+            with state.condition:
+                found += state.snapshot(self._own_writes).values()
+        if not found:
+            self._found_nothing()
+        return found
+
+    def record(self, key: ObjectRef | str, namespace: str | None = None) -> Record | None:
+        """The object with this ref, or name and namespace, in the form it is stored; None when the store has none."""
+        return self._record(key, namespace, self._own_writes)
+
+    def as_watched(self, ref: ObjectRef) -> Record | None:
+        """The object as the watch showed it last, in the form it is stored, whatever this process wrote since."""
+        return self._record(ref, None, False)
+
+    def reader(self, record: Record) -> K:
+        """A fresh reader of a record of this store: what `get` makes of it."""
+        return self._read(record)
+
+    def find(self, predicate: Callable[[K], bool]) -> K | None:
+        """Some object for which `predicate` is true, or None. What `predicate` raises is passed on."""
+        return next(self._matching(self.records(), predicate), None)
+
+    def filter(self, wanted: Callable[[K], bool] | LabelSelection) -> Objects[K]:
+        """The objects for which a function is true, or whose labels a selector matches (see `Selector.of`).
+
+        Raises RequestError for what is neither.
+        """
+        records = self.records()
+        if callable(wanted):
+            return [*self._matching(records, wanted)]
+        selector = Selector.of(wanted)
+        return [self._read(record) for record in records if selector.matches(record.head.labels)]
+
+    def by_index(self, index: str, value: Hashable) -> Objects[K]:
+        """The objects for which the index function `index` gave `value`. Raises RequestError for an unknown index."""
+        function = self._functions.get(index)
+        if function is None:
+            known = ", ".join(sorted(self._functions)) or "none"
+            raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} (it has {known}): "
+                               f"controller.store.add_index({index!r}, function) makes one, or watch_store(api, "
+                               "indexes={...})")
+        found = [self._read(record) for state in self._read_now
+                 for record in state.by_index((self, index), function, value, self._own_writes)]
+        if not found:
+            self._found_nothing()
+        return found
+
+    def add_index(self, index: str, function: Callable[[K], Iterable[Hashable] | Hashable | None]) -> None:
+        """Keep an index from each value of `function(obj)` (one, an iterable of several, or None) to the objects.
+
+        May be called at any time, also while the watch runs; the index is complete when this returns. `function` must
+        depend on nothing but the object, and may be called more than once for it. If it raises, that is logged and the
+        object is in no bucket. Raises RequestError when the name is taken, and for no such function.
+        """
+        check_callback(f"the index {index!r}", function, "obj")
+
+        def indexed(record: Record) -> Any:
+            return not_awaitable(function(self._read(record)), function)
+
+        if self._functions.setdefault(index, indexed) is not indexed:
+            raise RequestError(f"the store of {self.resource.full_name} already has an index {index!r}")
+        states = None
+        while states is not self._states:  # they may be other ones by now
+            states = self._states
+            for state in states:
+                state.add_index((self, index), indexed)
+
+    def __repr__(self) -> str:
+        return f"<Store of {self.resource.full_name}: {len(self)} objects{'' if self.is_ready else ', not complete'}>"
+
+    def _record(self, key: ObjectRef | str, namespace: str | None, own_writes: bool) -> Record | None:
+        if isinstance(key, ObjectRef):
+            if not self._is_own(key):
+                raise RequestError(f"{key} is of another kind than this store, which is of {self.resource.full_name}")
+            name, namespace = key.name, key.namespace
+        else:
+            name = key
+        wanted, states = key_of(namespace, name), self._states
+        for state in states if len(states) == 1 else self._read_now:  # of each run, so it saves the call
+            with state.lock:
+                found = state.find(wanted, own_writes)
+                if found is None and namespace:
+                    # Objects of a namespaced kind all have a namespace, so this finds cluster-scoped ones only.
+                    found = state.find((None, name), own_writes)
+            if found is not None:
+                return found
+        if not namespace and self.resource.namespaced and not isinstance(key, ObjectRef):
+            raise RequestError(f"{self.resource.full_name} live in namespaces, so {name!r} alone names none of them: "
+                               f"get({name!r}, namespace), or get(obj.ref)")
+        self._found_nothing()
+        return None
+
+    @property
+    def _unstarted(self) -> str:
+        """What its user forgot, so that there is nothing to read; empty where nothing was."""
+        return next((state.unstarted for state in self._states if state.unstarted), "")
+
+    def _found_nothing(self) -> None:
+        """A read found nothing."""
+        self._warn_unstarted("is read and has nothing")
+
+    def _warn_unstarted(self, what: str) -> None:
+        if not self._warned and (unstarted := self._unstarted):
+            self._warned = True
+            log.warning("the store of %s %s: %s", self.resource.full_name, what, unstarted)
+
+    @property
+    def _read_now(self) -> tuple[StoreState, ...]:
+        """Of several none, while one is not complete."""
+        states = self._states
+        return states if len(states) == 1 or all(state.ready for state in states) else ()
+
+    def _is_own(self, ref: ObjectRef) -> bool:
+        return ref.kind == self.resource.kind and ref.group == self.resource.group
+
+    def _matching(self, records: Iterable[Record], predicate: Callable[[K], bool]) -> Iterator[K]:
+        return (obj for obj in map(self._read, records) if predicate(obj))
+
+    @property
+    def _because(self) -> str:
+        trouble = self.trouble
+        return f"; last failure: {trouble}" if trouble else ""

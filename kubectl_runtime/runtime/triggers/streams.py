@@ -1,0 +1,345 @@
+"""Stages for streams of events, in the form of iterators: the same functions that a `Watch` applies event by event.
+
+    applied_objects     the objects of InitApply and Apply
+    touched_objects     those and the objects of Delete
+    modify              changes each object (pruning) before it reaches a store
+    predicate_filter    only the objects, or events, that a predicate lets pass
+    trigger_self, trigger_owners, trigger_others    requests
+
+A stage passes on one event at a time, keeps no lock, closes its source when it is closed, and lives on when user code
+raises: that is reported and the next event follows.
+
+What triggers reconciles besides watches: iterables, queues and streams that the user's program fills.
+
+    reconcile_on(source)       each item is an object or a ref: reconcile it
+    reconcile_all_on(source)   each item, whatever it is, means: reconcile everything in the store
+    for_stream, owns_stream, watches_stream    each item is an object, or an event about one
+
+A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is looked at
+twenty times a second, and then the stop token; an iterable cannot be asked, so one that blocks for ever keeps its
+thread, which keeps nobody else, until the process ends.
+
+`PredicateCache`: a predicate for a plain stream, which tells no state before.
+
+It remembers the last state of each object, in the form in which stores hold it: shared with a store that holds the same
+state, and safe from what is done to the objects that flow. Bounded: it forgets an object when its deletion is seen,
+those that are missing from a complete list, those not seen for `ttl` seconds, and beyond `max_size` the one that was
+not seen for longest; what is forgotten passes again. For one thread at a time.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
+from queue import Empty
+from typing import Any, Protocol, TypeVar
+
+from cachetools import TTLCache
+
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import Guard, GuardedLogger, guarded_logger
+from kubectl_runtime.core.base.keys import Key, key_of
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.record import Modify, Record, pruned
+from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
+from kubectl_runtime.core.objects.partial import InvalidObject
+from kubectl_runtime.runtime.store.store import Store
+from kubectl_runtime.runtime.triggers import triggers
+from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate
+from kubectl_runtime.runtime.triggers.triggers import (
+    LOST,
+    Mapper,
+    ReconcileRequest,
+    Sink,
+    Subscription,
+    described_event,
+)
+from kubectl_runtime.runtime.usercode import closing_source, guarded, name_of
+from kubectl_runtime.runtime.watch.driver import record_of
+from kubectl_runtime.runtime.watch.event import Apply, Delete, Event, Init, InitApply, InitDone, is_event, with_obj
+
+TTL = 3600.0
+"""Seconds without being seen after which an object passes again (kube-rs's number)."""
+
+MAX_SIZE = 1_000_000
+"""Objects that are remembered at most."""
+
+_Seen = tuple[Key, str]
+"""The uid too: a namesake that was created later is seen for the first time."""
+
+
+class PredicateCache:
+    """Remembers the last state of each object for one filter. For one thread at a time."""
+
+    def __init__(self, predicate: Predicate[Any], *, ttl: Duration = TTL, max_size: int = MAX_SIZE,
+                 clock: Clock = SYSTEM_CLOCK) -> None:
+        self._predicate = predicate
+        self._seen: TTLCache[_Seen, Any] = TTLCache(max_size, seconds(ttl), timer=clock.monotonic)
+        self._listed: set[_Seen] | None = None
+
+    def __len__(self) -> int:
+        """How many objects are remembered."""
+        return len(self._seen)
+
+    def passes(self, event: Event[Any]) -> bool:
+        """Whether this event is worth passing on; remembers what it was about. Events without an object pass."""
+        if isinstance(event, Apply | InitApply):
+            return self.passes_object(event.obj)
+        if isinstance(event, Delete):
+            old = _read(self._seen.pop(_key(event.obj), None), event.obj)
+            return self._predicate.passes(ObjectEvent(event.obj, old, deleted=True))
+        if isinstance(event, Init):
+            self._listed = set()
+        elif isinstance(event, InitDone):
+            self._forget_vanished()
+        return True
+
+    def passes_object(self, obj: Any) -> bool:
+        """As `passes`, for streams of objects, where a deletion shows as a deletionTimestamp or not at all."""
+        key = _key(obj)
+        if self._listed is not None:
+            self._listed.add(key)
+        old = _read(self._seen.get(key), obj)
+        self._seen[key] = getattr(obj, "record", None) or obj
+        return self._predicate.passes(ObjectEvent(obj, old))
+
+    def _forget_vanished(self) -> None:
+        listed, self._listed = self._listed, None
+        if listed is not None:
+            for key in [key for key in self._seen if key not in listed]:
+                self._seen.pop(key, None)
+
+
+def _key(obj: Any) -> _Seen:
+    return key_of(obj.namespace, obj.name), obj.uid  # a view has no ref
+
+
+def _read(remembered: Any, like: Any) -> Any:
+    """What is remembered as an object again, of the class of `like`."""
+    if not isinstance(remembered, Record):
+        return remembered
+    if remembered.problem is not None or isinstance(like, InvalidObject):
+        return None
+    return type(like).from_record(remembered)
+
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+def applied_objects(events: Iterable[Event[K]]) -> Generator[K]:
+    """The objects that exist or changed, without those that were deleted.
+
+    >>> events = [Init(), InitApply(ConfigMap(name="a")), InitDone(), Delete(ConfigMap(name="b"))]
+    >>> [obj.name for obj in applied_objects(events)]
+    ['a']
+    """
+    return _objects(events, (InitApply, Apply))
+
+
+def touched_objects(events: Iterable[Event[K]]) -> Generator[K]:
+    """The objects that exist, changed or were deleted.
+
+    >>> [obj.name for obj in touched_objects([Apply(ConfigMap(name="a")), Delete(ConfigMap(name="b"))])]
+    ['a', 'b']
+    """
+    return _objects(events, (InitApply, Apply, Delete))
+
+
+def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Generator[Event[K]]:
+    """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that
+    it cannot replace the object on the server. When `change` raises, the object goes on as it came."""
+    guard = Guard(name_of(change))
+    with closing_source(events):
+        for event in events:
+            yield with_obj(event, lambda obj: _changed(obj, change, guard))
+
+
+def predicate_filter(stream: Iterable[T], predicate: Predicate[Any], *, ttl: Duration = TTL,
+                     clock: Clock = SYSTEM_CLOCK) -> Generator[T]:
+    """Yield the objects, or the events, that `predicate` lets pass.
+
+    It remembers the last state of up to a million objects. An object that was not seen for `ttl` passes again. (In a
+    controller `predicate=` compares with the store and remembers nothing.) A stream of objects does not show which of
+    them are deleted: filter a stream of events if that matters.
+
+    >>> changes = [ConfigMap(name="a", labels={"v": "1"}), ConfigMap(name="a", labels={"v": "1"})]
+    >>> [obj.name for obj in predicate_filter(changes, predicates.labels)]
+    ['a']
+    """
+    cache = PredicateCache(predicate, ttl=ttl, clock=clock)
+    with closing_source(stream):
+        for item in stream:
+            if cache.passes(item) if is_event(item) else cache.passes_object(item):
+                yield item
+
+
+def trigger_self(events: Iterable[Event[Any]], resource: HasApiResource | ApiResource) -> Generator[ReconcileRequest]:
+    """A request for each touched object of `resource`."""
+    return _requests(events, triggers.trigger_self(resource))
+
+
+def trigger_owners(events: Iterable[Event[Any]], owner: HasApiResource | ApiResource) -> Generator[ReconcileRequest]:
+    """Requests for the owners of this kind of each touched object."""
+    return _requests(events, triggers.trigger_owners(owner))
+
+
+def trigger_others(events: Iterable[Event[K]], mapper: Mapper[K]) -> Generator[ReconcileRequest]:
+    """Requests for what `mapper` makes of each touched object; EVERYTHING is `EVERYTHING_REF`."""
+    return _requests(events, triggers.trigger_others(mapper))
+
+
+def _objects(events: Iterable[Event[K]], kinds: tuple[type, ...]) -> Generator[K]:
+    with closing_source(events):
+        for event in events:
+            if isinstance(event, kinds):
+                yield event.obj  # type: ignore[union-attr]  # all of `kinds` carry an object
+
+
+def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Generator[ReconcileRequest]:
+    guard = Guard(name_of(subscription))
+    with closing_source(events):
+        for event in events:
+            requests: list[ReconcileRequest] = []
+            guard.call(None, "", _collect, requests, subscription, event)
+            yield from requests
+
+
+def _collect(requests: list[ReconcileRequest], subscription: Subscription, event: Event[Any]) -> None:
+    requests.extend(subscription(event))  # what was asked for before it raised, counts
+
+
+def _changed(obj: Any, change: Modify, guard: Guard) -> Any:
+    if isinstance(obj, InvalidObject):
+        return obj
+    original = record_of(obj)
+    return type(obj).from_record(guard.call(original, lambda *_: repr(obj), pruned, obj, change))
+
+
+log = guarded_logger(__name__)
+
+POLL = 0.05
+"""Seconds a queue is waited for before the stop token is looked at again."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
+"""Seconds after which a source that raised is asked again; they double with each time in a row."""
+
+
+class TriggerQueue(Protocol):
+    """A queue to pull triggers from: `queue.Queue`, `queue.SimpleQueue` and the like."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Take out the next item; blocks and raises as `queue.Queue.get`."""
+
+
+TriggerSource = Iterable[Any] | TriggerQueue
+ToRequests = Callable[[Any], Iterable[ReconcileRequest]]
+
+
+def check_source(source: object) -> None:
+    """Raise RequestError for what is neither an iterable nor a queue."""
+    texts = isinstance(source, str | bytes)
+    if texts or (not isinstance(source, Iterable) and not callable(getattr(source, "get", None))):
+        raise RequestError(f"a trigger source is an iterable or a queue, not {type(source).__name__}")
+
+
+def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken,
+         clock: Clock = SYSTEM_CLOCK, logger: GuardedLogger = log) -> None:
+    """Pass what comes out of `source` to `sink` until it ends or `stop` is set. The body of the source's thread.
+
+    An item that is nothing to reconcile is reported to `logger`, and the next one follows.
+    """
+
+    def requests_of(item: Any) -> list[ReconcileRequest]:
+        return [*to_requests(item)]
+
+    def pass_on() -> None:
+        with closing_source(source if isinstance(source, Iterable) else ()):
+            for item in _items(source, stop, clock, logger):
+                if stop.is_set():
+                    return
+                requests: list[ReconcileRequest] = guard.call([], "", requests_of, item)
+                if requests:
+                    sink(requests)
+
+    guard = Guard("an item of a trigger source, for which nothing is reconciled,", logger, clock)
+    guarded(None, f"the end of a trigger source, a {type(source).__qualname__},", pass_on)
+
+
+def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, stop: StopToken,
+                store: Store[Any] | None = None, clock: Clock = SYSTEM_CLOCK, logger: GuardedLogger = log) -> None:
+    """Pass what follows from the objects or events of `stream` to `sink` until `stop` is set. The body of its thread.
+
+    `store`: the one that the stream's reflector keeps, if it has one; an object that is not in it any more counts as
+    deleted. Raises RuntimeError when the stream ends before, whatever it raised (reported), and RequestError when what
+    comes has not been through a reflector.
+    """
+
+    def requests_of(event: Event[Any]) -> list[ReconcileRequest]:
+        return [*subscription(event)]
+
+    def pass_on() -> None:
+        with closing_source(stream):
+            for item in stream:
+                if stop.is_set():
+                    return
+                event: Event[Any] = item if is_event(item) else _as_event(item, store)
+                if store is not None and _is_raw(event, store):
+                    missing.append(event)
+                    return
+                requests: list[ReconcileRequest] = guard.call([], _lost, requests_of, event)
+                if requests:
+                    sink(requests)
+
+    missing: list[Event[Any]] = []
+    guard = Guard(name_of(subscription), logger, clock)
+    guarded(None, "the given stream", pass_on)
+    if missing:
+        raise RequestError("the given stream has not been through a reflector, so its store stays empty: pass "
+                           f"reflector(writer, events); what came was {type(missing[0]).__name__}")
+    if not stop.is_set():
+        raise RuntimeError("the given stream ended, so no further change would be noticed")
+
+
+def _lost(event: Event[Any]) -> str:
+    return f"{described_event(event)} ({LOST})"
+
+
+def _is_raw(event: Event[Any], store: Store[Any]) -> bool:
+    """Whether no reflector can have passed this on: it holds a list back until it is complete, and stored."""
+    return isinstance(event, Init | InitApply) or (isinstance(event, InitDone | Apply) and not store.is_ready)
+
+
+def _as_event(obj: Any, store: Store[Any] | None) -> Event[Any]:
+    return Delete(obj) if store is not None and store.is_ready and obj.ref not in store else Apply(obj)
+
+
+def _items(source: TriggerSource, stop: StopToken, clock: Clock, logger: GuardedLogger) -> Iterator[Any]:
+    """What comes out of a source. One that raises is reported and asked again, later each time in a row: a generator
+    is at its end then, others may go on."""
+    step = iter(source).__next__ if isinstance(source, Iterable) else partial(_from_queue, source, stop)
+    guard, failures = Guard(f"a trigger source, a {type(source).__qualname__},", logger, clock), 0
+    while not stop.is_set():
+        try:
+            item = step()
+        except StopIteration:
+            return
+        except BaseException as error:  # noqa: BLE001 - reported
+            guard.failed(error)
+            if stop.wait(min(FIRST_PAUSE * 2 ** min(failures, 20), LONGEST_PAUSE)):
+                return
+            failures += 1
+        else:
+            guard.succeeded()
+            failures = 0
+            yield item
+
+
+def _from_queue(source: TriggerQueue, stop: StopToken) -> Any:
+    """The next item. Raises StopIteration when `stop` is set."""
+    while not stop.is_set():
+        try:
+            return source.get(timeout=POLL)
+        except Empty:
+            continue
+    raise StopIteration

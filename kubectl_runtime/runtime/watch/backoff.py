@@ -1,0 +1,377 @@
+"""How long a watch waits after a failure.
+
+`WatchBackoff` is the rule: the n-th failure in a row waits a time drawn from [d, 2d), where d is `initial` doubled
+(times `factor`) n - 1 times, at most `maximum`. `Backoff` counts: it starts over once `reset_after` seconds have
+passed without a failure, counted from the end of the last wait, or an outage is over. An `Init` or a page that
+arrived proves nothing: a list can begin well and fail each time.
+
+    failure                                 wait
+    nobody answers                          none here: the watcher waits until somebody does
+    410, the first in `reset_after`         none: history moves on, and a list at once is the cure
+    within a minute after an outage         as the rule says, from its beginning, but at most 4 s
+    any other                               as the rule says, at least what the server asks for, 5 min at most
+
+Numbers: those of client-go's and kube-rs's reflectors (0.8 s doubling up to 30 s, full jitter on top, reset by 2 min).
+
+How the failures of a watch are told: one line for each attempt, and one when it is over.
+
+    first failure, or another than before   warning: verb, kind, namespace, what the server said, what to do, next try;
+                                            of a version that has expired info, since a new list is all it takes
+    the same again                          warning, short: how many times, for how long, next attempt; while nobody
+                                            answers, at each doubling of how many times
+    something arrived after failures        info: how many there were
+
+The rate is that of the backoff, so a watch that fails for ever ends at one or two short lines a minute. Lists and
+watches are reads: what a server says of those of Secrets quotes no content of theirs.
+
+`ServerGate`: when one watch may make its next request, while the server of its client may be away.
+
+    the server            the watch                                 its next request
+    answers               -                                         now
+    away                  tried last                                half a second after the next turn, if it is left
+    away                  waits                                     when it finds a turn; it looks once a second
+    answers again         waited                                    within a second: as soon as it looks
+    answers again         waited, tries, and finds nobody           as its own backoff says: it is this watch's trouble
+
+The looks of many watches are spread by chance, and so are their first requests after an outage. For one thread; what is
+known of the server is shared by all watches of its client (`client.http.reachability`).
+"""
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from kubectl_runtime.client.http.reachability import PROBE_SECONDS, Outage, Reachability
+from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import (
+    ApiError,
+    KubeError,
+    RequestError,
+    RequestTimeout,
+    TransportError,
+    message_of,
+)
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.stop import StopToken, with_scope
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.requests.params import check_flags
+from kubectl_runtime.runtime.usercode import closing_source, described
+from kubectl_runtime.runtime.watch.event import MAX_RETRY_AFTER, Event, Failed, Idle, Init, InitApply, RawStep
+
+log = guarded_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTarget:
+    """What is watched, as log lines name it."""
+
+    resource: ApiResource
+    namespace: str | None = None
+    label_selector: str | None = None
+    field_selector: str | None = None
+
+    def __str__(self) -> str:
+        """`deployments.apps in namespace prod (labels app=web)`."""
+        parts = [self.resource.full_name]
+        if self.namespace:
+            parts.append(f"in namespace {self.namespace}")
+        selectors = {"labels": self.label_selector, "fields": self.field_selector}
+        if any(selectors.values()):
+            parts.append(f"({', '.join(f'{what} {text}' for what, text in selectors.items() if text)})")
+        return " ".join(parts)
+
+
+class FailureLog:
+    """The log of one watch. Not thread-safe."""
+
+    def __init__(self, target: WatchTarget) -> None:
+        self._target = target
+        self._last = ""
+        self._count = 0
+        self._since = 0.0
+
+    def failed(self, failure: Failed, now: float, delay: float) -> str:
+        """Log `failure`, which happened at `now` and is followed by `delay` seconds of waiting; returns it as text."""
+        text = self.describe(failure)
+        if not self._count:
+            self._since = now
+        self._count += 1
+        if text != self._last:
+            error = failure.error
+            unexpected = None if isinstance(error, KubeError) else error
+            level = logging.INFO if isinstance(error, ApiError) and error.is_expired else logging.WARNING
+            log.log(level, "%s; %s", text, _next(failure, delay), exc_info=unexpected)
+        elif not failure.away or self._count & (self._count - 1) == 0:
+            log.warning("cannot %s %s: still so after %d failures in %.0f s; %s",
+                        failure.verb, self._target, self._count, now - self._since, _next(failure, delay))
+        self._last = text
+        return text
+
+    def succeeded(self, event: Event[Any], now: float) -> None:
+        """An event arrived. Only whole lists and changes count: a list that begins has proved nothing."""
+        if self._count and not isinstance(event, Init | InitApply):
+            log.info("%s: works again after %d failure%s in %.0f s", self._target, self._count,
+                     "" if self._count == 1 else "s", now - self._since)
+            self._count, self._last = 0, ""
+
+    def describe(self, failure: Failed) -> str:
+        """`cannot list pods in namespace x: ... (403 Forbidden): grant ...`."""
+        error = failure.error
+        text = f"cannot {failure.verb} {self._target}: {self._said(error)}"
+        remedy = self._remedy(failure)
+        return f"{text}: {remedy}" if remedy else text
+
+    def _said(self, error: Exception) -> str:
+        if not isinstance(error, ApiError):
+            return described(error)
+        code = " ".join(part for part in (str(error.code or ""), error.reason) if part) or "no reason given"
+        message = message_of(error.status).strip() if error.status.message else ""
+        return f"{message} ({code})" if message else code
+
+    def _remedy(self, failure: Failed) -> str:
+        error, resource = failure.error, self._target.resource
+        if not isinstance(error, ApiError):
+            return ""
+        if error.is_forbidden:
+            return (f"grant the verb {failure.verb!r} on resource {resource.plural!r} of API group {resource.group!r} "
+                    "to the user of this program (it needs list and watch)")
+        if error.is_unauthorized:
+            return "the credentials are not valid or have expired"
+        if error.is_expired:
+            return "its history no longer reaches back that far, so everything is listed again"
+        return "this kind cannot be watched; changes are missed" if error.code == 405 else ""
+
+
+def absent(target: WatchTarget, trouble: Exception) -> str:
+    """What a watch says that waits for the server, together with the others of its client."""
+    return f"cannot watch {target}: the server does not answer: {described(trouble)}"
+
+
+def _next(failure: Failed, delay: float) -> str:
+    if failure.away:
+        return f"one watch of this client tries every {PROBE_SECONDS:.0f} s until the server answers"
+    if not delay:
+        return "next attempt at once"
+    asked = f" (the server asks for {failure.retry_after:.0f} s)" if failure.retry_after > MAX_RETRY_AFTER else ""
+    return f"next attempt in {delay:.1f} s{asked}"
+
+
+LOOK_SECONDS = 1.0
+"""The longest time between two looks whether the server is there again."""
+YIELD_SECONDS = 0.5
+"""So much later than the others does the watch that has just tried take a turn: each gets one, if they need one."""
+GENTLE_SECONDS = 60.0
+"""So long after an outage a failure still belongs to it: servers refuse requests until they have read everything."""
+
+
+class ServerGate:
+    """Keeps a watch from asking a server that is away, until it may be back. For the thread of its watch."""
+
+    def __init__(self, reachability: Reachability, rng: random.Random) -> None:
+        self._reachability = reachability
+        self._rng = rng
+        self._not_before = 0.0
+        self._waits = False  # since the last request that found somebody
+        self._its_turn = False
+        self._let_go = False  # by an answer to somebody else
+        self._over_since: float | None = None
+
+    @property
+    def trouble(self) -> Exception | None:
+        """What keeps the watch waiting; None when nothing does."""
+        outage = self._reachability.outage
+        return outage.error if outage is not None and self._waits and not self._its_turn else None
+
+    @property
+    def outage(self) -> Outage | None:
+        """What is known of the present outage of the server, whether or not the watch waits for it already."""
+        return self._reachability.outage
+
+    def pause(self, now: float) -> float:
+        """Seconds until the watch has to ask again whether it may make a request; 0: it may, and has to."""
+        outage = self._reachability.outage
+        if outage is None:
+            self._let_go = self._waits
+            return 0.0
+        first_look, self._waits = not self._waits, True
+        self._its_turn = False
+        if now >= self._not_before and outage.turn(now, self._rng.random) <= 0:
+            self._its_turn = True
+            return 0.0
+        # At no common time: these looks are what spreads the first requests after the outage.
+        look = LOOK_SECONDS * self._rng.uniform(0.0 if first_look else 0.5, 1.0)
+        return min(look, self._not_before - now) if now < self._not_before else look
+
+    def failed(self, error: Exception, now: float) -> bool:
+        """The request failed; whether the watch now waits for the server, and needs no backoff of its own."""
+        if isinstance(error, ApiError):
+            self.passed(now)
+        if not is_unreachable(error):
+            return False
+        its_own, self._let_go = self._let_go, False
+        self._waits = not its_own
+        if its_own:
+            return False
+        outage = self._reachability.lost(error, now, self._rng.random)
+        self._not_before = outage.due + YIELD_SECONDS
+        self._its_turn = False
+        return True
+
+    def passed(self, now: float) -> None:
+        """The request was answered."""
+        self._reachability.answered()  # whoever has no client has nobody else to say so
+        if self._waits:
+            self._over_since = now
+        self._waits = self._its_turn = self._let_go = False
+
+    def outage_is_over(self, now: float) -> bool:
+        """Whether the watch has come out of an outage within the last minute; said once for each outage."""
+        since, self._over_since = self._over_since, None
+        return since is not None and now - since < GENTLE_SECONDS
+
+
+def is_unreachable(error: Exception) -> bool:
+    """Whether a request found nobody: refused, reset before any answer, no route, no name. Not: an answer that does not
+    come (a server that is overloaded must not be asked more often), an answer that broke off, a certificate that is not
+    trusted, a client that was closed."""
+    if not isinstance(error, TransportError) or isinstance(error, RequestTimeout):
+        return False
+    failure: Any = getattr(error, "failure", None)
+    return failure is None or not (failure.permanent or failure.answered)
+
+
+T = TypeVar("T")
+
+IDLE_PAUSE = 0.05
+"""Seconds until a simulated transport that had nothing ready is asked again."""
+
+GENTLE_MAXIMUM = 2.0
+"""The bound of d, in seconds, while a server is still coming back."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchBackoff:
+    """How long a watch waits after failures: `initial` seconds, times `factor` up to `maximum`, each drawn from [d,
+    2d).
+
+    `reset_after` seconds without a failure start over. The numbers are client-go's; `maximum` bounds d, so with jitter
+    up to twice as much is waited. Durations are seconds or `timedelta`; `jitter=False` waits exactly d (for tests).
+    Raises RequestError when a number makes no sense.
+
+    >>> stop, api = StopToken(), Api.namespaced(client, ConfigMap, "default")
+    >>> events = watcher(api, WatcherConfig(), stop, backoff=WatchBackoff(maximum=timedelta(minutes=1)))
+    >>> type(next(events)).__name__
+    'Init'
+    """
+
+    initial: Duration = 0.8
+    factor: float = 2.0
+    maximum: Duration = 30.0
+    reset_after: Duration = 120.0
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        check_flags(self, "jitter")
+        _ = self._plain  # refuses numbers that make no sense
+        if not seconds(self.reset_after) >= 0:
+            raise RequestError(f"a backoff needs reset_after >= 0, not {self.reset_after}")
+
+    def delay(self, failures: int, rng: random.Random) -> float:
+        """Seconds to wait after the `failures`-th failure in a row (1 is the first)."""
+        if not self.jitter:
+            return self._plain.delay(failures, rng.random)
+        # [d, 2d) is what is left of 2d when up to half of it is taken off.
+        doubled = ExponentialBackoff(2 * seconds(self.initial), self.factor, 2 * seconds(self.maximum), jitter=0.5)
+        return doubled.delay(failures, lambda: 1 - rng.random())
+
+    def gentle(self) -> WatchBackoff:
+        """The rule for a server that is coming back."""
+        maximum = min(seconds(self.maximum), GENTLE_MAXIMUM)
+        return replace(self, initial=min(seconds(self.initial), maximum), maximum=maximum)
+
+    @property
+    def _plain(self) -> ExponentialBackoff:
+        return ExponentialBackoff(self.initial, self.factor, self.maximum)
+
+
+DEFAULT_BACKOFF = WatchBackoff()
+
+
+class Backoff:
+    """Failures of one watch. Not thread-safe; the watch that owns it is used by one thread at a time."""
+
+    def __init__(self, rule: WatchBackoff = DEFAULT_BACKOFF, *, rng: random.Random | None = None) -> None:
+        """`rng` draws the jitter; give a seeded one to reproduce a run."""
+        self._rule = rule
+        self._rng = rng or random.Random()
+        self._failures = 0
+        self._healthy_since = 0.0
+        self._gentle_until = self._expired_at = float("-inf")
+
+    @property
+    def failures(self) -> int:
+        """Failures in a row."""
+        return self._failures
+
+    def next(self, now: float, at_least: float = 0.0) -> float:
+        """A failure happened: seconds to wait from `now` on, not less than `at_least` (what the server asked for)."""
+        if self.is_over(now):
+            self._failures = 0
+        self._failures += 1
+        rule = self._rule.gentle() if now < self._gentle_until else self._rule
+        delay = max(rule.delay(self._failures, self._rng), min(at_least, MAX_RETRY_AFTER))
+        self._healthy_since = now + delay
+        return delay
+
+    def after(self, failure: Failed, now: float) -> float:
+        """`failure` happened: seconds to wait from `now` on, as the module's table says."""
+        if failure.away:
+            return 0.0
+        if failure.outage_over:
+            self._failures, self._expired_at, self._gentle_until = 0, float("-inf"), now + GENTLE_SECONDS
+        if isinstance(failure.error, ApiError) and failure.error.is_expired:
+            last, self._expired_at = self._expired_at, now
+            if now - last >= seconds(self._rule.reset_after):
+                return 0.0
+        return self.next(now, failure.retry_after)
+
+    def is_over(self, now: float) -> bool:
+        """Whether the last failure is so long ago that the next one is the first again."""
+        return self._failures > 0 and now - self._healthy_since >= seconds(self._rule.reset_after)
+
+
+def backoff(steps: Iterable[RawStep[T]], stop: StopToken, target: WatchTarget, rule: WatchBackoff = DEFAULT_BACKOFF, *,
+            clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
+            on_trouble: Callable[[str], None] = lambda _: None) -> Iterator[Event[T]]:
+    """Pass events on; after each `Failed` log it and wait before pulling again. Ends when `stop` is set.
+
+    `target` says in the log what is watched; `on_trouble` gets what the log says of a failure, before the wait, and an
+    empty text when it is over. Closes `steps` when it is closed.
+    """
+    state, failures, troubled = Backoff(rule, rng=rng), FailureLog(target), False
+    stop = with_scope(stop, clock)
+    with closing_source(steps):
+        for step in steps:
+            if isinstance(step, Failed):
+                if stop.is_set():
+                    return
+                now = clock.monotonic()
+                delay = state.after(step, now)
+                on_trouble(failures.failed(step, now, delay))
+                troubled = True
+                if delay:
+                    stop.wait(delay)
+            elif isinstance(step, Idle):
+                stop.wait(IDLE_PAUSE)
+            else:
+                failures.succeeded(step, clock.monotonic())
+                if troubled and not isinstance(step, Init | InitApply):
+                    on_trouble("")
+                    troubled = False
+                yield step
+            if stop.is_set():
+                return

@@ -1,0 +1,450 @@
+"""`WatchDriver`: performs what the watch machine wants, one effect at a time.
+
+    machine's state        effect                                             input to the machine
+    Listing                `api.list_page`                                    PageRead, or Broke
+    Listing, as a stream   `api.open_watch` with the initial events           Opened, or Broke
+    Listed, too early      none; says how long to wait                        none
+    Listed, to be verified the verifier's lists                               none, or a suspect Listing
+    Listed                 `api.open_watch`                                   Opened, or Broke
+    Watching in doubt      `api.list_page` of one object; if another          VersionRead, or Broke
+                           FlowSchema answered, of objects that were seen
+    Streaming, Watching    the next batch of the open stream                  BatchRead, Ended (also by the idle
+                                                                              guard), or Broke
+
+While the server is away no request is made but at this watch's turn (see `server_gate`); `advance` then says how long
+to wait. An error is an input like any other; nothing is raised. When the stop token is set, errors are its consequence
+and are dropped. Only one thread at a time may call `advance` and `close`. Another one that sets the stop token wakes a
+blocked read at once.
+
+From records to what user code gets: a fresh reader each time, what `modify` leaves of an object, and whether its
+content decodes.
+
+`Verifier`: compares what a store holds with what the server has, every now and then, by lists of metadata.
+
+    verdict of a list                        next list
+    all the same                             after the whole interval
+    something differs                        after 10 s: an event may be on its way
+    the same still differs, unchanged here   the finding: no event will ever mend it
+    it failed                                after the whole interval; logged
+
+Of each object key, uid and version are compared, for equality, with what is stored and with what readers see (of a
+write that the watch has not shown yet, its answer): the event of a write may be lost as any other. An object differs
+"still" when its entry here is the one that differed before; one that an event has reached meanwhile starts over. This
+finds what no other sign shows: data that was restored from an older copy and has already overtaken the versions that
+are known here.
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from kubectl_runtime.client.api.api_base import walk
+from kubectl_runtime.client.http.reachability import Outage, Reachability
+from kubectl_runtime.client.server.answers import Refusals
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
+from kubectl_runtime.core.base.guard import Guard, guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.record import Modify, Record, pruned
+from kubectl_runtime.core.meta.metav1 import ListMeta
+from kubectl_runtime.core.meta.problems import DecodeError, Problem
+from kubectl_runtime.core.objects.partial import InvalidObject, PartialView
+from kubectl_runtime.core.requests.params import IDLE_MARGIN, ListParams, WatchParams
+from kubectl_runtime.core.requests.request import Retry
+from kubectl_runtime.runtime.usercode import as_exception, described, name_of
+from kubectl_runtime.runtime.watch.backoff import ServerGate, WatchTarget
+from kubectl_runtime.runtime.watch.config import InitialListStrategy, ListSemantic, WatcherConfig
+from kubectl_runtime.runtime.watch.event import Event, Failed, with_obj
+from kubectl_runtime.runtime.watch.machine import is_lower, step
+from kubectl_runtime.runtime.watch.states import (
+    BEGIN,
+    INITIAL_EVENTS_SECONDS,
+    BatchRead,
+    Broke,
+    Ended,
+    Input,
+    Listed,
+    Listing,
+    Opened,
+    PageRead,
+    State,
+    Streaming,
+    VersionRead,
+    WatchApi,
+    WatchBatch,
+    Watching,
+)
+
+log = guarded_logger(__name__)
+
+CONFIRM_SECONDS = 10.0
+"""The time that events get to mend a difference."""
+_NAMED = 3
+
+Identity = tuple[str, str] | None
+"""Uid and version of an object; None: there is none."""
+
+Held = tuple[Identity, Identity]
+"""What is stored, and what readers see."""
+
+_NOT_HELD: Held = None, None
+
+
+class Verifier:
+    """For the thread of its watch. `known` gives what the store holds, new each time."""
+
+    def __init__(self, api: WatchApi[Any], config: WatcherConfig, interval: float,
+                 known: Callable[[], dict[Key, Held]], stop: StopToken, now: float) -> None:
+        with_metadata_only = getattr(api, "with_metadata_only", None)
+        self._api: WatchApi[Any] = with_metadata_only() if with_metadata_only is not None else api
+        self._params = ListParams(label_selector=config.label_text, field_selector=config.field_text,
+                                  limit=config.page_size)
+        self._interval = interval
+        self._known = known
+        self._stop = stop
+        self._due = now + interval
+        self._differed: dict[Key, Held] = {}
+
+    @property
+    def due(self) -> float:
+        """When the next list is due."""
+        return self._due
+
+    def check(self, now: float) -> str:
+        """What is found wrong, in words; empty when nothing is, or when it is not due. Blocks for the list."""
+        if now < self._due:
+            return ""
+        before, self._differed = self._differed, {}
+        self._due = now + self._interval
+        try:
+            differing = self._compare()
+        except BaseException as error:  # noqa: BLE001 - a watch that works must not end because its check does not
+            pass_interrupt(error)
+            log.warning("the store of %s could not be verified: %s", self._api.resource.full_name, described(error))
+            return ""
+        still = [key for key, known in differing.items() if key in before and before[key] == known]
+        if still:
+            names = ", ".join("/".join(part for part in key if part) for key in sorted(still, key=str)[:_NAMED])
+            more = f" and {len(still) - _NAMED} more" if len(still) > _NAMED else ""
+            return f"{len(still)} objects are not as the server has them, and no event said so ({names}{more})"
+        if differing:
+            self._differed = differing
+            self._due = now + min(CONFIRM_SECONDS, self._interval)
+        return ""
+
+    def _compare(self) -> dict[Key, Held]:
+        """What is known here of each object of which the server says something else."""
+        known = self._known()
+        differing: dict[Key, Held] = {}
+        operation = f"list {self._api.resource.full_name} to verify the store"
+        for _, records in walk(self._fetch, self._params, operation):
+            for record in records:
+                here, there = known.pop(record.key, _NOT_HELD), (record.uid, record.resource_version)
+                if here != (there, there):
+                    differing[record.key] = here
+        return {**differing, **{key: here for key, here in known.items() if here != _NOT_HELD}}
+
+    def _fetch(self, params: ListParams) -> Any:
+        return self._api.list_page(params, stop=self._stop, retry=Retry.SAFE)
+
+
+WITNESSES = 3
+"""Number of objects seen last by which the driver recognizes the cluster: several, as some may have been deleted."""
+
+
+class Advance(NamedTuple):
+    """What one effect brought: events and failures in order, seconds until the next effect (None: idle), and how many
+    events, bookmarks and errors included, came on the open watch."""
+
+    out: list[Event[Record] | Failed]
+    wait: float | None = 0.0
+    frame: int = 0
+
+
+_IDLE = Advance([], None)
+_NOTHING = Advance([])
+
+
+class WatchDriver:
+    """One watched resource. It begins with a list and never ends by itself."""
+
+    def __init__(self, api: WatchApi[Any], config: WatcherConfig, stop: StopToken, clock: Clock,
+                 rng: random.Random, verifier: Verifier | None = None) -> None:
+        """What is known of the server is the client's, for all of its watches; a script has no client."""
+        self._api = api
+        self._config = config
+        self._stop = stop
+        self._clock = clock
+        self._rng = rng
+        self._verifier = verifier
+        self._target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
+        client = getattr(api, "client", None)
+        self._gate = ServerGate(getattr(client, "reachability", None) or Reachability(), rng)
+        self._refusals: Refusals = getattr(client, "refusals", None) or Refusals()
+        self._state: State = BEGIN
+        self._stream: Iterator[WatchBatch] | None = None
+        self._patience = self._heard = 0.0
+        self._witnesses: dict[Key, str] = {}
+        """The uids of the objects that were seen last, by key."""
+
+    @property
+    def state(self) -> State:
+        """The state of its machine."""
+        return self._state
+
+    @property
+    def server_trouble(self) -> Exception | None:
+        """What the watch waits for the server to overcome; None when it does not."""
+        return self._gate.trouble
+
+    @property
+    def outage(self) -> Outage | None:
+        """The present outage of the client's server, as all of its watches know it; None while it answers."""
+        return self._gate.outage
+
+    def advance(self) -> Advance:
+        """Perform one effect. Blocks for a request, or until the open watch has something."""
+        state, now = self._state, self._clock.monotonic()
+        if isinstance(state, Streaming) or (isinstance(state, Watching) and not state.doubt):
+            return self._read()
+        if isinstance(state, Listed) and now < state.not_before:
+            return Advance([], state.not_before - now)
+        if (pause := self._gate.pause(now)) > 0:
+            return Advance([], pause)
+        if isinstance(state, Watching):
+            return self._ask_version()
+        if isinstance(state, Listed):
+            return self._open(state)
+        return self._stream_list(state) if self._streams(state, now) else self._list(state)
+
+    def restart(self) -> None:
+        """Trust nothing that is known and begin with a list again."""
+        self.close()
+        self._state = Listing(suspect=True)
+
+    def close(self) -> None:
+        """Close the open stream, if there is one."""
+        stream, self._stream = self._stream, None
+        close = getattr(stream, "close", None)
+        if close is not None:
+            close()
+
+    def _list(self, state: Listing) -> Advance:
+        try:
+            # A list that has begun is worth the client's own retries; otherwise the failure has to be seen at once.
+            retry = Retry.SAFE if state.token else Retry.NEVER
+            meta, records = self._api.list_page(self._list_params(state), stop=self._stop, retry=retry)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
+            return self._broke(error)
+        self._gate.passed(self._clock.monotonic())
+        if state.token is None:
+            self._witnesses.clear()
+        self._note(records[-WITNESSES:])
+        return self._give(PageRead(meta.resource_version, meta.continue_token, records))
+
+    def _stream_list(self, state: Listing) -> Advance:
+        # The request lives as long as its list may take to be complete: so a server that never ends it ends the watch.
+        params = self._watch_params(INITIAL_EVENTS_SECONDS, initial=True)
+        version = "0" if state.first and self._config.list_semantic is ListSemantic.ANY else ""
+        return self._opened(params, version, streaming=True)
+
+    def _open(self, state: Listed) -> Advance:
+        timeout = float(self._config.draw_timeout(self._rng))
+        if self._verifier is not None:
+            finding = self._verifier.check(self._clock.monotonic())
+            if finding:
+                log.warning("%s: %s; everything is listed again", self._target, finding)
+                self._state = Listing(suspect=True)
+                return _NOTHING
+            timeout = max(1.0, min(timeout, self._verifier.due - self._clock.monotonic()))
+        return self._opened(self._watch_params(timeout), state.version)
+
+    def _watch_params(self, timeout: float, *, initial: bool = False) -> WatchParams:
+        config = self._config
+        return WatchParams(label_selector=config.label_text, field_selector=config.field_text, timeout=timeout,
+                           bookmarks=config.bookmarks or initial, send_initial_events=initial)
+
+    def _opened(self, params: WatchParams, version: str, *, streaming: bool = False) -> Advance:
+        try:
+            self._stream = self._api.open_watch(params, version, self._stop)
+        except BaseException as error:  # noqa: BLE001 - as above
+            return self._broke(error, streaming=streaming)
+        timeout = params.timeout
+        assert isinstance(timeout, float)
+        self._heard = self._clock.monotonic()
+        self._patience = timeout + IDLE_MARGIN
+        self._gate.passed(self._heard)
+        return self._give(Opened(getattr(self._stream, "flow_schema", ""), timeout))
+
+    def _ask_version(self) -> Advance:
+        before = self._state
+        try:
+            meta, found = self._one_object()
+            known = not (isinstance(before, Watching) and before.stranger) or self._recognizes(before.version, found)
+        except BaseException as error:  # noqa: BLE001 - as above
+            return self._broke(error)
+        answer = self._give(VersionRead(meta.resource_version, known))
+        if isinstance(before, Watching) and isinstance(self._state, Listing):
+            log.warning("%s: the server went back in time, from version %s to %s (was its database restored?); "
+                        "everything is listed again and counts as changed", self._target, before.version,
+                        meta.resource_version)
+        return answer
+
+    def _one_object(self, *further: str) -> tuple[ListMeta, Sequence[Record]]:
+        """A list of at most one object, of those that match the `further` field selectors, too."""
+        config = self._config
+        selector = ",".join(text for text in (config.field_text, *further) if text) or None
+        params = ListParams(label_selector=config.label_text, field_selector=selector, limit=1)
+        return self._api.list_page(params, stop=self._stop, retry=Retry.NEVER)
+
+    def _recognizes(self, version: str, found: Sequence[Record]) -> bool:
+        """Whether the server still has one of the objects that were seen last. Where none is known, `found` has to be
+        later than `version`: then the watch itself brings it."""
+        if not self._witnesses:
+            return not found or is_lower(version, found[0].resource_version)
+        for (namespace, name), uid in self._witnesses.items():
+            place = [f"metadata.namespace={namespace}"] if namespace and self._api.namespace is None else []
+            _, found = self._one_object(f"metadata.name={name}", *place)
+            if any(record.uid == uid for record in found):
+                return True
+        return False
+
+    def _note(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if record.uid:
+                self._witnesses.pop(record.key, None)
+                self._witnesses[record.key] = record.uid
+        while len(self._witnesses) > WITNESSES:
+            del self._witnesses[next(iter(self._witnesses))]
+
+    def _note_batch(self, batch: WatchBatch) -> None:
+        for event in batch:
+            if event.type == "DELETED" and event.record is not None:
+                self._witnesses.pop(event.record.key, None)
+        last = batch[-1]
+        if last.record is not None and last.type in ("ADDED", "MODIFIED"):
+            self._note([last.record])
+
+    def _read(self) -> Advance:
+        stream = self._stream
+        try:
+            batch = next(stream, None) if stream is not None else None
+        except RequestTimeout:
+            return self._give(Ended(broke=True))
+        except BaseException as error:  # noqa: BLE001 - as above
+            return self._give(Broke(as_exception(error)))
+        if batch is None:
+            return self._give(Ended(broke=getattr(stream, "broke", None) is not None))
+        if batch:
+            self._heard = self._clock.monotonic()
+            self._note_batch(batch)
+            return self._give(BatchRead(batch), len(batch))
+        # Sockets have a read timeout; where nothing blocks, this is the idle guard.
+        silent = self._clock.monotonic() - self._heard >= self._patience
+        return self._give(Ended(broke=True)) if silent else _IDLE
+
+    def _broke(self, raised: BaseException, *, streaming: bool = False) -> Advance:
+        """A request failed."""
+        error = as_exception(raised)
+        if self._stop.is_set():
+            return _NOTHING
+        away = self._gate.failed(error, self._clock.monotonic())
+        return self._give(Broke(error, streaming), away=away)
+
+    def _give(self, given: Input, frame: int = 0, *, away: bool = False) -> Advance:
+        if self._stop.is_set() and isinstance(given, Broke | Ended):
+            return _NOTHING
+        now = self._clock.monotonic()
+        self._state, out = step(self._state, given, now)
+        state = self._state
+        if not isinstance(state, Watching | Streaming):
+            self.close()
+            if isinstance(state, Listing) and state.in_pages:
+                self._refusals.note(self._api.resource, now)
+        if out and isinstance(out[-1], Failed):
+            over = not away and self._gate.outage_is_over(now)
+            out[-1] = msgspec.structs.replace(out[-1], away=away, outage_over=over)
+        return Advance(out, 0.0, frame)
+
+    def _streams(self, state: Listing, now: float) -> bool:
+        """Whether this list is to come as a stream."""
+        return (self._config.initial_list_strategy is InitialListStrategy.STREAMING_LIST and not state.in_pages
+                and state.token is None and not self._refusals.holds(self._api.resource, now))
+
+    def _list_params(self, state: Listing) -> ListParams:
+        config = self._config
+        cached = state.first and config.list_semantic is ListSemantic.ANY
+        return ListParams(label_selector=config.label_text, field_selector=config.field_text,
+                          limit=config.page_size if state.paged and not cached else None,
+                          continue_token=state.token, resource_version="0" if cached else None)
+
+
+K = TypeVar("K")
+
+
+def reader_of(kind: type[K]) -> Callable[[Record], K]:
+    """What makes readers of `kind`; a record whose head did not decode becomes an `InvalidObject`."""
+    from_record: Callable[[Record], K] = cast(Any, kind).from_record  # kinds are resource classes
+
+    def read(record: Record) -> K:
+        if record.problem is not None:
+            return cast(K, InvalidObject(record))  # it flows like one: only its content raises what is wrong
+        return from_record(record)
+
+    return read
+
+
+def record_of(obj: Any) -> Record:
+    """The record behind a reader; a record is its own. Raises RequestError for a view, which has none."""
+    if isinstance(obj, PartialView):
+        raise RequestError(f"{obj!r} is all that is kept of its object, and read-only: it can be neither modified nor "
+                           "stored by a reflector; watch_store(api, WatcherConfig(fields=View)) stores views")
+    record: Record = obj if isinstance(obj, Record) else obj.record
+    return record
+
+
+class Modifier:
+    """What the `modify` of a watch's user makes of its objects. Safe to use from any thread."""
+
+    def __init__(self, modify: Modify, read: Callable[[Record], Any], clock: Clock) -> None:
+        self._modify = modify
+        self._read = read
+        self._guard = Guard(name_of(modify), clock=clock)
+
+    def __call__(self, event: Event[Record]) -> Event[Record]:
+        """The event with its record pruned; as it was when that raises (reported) or the object is invalid."""
+        return with_obj(event, self._pruned)
+
+    def _pruned(self, record: Record) -> Record:
+        return self._guard.call(record, lambda: str(record.ref), lambda: pruned(self._read(record), self._modify))
+
+
+def modifier_of(modify: Modify | None, kind: type[Any], clock: Clock) -> Modifier | None:
+    """The Modifier of a watch of `kind`, if there is a `modify`. Raises RequestError for views, which are read-only."""
+    if modify is None:
+        return None
+    if issubclass(kind, PartialView):
+        raise RequestError(f"modify={name_of(modify)}: views are read-only: let {kind.__name__} declare what is to be "
+                           "kept, or watch whole objects")
+    return Modifier(modify, reader_of(kind), clock)
+
+
+def validated(event: Event[Record], read: Callable[[Record], Any]) -> Event[Record]:
+    """The event with a record that has a `problem` if what its class declares does not decode, which is logged."""
+
+    def check(record: Record) -> Record:
+        validate = getattr(read(record), "validate", None) if record.problem is None else None
+        if validate is None:  # a view of fields was decoded when it came
+            return record
+        try:
+            validate()
+        except DecodeError as error:
+            log.warning("%s at version %s: %s", record.resource.full_name, record.resource_version, error)
+            return msgspec.structs.replace(record, problem=Problem(error.path, error.problem))
+        return record
+
+    return with_obj(event, check)

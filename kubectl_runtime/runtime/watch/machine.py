@@ -1,0 +1,351 @@
+"""The decisions of a watcher: a pure step from (state, input, now) to the next state and what comes out.
+
+States
+    Listing(token, ...)   wants the page of a list: the first one (no token) or the next; or the list as a stream
+    Streaming(listing)    a stream of the present objects is open
+    Listed(version)       wants a watch that begins after `version`, not before the time `not_before`
+    Watching(version)     a watch is open and everything up to `version` has been seen; in `doubt`, wants a VersionRead
+
+    state     input                                    out                           next state
+    Listing, Streaming    see list_machine
+    Listed    watch opened                             -                             Watching(version)
+    Listed    watch opened, another FlowSchema (3)     -                             Watching(version), in doubt
+    Listed    failure that a new list can mend (1)     Failed                        Listing from the start, most recent
+    Listed    any other failure                        Failed                        Listed(version) (2), in doubt (4)
+    Watching  ADDED, MODIFIED / DELETED                Apply / Delete                Watching(the object's version)
+    Watching  BOOKMARK with / without a version        -                             Watching(its version) / unchanged
+    Watching  object without a version                 Failed                        Listing from the start
+    Watching  undecodable object without a version     Apply / Delete                unchanged
+    Watching  ERROR that a new list can mend (1)       Failed                        Listing from the start, most recent
+    Watching  any other ERROR, or a broken stream      Failed                        Listed(last version) (2)
+    Watching  event of an unknown type                 - (logged)                    unchanged
+    Watching  end, nothing new seen, younger than 1 s  Failed                        Listed(last version) (2)
+    Watching  end, younger than 1 s                    -                             Listed(last version) at its 1 s
+    Watching  end, or cut or silent (4)                -                             Listed(last version), in doubt
+    in doubt  the server's version is lower            -                             Listing from the start, suspect
+    in doubt  it has no object that was seen (3)       Failed                        Listing from the start
+    in doubt  the server's version is another, or none -                             Watching(version)
+    in doubt  failure (5)                              Failed                        Listed(version), in doubt
+
+(1) 410, 404, 400, 422 and "resource version too large", as an HTTP status or inside the stream: this version will never
+    be watchable (again). Not 403, 405, 429: a list would not help.
+(2) Counted: after five in a row that are the server's fault (5xx, broken streams, watches that end at once) without
+    anything new, a list is made: some servers report an expired version as an internal error for ever.
+(3) The uid of the FlowSchema in an answer changes with the cluster, but also when a rule for flows is added or removed.
+    So it only raises the doubt. The objects decide: the same cluster still has one of those that were seen last, with
+    its uid. A new cluster under the old address may have any version, so nothing else would show it. The uids of a list
+    and of its first watch are not compared: the two requests may match different rules.
+(4) A server whose database was restored from an older copy accepts a watch from a version of the future without a word,
+    and sends nothing until it gets there. Such a restore ends its connections, so after a failed one its version is
+    asked for. Versions are compared only when both are decimal numbers; else nothing is concluded.
+(5) Of an answer that another try would not change (403, say) nothing is concluded, and the watch goes on.
+
+What follows an ERROR in its batch is dropped, and comes again: the version does not move past it. A version is
+opaque otherwise; it comes from a list's metadata, an event or a bookmark, is passed back as it is, and is never empty
+in a watch. After each `Failed` whoever drives this waits as its backoff says, at least `retry_after` of it. Everything
+else goes on at once, at most one new watch a second (or two, if it asked for less), so that no behaviour of a server
+makes a tight loop.
+
+The half of the watch machine that brings the list, by pages or as a stream.
+
+    state      input                                    out                           next state
+    Listing    first page                               Init, then as any page        as any page
+    Listing    page with token                          InitApply of each             Listing(that token)
+    Listing    page with a token that came before       Failed                        Listing from the start (1)
+    Listing    last page with a version                 InitApply of each, InitDone   Listed(the page's version)
+    Listing    last page without a version              InitApply of each, Failed     Listing from the start
+    Listing    failure 410 of a later page              Failed                        Listing from the start (1)
+    Listing    failure 410, "version too large"         Failed                        Listing anew, most recent
+    Listing    any other failure                        Failed                        Listing from the start
+    Listing    400, 403 or 422 for a stream             - (logged)                    Listing in pages (2)
+    Listing    stream opened                            Init                          Streaming
+    Streaming  ADDED, MODIFIED / DELETED                InitApply / Delete            Streaming
+    Streaming  the bookmark that ends the list          InitDone                      Watching(its version)
+    Streaming  that bookmark without a version          - (logged)                    Listing in pages (2)
+    Streaming  any other bookmark                       -                             Streaming
+    Streaming  ERROR 400, 403 or 422                    - (logged)                    Listing in pages (2)
+    Streaming  any other ERROR, a broken stream         Failed                        Listing from the start
+    Streaming  the end                                  Failed                        Listing from the start (3)
+    Streaming  30 s without that bookmark               - (logged)                    Listing in pages (2)
+
+(1) Counted: after three such restarts the list is asked for in one piece, which has no token that could expire.
+(2) The driver remembers it for the resource: for an hour nobody asks for a stream of it. Not after 429, a 5xx, or when
+    nobody answers: those pass.
+(3) Counted: after three such ends the list is asked for in pages, as after (2).
+
+A list that has to be `suspect` stays so until one of them is complete. What a stream brought before it broke off is
+nowhere shown: the next `Init` empties what was gathered.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubectl_runtime.core.base.errors import ApiError, Status, TransportError
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Event, Failed, Init, InitApply
+from kubectl_runtime.runtime.watch.states import (
+    INITIAL_EVENTS_SECONDS,
+    MAX_STALLS,
+    MAX_STREAMED_TRIES,
+    MIN_WATCH_SECONDS,
+    BatchRead,
+    Broke,
+    Ended,
+    Input,
+    Listed,
+    Listing,
+    Opened,
+    PageRead,
+    State,
+    Step,
+    Streaming,
+    VersionRead,
+    WatchBatch,
+    WatchError,
+    Watching,
+)
+
+log = guarded_logger(__name__)
+
+_BAD_VERSION = frozenset((400, 404, 410, 422))
+_NO_STREAMS = frozenset((400, 403, 422))
+
+
+def page_read(state: Listing, page: PageRead) -> Step:
+    """A page arrived."""
+    trail = state.trail.after(page.token) if page.token else state.trail
+    if trail is None:
+        return list_failed(state, WatchError("the list never ends: a continue token was repeated"),
+                           expired=True)
+    out: list[Event[Record] | Failed] = [] if state.token else [_init(state)]
+    out.extend(map(InitApply, page.records))
+    if page.token:
+        return Step(replace(state, token=page.token, trail=trail), out)
+    if not page.version:
+        error = WatchError("the list has no resourceVersion to watch from")
+        return Step(Listing(suspect=state.suspect), [*out, failed(error, "list")])
+    out.append(INIT_DONE)
+    return Step(Listed(page.version), out)
+
+
+def list_failed(state: Listing, error: Exception, *, expired: bool = False, streaming: bool = False) -> Step:
+    """A page, or opening a stream, failed."""
+    if streaming and isinstance(error, ApiError) and error.code in _NO_STREAMS:
+        return _in_pages(state, str(error))
+    expired = expired or (state.token is not None and isinstance(error, ApiError) and error.is_expired)
+    first = state.first and not is_bad_version(error)
+    return Step(Listing(first=first, expired=state.expired + expired, suspect=state.suspect,
+                        unfinished=state.unfinished), [failed(error, "list")])
+
+
+def stream_opened(state: Listing, server: str, now: float) -> Step:
+    """A list as a stream begins."""
+    return Step(Streaming(state, now, server), [_init(state)])
+
+
+def streamed(state: Streaming, events: WatchBatch, now: float) -> tuple[Step, WatchBatch]:
+    """What the events mean, and those of them that follow the end of the list."""
+    out: list[Event[Record] | Failed] = []
+    for number, event in enumerate(events):
+        kind, record = event.type, event.record
+        if record is not None and kind in ("ADDED", "MODIFIED"):
+            out.append(InitApply(record))
+        elif record is not None and kind == "DELETED":
+            out.append(Delete(record))
+        elif kind == "BOOKMARK" and event.initial_events_end:
+            if not event.resource_version:
+                return _in_pages(state.listing, "the list ends without a resourceVersion"), ()
+            version = event.resource_version
+            watching = Watching(version, version, state.opened, server=state.server)
+            return Step(watching, [*out, INIT_DONE]), events[number + 1:]
+        elif kind == "ERROR":
+            return list_failed(state.listing, error_of(event.status), streaming=True), ()
+        elif kind != "BOOKMARK":
+            log.warning("ignored an event of type %r in a watch", kind)
+    if now - state.opened > INITIAL_EVENTS_SECONDS:
+        return _no_end(state), ()
+    return Step(state, out), ()
+
+
+def stream_ended(state: Streaming, now: float, error: Exception | None = None) -> Step:
+    """The stream ended, or failed with `error`, before the list was complete."""
+    if now - state.opened >= INITIAL_EVENTS_SECONDS:
+        return _no_end(state)
+    if error is None:
+        error = WatchError(f"the streaming list ended after {now - state.opened:.1f} s, before it was complete")
+    listing, unfinished = state.listing, state.listing.unfinished + 1
+    if unfinished >= MAX_STREAMED_TRIES:
+        return _in_pages(listing, f"{unfinished} streams in a row ended before the list was complete")
+    return list_failed(replace(listing, unfinished=unfinished), error)
+
+
+def is_bad_version(error: Exception) -> bool:
+    """Whether a version will never be watchable (again)."""
+    return isinstance(error, ApiError) and (
+        error.code in _BAD_VERSION or error.is_expired or error.is_not_found or error.is_too_large_resource_version)
+
+
+def error_of(status: Status | None) -> ApiError:
+    """An ERROR event as the exception that the same Status makes as an HTTP answer."""
+    status = status or Status(message="the server sent an ERROR event without a Status")
+    after = status.details.retry_after_seconds if status.details else None
+    return ApiError(status, retry_after=after)
+
+
+def failed(error: Exception, verb: str) -> Failed:
+    """The failure of a request, with the wait that the server asks for."""
+    return Failed(error, verb, (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0)
+
+
+def _init(state: Listing) -> Init:
+    return Init(suspect=True) if state.suspect else INIT
+
+
+def _no_end(state: Streaming) -> Step:
+    return _in_pages(state.listing, f"no end of the list within {INITIAL_EVENTS_SECONDS:.0f} s")
+
+
+def _in_pages(state: Listing, why: str) -> Step:
+    log.warning("the server does not stream the list (%s): it is read in pages", why)
+    return Step(Listing(first=state.first, suspect=state.suspect, in_pages=True), [])
+
+
+_NOT_HEALED_BY_LISTING = frozenset((401, 403, 405, 429))
+
+
+def step(state: State, given: Input, now: float) -> Step:
+    """See the table. `now` is a monotonic clock's. An input that the state does not wait for is an AssertionError."""
+    if isinstance(state, Watching):
+        return _watching(state, given, now)
+    if isinstance(state, Streaming):
+        return _streaming(state, given, now)
+    if isinstance(state, Listed):
+        if isinstance(given, Opened):
+            return _opened(state, given, now)
+        assert isinstance(given, Broke), given
+        lost = isinstance(given.error, TransportError)
+        return _watch_failed(replace(state, doubt=True) if lost else state, given.error)
+    if isinstance(given, PageRead):
+        return page_read(state, given)
+    if isinstance(given, Opened):
+        return stream_opened(state, given.server, now)
+    assert isinstance(given, Broke), given
+    return list_failed(state, given.error, streaming=given.streaming)
+
+
+def _streaming(state: Streaming, given: Input, now: float) -> Step:
+    if isinstance(given, BatchRead):
+        found, rest = streamed(state, given.events, now)
+        if rest and isinstance(found.state, Watching):
+            further = _batch(found.state, rest)
+            return Step(further.state, found.out + further.out)
+        return found
+    if isinstance(given, Ended):
+        return stream_ended(state, now)
+    assert isinstance(given, Broke), given
+    return stream_ended(state, now, given.error)
+
+
+def _watching(state: Watching, given: Input, now: float) -> Step:
+    if isinstance(given, BatchRead):
+        return _batch(state, given.events)
+    if isinstance(given, Ended):
+        return _ended(state, given.broke, now)
+    if isinstance(given, VersionRead):
+        if is_lower(given.version, state.version):
+            return Step(Listing(suspect=True), [])
+        if not given.known:
+            return Step(Listing(), [failed(WatchError("another cluster answers at this address now: it has none of the "
+                                                      "objects that were seen last"), "watch")])
+        return Step(_certain(state), [])
+    assert isinstance(given, Broke), given
+    error = given.error
+    if state.doubt and isinstance(error, ApiError) and error.code != 429 and 0 < error.code < 500:
+        return Step(_certain(state), [])
+    lost = state.doubt or isinstance(error, TransportError)
+    return _watch_failed(Listed(state.version, 0.0, _stalls(state), state.server, lost), error)
+
+
+def _opened(state: Listed, opened: Opened, now: float) -> Step:
+    server = state.server or opened.server
+    stranger = opened.server if opened.server != server else ""
+    return Step(Watching(state.version, state.version, now, state.stalls, server, state.doubt or bool(stranger),
+                         min(MIN_WATCH_SECONDS, opened.timeout / 2), stranger), [])
+
+
+def _certain(state: Watching) -> Watching:
+    """Nothing speaks against the server any more."""
+    return replace(state, doubt=False, server=state.stranger or state.server, stranger="")
+
+
+def _watch_failed(state: Listed, error: Exception) -> Step:
+    if is_bad_version(error):
+        return Step(Listing(), [failed(error, "watch")])
+    stalls = state.stalls + _is_servers_fault(error)
+    if stalls >= MAX_STALLS:
+        return Step(Listing(), [failed(error, "watch")])
+    return Step(replace(state, not_before=0.0, stalls=stalls), [failed(error, "watch")])
+
+
+def _batch(state: Watching, events: WatchBatch) -> Step:
+    out: list[Event[Record] | Failed] = []
+    version = state.version
+    for event in events:
+        kind, record = event.type, event.record
+        if record is not None and (change := _CHANGES.get(kind)) is not None:
+            seen = record.head.resource_version
+            if seen:
+                version = seen
+            elif record.problem is None:
+                error = WatchError(f"the event {kind} of {record.ref} has no resourceVersion")
+                return Step(Listing(), [*out, Failed(error, "watch")])
+            out.append(change(record))
+        elif kind == "BOOKMARK":
+            version = event.resource_version or version
+        elif kind == "ERROR":
+            listed = Listed(version, 0.0, 0 if version != state.began else state.stalls, state.server)
+            refused = _watch_failed(listed, error_of(event.status))
+            return Step(refused.state, out + refused.out)
+        else:
+            log.warning("ignored an event of type %r in a watch", kind)
+    if version == state.version:
+        return Step(state, out)
+    return Step(Watching(version, state.began, state.opened, state.stalls, state.server, False, state.shortest), out)
+
+
+_CHANGES: dict[str, type[Apply[Record]] | type[Delete[Record]]] = {"ADDED": Apply, "MODIFIED": Apply, "DELETED": Delete}
+
+
+def _ended(state: Watching, broke: bool, now: float) -> Step:
+    oldest = state.opened + state.shortest
+    listed = Listed(state.version, server=state.server, doubt=broke)
+    if now >= oldest:
+        return Step(listed, [])
+    if state.version != state.began:
+        return Step(replace(listed, not_before=oldest), [])
+    error = WatchError(f"the watch ended after {now - state.opened:.1f} s without an event")
+    return _watch_failed(replace(listed, stalls=state.stalls), error)
+
+
+def _stalls(state: Watching) -> int:
+    return state.stalls if state.version == state.began else 0
+
+
+def _is_servers_fault(error: Exception) -> bool:
+    """Whether the server was there and did wrong. A server that cannot be reached would not answer a list either."""
+    if isinstance(error, ApiError):
+        return error.code not in _NOT_HEALED_BY_LISTING
+    return not isinstance(error, TransportError)
+
+
+def is_lower(version: str | None, than: str) -> bool:
+    """Whether both are decimal numbers, and the first is the smaller one."""
+    if version is None or not (_is_decimal(version) and _is_decimal(than)):
+        return False
+    a, b = version.lstrip("0"), than.lstrip("0")
+    return (len(a), a) < (len(b), b)
+
+
+def _is_decimal(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

@@ -1,0 +1,304 @@
+"""The states, inputs and steps of the watch machine: values. `watch_machine` says what follows from them.
+
+`WatchState`: how a watch is doing, for whoever looks: a store's reader, a controller's owner, a status page.
+
+    phase       what the watch does
+    listing     reads a list
+    watching    reads what arrives
+    waiting     nothing before its time, or until the server answers; `last_error` says why
+    stopped     nothing, for ever
+
+The little that a watcher needs of an `Api`, so that it can be fed from a script in tests.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from kubectl_runtime.client.api.api_base import TokenTrail
+from kubectl_runtime.core.base.errors import KubeError, RequestError, Status
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import ListMeta
+from kubectl_runtime.core.requests.params import ListParams, WatchParams
+from kubectl_runtime.core.requests.request import Retry
+from kubectl_runtime.runtime.watch.config import WatcherConfig
+from kubectl_runtime.runtime.watch.event import Event, Failed
+
+K = TypeVar("K")
+K_co = TypeVar("K_co", covariant=True)
+
+
+class WatchItem(Protocol):
+    """One event of a watch as the client decodes it."""
+
+    @property
+    def type(self) -> str:
+        """The type of the event: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+
+    @property
+    def record(self) -> Record | None:
+        """The object; None for a bookmark and an error."""
+
+    @property
+    def resource_version(self) -> str | None:
+        """Where to resume after this event; None for an error."""
+
+    @property
+    def status(self) -> Status | None:
+        """What the server says of an error; else None."""
+
+    @property
+    def initial_events_end(self) -> bool:
+        """Whether this bookmark ends the list with which the watch began."""
+
+
+WatchBatch: TypeAlias = Sequence[WatchItem]
+
+
+class WatchApi(Protocol[K_co]):
+    """`Api`, as far as watchers use it. An answer that means failure is raised, also by `open_watch` itself.
+
+    The batches end when the watch does, however that happens; RequestTimeout means that nothing came for longer than
+    the watch was to live. An empty batch means that nothing is ready (simulated transports only).
+    Attributes of theirs, if there are any: `flow_schema` tells servers apart, `broke` says that the connection failed
+    (see `client.api.watch.WatchStream`). So does an attribute `client` of this, which knows for all of its watches
+    whether the server is there, and `with_fields`, which a config with `fields` needs.
+    """
+
+    @property
+    def resource(self) -> ApiResource:
+        """The kind."""
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace; None for all of them."""
+
+    @property
+    def kind(self) -> type[K_co]:
+        """The class that reads the objects."""
+
+    def list_page(self, params: ListParams, *, stop: StopToken, retry: Retry) -> tuple[ListMeta, list[Record]]:
+        """One page of a list, of records. Blocks and raises as `Api.list_page`."""
+
+    def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[WatchBatch]:
+        """An open watch, whose batches are iterated. Blocks and raises as `Api.open_watch`."""
+
+
+class WatchApis(Protocol[K_co]):
+    """`Namespaces`: several places to watch, whose objects belong into one store."""
+
+    @property
+    def resource(self) -> ApiResource:
+        """The kind."""
+
+    @property
+    def kind(self) -> type[K_co]:
+        """The class that reads the objects."""
+
+    @property
+    def apis(self) -> Sequence[WatchApi[K_co]]:
+        """The Api of each place."""
+
+
+def apis_of(api: WatchApi[K] | WatchApis[K]) -> Sequence[WatchApi[K]]:
+    """What is watched, one place at a time."""
+    apis: Sequence[WatchApi[K]] = getattr(api, "apis", None) or (cast(WatchApi[K], api),)
+    return apis
+
+
+def namespaces_of(api: WatchApi[Any] | WatchApis[Any]) -> frozenset[str]:
+    """The namespaces that are watched; empty where all are, or the kind has none."""
+    found = {getattr(one, "namespace", None) for one in apis_of(api)}
+    return frozenset() if None in found or not api.resource.namespaced else frozenset(filter(None, found))
+
+
+def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
+    """The `api` in the form that `config` asks for. Raises RequestError when it has no such form."""
+    if config.fields is None:
+        return api
+    with_fields = getattr(api, "with_fields", None)
+    if with_fields is None:
+        raise RequestError(f"fields={config.fields.__name__}: {type(api).__name__} cannot keep single fields")
+    found: WatchApi[Any] = with_fields(config.fields)
+    return found
+
+
+MIN_WATCH_SECONDS = 1.0
+"""A watch that ends earlier is a failure if it brought nothing new; else the next one waits until then."""
+MAX_PAGED_TRIES = 3
+MAX_STREAMED_TRIES = 3
+"""Streaming lists that break off before their end, in a row, until the list is asked for in pages."""
+MAX_STALLS = 5
+INITIAL_EVENTS_SECONDS = 30.0
+"""So long a streaming list may take to say that it is complete."""
+
+
+class WatchError(KubeError):
+    """The server answered, but not as a watch or list has to be: a version is missing, a watch ends at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Wants a page. `first`: no list was complete yet, and none was refused, so an old one may do."""
+
+    token: str | None = None
+    first: bool = False
+    expired: int = 0
+    trail: TokenTrail = field(default=TokenTrail(), compare=False)
+    suspect: bool = False
+    """Versions that are the same as before prove nothing (see `event.Init`)."""
+    unfinished: int = 0
+    """Streaming lists in a row that broke off."""
+    in_pages: bool = False
+    """A streaming list was refused."""
+
+    @property
+    def paged(self) -> bool:
+        """Whether the list is asked for in pages: not after pages expired too often."""
+        return self.expired < MAX_PAGED_TRIES
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """A watch that begins with the present objects is open since `opened`: they come in place of the pages of
+    `listing`."""
+
+    listing: Listing
+    opened: float
+    server: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Wants a watch from `version`. `stalls`: failures in a row since something new was seen. `server`: what the server
+    of the watch before said of itself, if anything. `doubt`: the connection failed, so the server may have gone back to
+    older data meanwhile."""
+
+    version: str
+    not_before: float = 0.0
+    stalls: int = 0
+    server: str = ""
+    doubt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """A watch is open since `opened`; `began` is the version it was opened with. With `doubt` it first wants to know
+    the server's own version. `shortest`: seconds before which its end is premature. `stranger`: what the server says of
+    itself while it is not certain that this is the cluster of the watch before; until then `server` is the earlier
+    name."""
+
+    version: str
+    began: str
+    opened: float
+    stalls: int = 0
+    server: str = ""
+    doubt: bool = False
+    shortest: float = MIN_WATCH_SECONDS
+    stranger: str = ""
+
+
+State: TypeAlias = Listing | Streaming | Listed | Watching
+
+BEGIN = Listing(first=True)
+"""Where every watcher begins."""
+
+
+class PageRead(NamedTuple):
+    """A page of the list arrived."""
+
+    version: str | None
+    token: str | None
+    records: Sequence[Record]
+
+
+class Opened(NamedTuple):
+    """The watch was opened, for `timeout` seconds at most, by the server that says `server` of itself (the uid of a
+    FlowSchema)."""
+
+    server: str = ""
+    timeout: float = float("inf")
+
+
+class VersionRead(NamedTuple):
+    """The version at which the server is now; None when it does not say. `known`: False when the server has none of the
+    objects that were seen last, so that it has to be another cluster."""
+
+    version: str | None
+    known: bool = True
+
+
+class BatchRead(NamedTuple):
+    """Events of the open watch arrived."""
+
+    events: WatchBatch
+
+
+class Ended(NamedTuple):
+    """The watch is over without an error: its time was up, or (`broke`) the connection was cut or silent for too long.
+    """
+
+    broke: bool = False
+
+
+class Broke(NamedTuple):
+    """What the state wanted failed; `streaming`: it was a list as a stream."""
+
+    error: Exception
+    streaming: bool = False
+
+
+Input: TypeAlias = PageRead | Opened | VersionRead | BatchRead | Ended | Broke
+
+
+class Step(NamedTuple):
+    """The next state, and what comes out, in order."""
+
+    state: State
+    out: list[Event[Record] | Failed]
+
+
+class Phase(StrEnum):
+    """What a watch is doing: listing, watching, waiting after a failure, or ended.
+
+    >>> with watch_store(Api.all(client, ConfigMap)) as maps:
+    ...     maps.wait_until_ready(10)
+    ...     maps.watch_state.phase in (Phase.LISTING, Phase.WATCHING)
+    True
+    """
+
+    LISTING = "listing"
+    WATCHING = "watching"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+
+
+class WatchState(msgspec.Struct, frozen=True):
+    """What a watch does at this moment: its phase and since when, its last error, how often it failed and listed again.
+
+    Times are of the client's monotonic clock.
+
+    >>> with watch_store(Api.all(client, ConfigMap)) as maps:
+    ...     maps.wait_until_ready(10)
+    ...     maps.watch_state.consecutive_failures, maps.watch_state.last_error
+    (0, '')
+    """
+
+    phase: Phase = Phase.LISTING
+    since: float = 0.0
+    """When this phase began."""
+    last_error: str = ""
+    """The last failure, as it was logged; empty again once a list is complete or a watch open."""
+    consecutive_failures: int = 0
+    """Failures since a list was complete or a watch opened; while the server is away, of the attempts for all watches.
+    (The backoff counts on until a watch has proved itself.)"""
+    last_event: float | None = None
+    """When something last arrived: a page, an event or a bookmark."""
+    relists: int = 0
+    """Complete lists after the first one."""

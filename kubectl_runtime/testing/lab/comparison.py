@@ -1,0 +1,261 @@
+"""Two runs compared: in what their ends differ, and the first write with which one left the other's way.
+
+    the disturbed run's first write that brought an object which ends differently into a state that it did not have
+    from there on in the undisturbed run, or made one too many of it
+    else the undisturbed run's first write to such an object that was not made any more
+
+Objects as they are compared: without what differs between any two clusters.
+
+    uid, resourceVersion, generation, managedFields, creationTimestamp, selfLink    left out
+    deletionTimestamp                      whether it is there
+    observedGeneration                     whether it is the object's own generation
+    a uid anywhere                         whose it is: `<uid of configmaps default/a>`, `<… an earlier …>`, `<uid>`
+    a time anywhere                        `<time>`
+    a name that the server generated       `prefix*`, also where another object mentions it
+    conditions, owner references, finalizers    sorted: their order means nothing
+"""
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.testing.lab.journal import PASSING, Entry, Identity, Journal, identity_of
+
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+_DROPPED = ("uid", "resourceVersion", "generation", "managedFields", "creationTimestamp", "selfLink", "generateName",
+            "deletionGracePeriodSeconds", "name", "namespace")
+_SORTED = {"conditions": "type", "ownerReferences": "uid", "finalizers": ""}
+
+State = tuple[int, dict[str, dict[str, Version]]]
+"""What the storage dumps."""
+
+
+class Forms:
+    """What the objects of one run are called and look like in a comparison; `end` is the state at its end."""
+
+    def __init__(self, journal: Journal, end: State) -> None:
+        self._present = {version.uid for bucket in end[1].values() for version in bucket.values()}
+        self._known = journal.known
+        names = {identity[2]: f"{generated}*" for identity, generated in self._known.values() if generated}
+        longest = sorted(names, key=len, reverse=True)
+        self._generated = re.compile("|".join(map(re.escape, longest))) if names else None
+        self._names = names
+        self._cache: dict[int, Any] = {}
+        self.objects: dict[Identity, list[Any]] = {}
+        """The end, by what the objects are called; those of one generated name together, in a stable order."""
+        for key, bucket in end[1].items():
+            for version in bucket.values():
+                identity = identity_of(key, version)
+                if identity[0] not in PASSING:
+                    self.objects.setdefault(self.name(identity), []).append(self.form(version))
+        for forms in self.objects.values():
+            forms.sort(key=repr)
+
+    def name(self, identity: Identity) -> Identity:
+        """What it is called in every run."""
+        resource, namespace, name = identity
+        return resource, self._text(namespace), self._text(name)
+
+    def form(self, version: Version) -> Any:
+        """How it is compared."""
+        found = self._cache.get(id(version))
+        if found is None:
+            found = self._cache[id(version)] = self._of(version.decode())
+        return found
+
+    def _of(self, obj: dict[str, Any]) -> Any:
+        metadata = dict(obj.pop("metadata", {}))
+        generation = metadata.get("generation")
+        deleting = metadata.pop("deletionTimestamp", None) is not None
+        for name in _DROPPED:
+            metadata.pop(name, None)
+        form = self._value({"metadata": metadata, **obj}, generation)
+        if deleting:
+            form["metadata"]["deletionTimestamp"] = "<time>"
+        return form
+
+    def _value(self, value: Any, generation: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, list):
+            return [self._value(item, generation) for item in value]
+        if not isinstance(value, dict):
+            return value
+        form: dict[str, Any] = {}
+        for key, part in value.items():
+            if key.endswith("esourceVersion"):
+                continue
+            if key == "observedGeneration":
+                form[key] = "<current>" if part == generation else "<behind>"
+                continue
+            made = self._value(part, generation)
+            if key in _SORTED and isinstance(made, list):
+                by = _SORTED[key]
+                made.sort(key=lambda item, by=by: repr(item.get(by)) if isinstance(item, dict)  # type: ignore[misc]
+                          else repr(item))
+            form[self._text(key)] = made
+        return form
+
+    def _text(self, text: str) -> str:
+        if len(text) >= 20:  # no shorter one holds a time or a uid
+            text = _TIME.sub("<time>", text)
+            text = _UID.sub(lambda found: self._owner_of(found[0]), text)
+        if self._generated is not None:
+            text = self._generated.sub(lambda found: self._names[found[0]], text)
+        return text
+
+    def _owner_of(self, uid: str) -> str:
+        if uid not in self._known:
+            return "<uid>"
+        (resource, namespace, name), generated = self._known[uid]
+        place = "/".join(part for part in (namespace, f"{generated}*" if generated else name) if part)
+        return f"<uid of {'' if uid in self._present else 'an earlier '}{resource} {place}>"
+
+
+def shown(identity: Identity) -> str:
+    """An object in words: `configmaps default/a`."""
+    resource, namespace, name = identity
+    return f"{resource} {namespace}/{name}" if namespace else f"{resource} {name}"
+
+
+Path = tuple[str, ...]
+
+
+def differing(one: Any, other: Any, path: Path = ()) -> list[tuple[Path, Any, Any]]:
+    """Where two forms differ: the path, and what either has there (`MISSING` for nothing)."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = [*one, *(key for key in other if key not in one)]
+        return [found for key in keys
+                for found in differing(one.get(key, MISSING), other.get(key, MISSING), (*path, key))]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [found for index, (left, right) in enumerate(zip(one, other, strict=True))
+                for found in differing(left, right, (*path, str(index)))]
+    return [] if _same(one, other) else [(path, one, other)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+
+
+LONGEST = 120
+"""Characters of a value that are shown."""
+
+Mask = frozenset[tuple[Identity, Path]]
+"""Where objects differ between any two runs: what a program draws at random."""
+
+
+class Outcome:
+    """A run that has ended, as it is compared."""
+
+    def __init__(self, journal: Journal, end: State) -> None:
+        self.journal = journal
+        self.forms = Forms(journal, end)
+
+    @property
+    def objects(self) -> dict[Identity, list[Any]]:
+        """The objects of the run, in comparable form, by identity."""
+        return self.forms.objects
+
+    def states(self, entry: Entry) -> list[tuple[Identity, Any]]:
+        """What a write made, in comparable terms; the form is None for gone."""
+        return [(self.forms.name(identity), None if version is None else self.forms.form(version))
+                for identity, version in entry.made]
+
+
+def random_places(one: Outcome, other: Outcome) -> Mask:
+    """Where two undisturbed runs differ. Raises ValueError, in words, when it is in what objects there are."""
+    counts = {name: (len(one.objects.get(name, [])), len(other.objects.get(name, [])))
+              for name in {*one.objects, *other.objects}}
+    different = sorted(shown(name) for name, (left, right) in counts.items() if left != right)
+    if different:
+        raise ValueError("even undisturbed the story does not end in the same objects twice, so that there is nothing "
+                         f"to compare with: {', '.join(different[:10])}")
+    return frozenset((name, path) for name in one.objects
+                     for left, right in zip(one.objects[name], other.objects[name], strict=True)
+                     for path, _, _ in differing(left, right))
+
+
+def difference(plain: Outcome, disturbed: Outcome, mask: Mask) -> dict[Identity, list[str]]:
+    """In what the ends differ, in lines for people, by object; empty when they do not."""
+    found: dict[Identity, list[str]] = {}
+    for name in [*plain.objects, *(name for name in disturbed.objects if name not in plain.objects)]:
+        before, after = plain.objects.get(name, []), disturbed.objects.get(name, [])
+        lines = _of_one(name, before, after, mask)
+        if lines:
+            found[name] = lines
+    return found
+
+
+def _of_one(name: Identity, before: list[Any], after: list[Any], mask: Mask) -> list[str]:
+    if len(before) != len(after):
+        if not after:
+            return [f"{shown(name)} is missing"]
+        if not before:
+            return [f"{shown(name)} is there and should not be"]
+        return [f"{shown(name)}: there are {len(after)}, not {len(before)}"]
+    return [f"{shown(name)}: {'.'.join(path)} {_is_not(name, path, there, wanted)}"
+            for one, other in zip(before, after, strict=True) for path, wanted, there in differing(one, other)
+            if (name, path) not in mask]
+
+
+def _is_not(name: Identity, path: Path, there: Any, wanted: Any) -> str:
+    """Two values in words; of a Secret's content only whether it is there."""
+    if name[0] == "secrets" and path[:1] in (("data",), ("stringData",)):
+        return "is missing" if there is MISSING else "should be missing" if wanted is MISSING else "has another value"
+    return f"is {_short(there)}, not {_short(wanted)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def first_diverging(plain: Outcome, disturbed: Outcome, differ: set[Identity], mask: Mask) -> str:
+    """The write, in words; see the module."""
+    way = {name: _way(plain, name, mask) for name in differ}
+    births = Counter(plain.forms.name(identity) for identity, _ in plain.journal.known.values())
+    born: dict[Identity, set[str]] = {}
+    reached = dict.fromkeys(differ, 0)
+    for entry in disturbed.journal.entries:
+        for (_, version), (name, form) in zip(entry.made, disturbed.states(entry), strict=True):
+            if name not in differ:
+                continue
+            uids = born.setdefault(name, set())
+            if version is not None:
+                uids.add(version.uid)
+            on = next((place for place in range(max(0, reached[name] - 1), len(way[name]))
+                       if _alike(form, way[name][place][0], name, mask)), None)
+            if on is None or len(uids) > births[name]:
+                return str(entry)
+            reached[name] = on + 1
+    missing = [way[name][reached[name]][1] for name in differ if reached[name] < len(way[name])]
+    if missing:
+        return f"never made: {min(missing, key=plain.journal.entries.index)}"
+    return "none: no write made the difference"
+
+
+def _way(run: Outcome, name: Identity, mask: Mask) -> list[tuple[Any, Entry]]:
+    """The states that an object went through, one after the other, and the writes that made them."""
+    found: list[tuple[Any, Entry]] = []
+    for entry in run.journal.entries:
+        for there, form in run.states(entry):
+            if there == name and not (found and _alike(found[-1][0], form, name, mask)):
+                found.append((form, entry))
+    return found
+
+
+def _alike(one: Any, other: Any, name: Identity, mask: Mask) -> bool:
+    if one is None or other is None:
+        return one is other
+    return all((name, path) in mask for path, _, _ in differing(one, other))

@@ -1,0 +1,318 @@
+"""`perturb`: whether a controller brings about the same, whatever happens to it on the way.
+
+    report = perturb(build, story)
+    assert report.ok, str(report)
+
+It plays the story in a simulation of one thread, undisturbed, and then once for each point at which something can go
+wrong (`points`): its process ends between two of its writes, what it reads is old, changes pass it by. Each run has to
+end in the same objects. The idea is that of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management
+Controllers", OSDI 2022): a controller that brings the world from any state to the wanted one passes, and one that
+remembers, counts, or does things in an order that only holds when nothing happens does not.
+
+The command that repeats one disturbed run, as it can be typed in the folder in which this process runs.
+
+    in a test that pytest runs     pytest FILE::TEST --perturb-only POINT --perturb-seed SEED
+    functions of a module          kubectl-runtime perturb MODULE:BUILD MODULE:STORY --only POINT --seed SEED
+    neither                        perturb(..., only="POINT", seed=SEED): nothing else can name them
+
+The progress of a perturbation on the terminal: one line, which is rewritten, or a line for each kind of fault where
+lines cannot be rewritten.
+"""
+from __future__ import annotations
+
+import inspect
+import os
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import kubectl_runtime
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.runtime.usercode import misfit, name_of
+from kubectl_runtime.testing.asking import muted_logs
+from kubectl_runtime.testing.lab.comparison import Mask, difference, first_diverging, random_places
+from kubectl_runtime.testing.lab.world import (
+    ALL_FAULTS,
+    MORE,
+    MOST_REQUESTS,
+    Build,
+    Ended,
+    Fault,
+    Point,
+    Story,
+    World,
+    points_of,
+    seeded,
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What pytest was told: `only` that point, with this `seed`. `root`: what its tests are named from; None outside of
+    it. `tell`: writes to the terminal, past pytest's capture."""
+
+    only: Point | None = None
+    seed: int | None = None
+    root: Path | None = None
+    tell: Callable[[str], object] | None = None
+
+
+OPTIONS: ContextVar[Options] = ContextVar("perturbation_options", default=Options())  # noqa: B039 - frozen
+"""Set by the pytest plugin."""
+
+
+def command(build: Callable[..., Any], story: Callable[..., Any], point: Point, seed: int) -> str:
+    """The command that repeats one run: for pytest, or for a shell."""
+    test, root = os.environ.get("PYTEST_CURRENT_TEST", ""), OPTIONS.get().root
+    if test and root is not None:
+        file, _, name = test.rpartition(" ")[0].partition("::")
+        node = f"{os.path.relpath(root / file)}::{name}"
+        return f"pytest {shlex.quote(node)} --perturb-only {point} --perturb-seed {seed}"
+    places = [_place_of(build), _place_of(story)]
+    if None in places:
+        return f'perturb(..., only="{point}", seed={seed})'
+    found = [place for place in places if place is not None]
+    roots = {str(root): None for root, _ in found if root is not None}
+    prefix = f"PYTHONPATH={shlex.quote(os.pathsep.join(roots))} " if roots else ""
+    return f"{prefix}kubectl-runtime perturb {found[0][1]} {found[1][1]} --only {point} --seed {seed}"
+
+
+def _place_of(function: Any) -> tuple[Path | None, str] | None:
+    """Where a new process has to look for a function's module, if not where it does anyway, and MODULE:NAME; None for
+    what has no such name."""
+    module, name = sys.modules.get(getattr(function, "__module__", "")), getattr(function, "__qualname__", "")
+    if module is None or not name.isidentifier() or getattr(module, name, None) is not function:
+        return None
+    file = getattr(module, "__file__", None)
+    spec = getattr(module, "__spec__", None)
+    called = module.__name__
+    if called == "__main__":
+        called = spec.name if spec is not None else Path(file).stem if file else ""
+    if not file or not called:
+        return None
+    parts = called.split(".")
+    top = Path(file).resolve().parents[len(parts) - (0 if Path(file).stem == "__init__" else 1)]
+    if not all(part.isidentifier() for part in parts):
+        return None
+    return None if top == Path.cwd() or top in _everybodys() else top, f"{called}:{name}"
+
+
+def _everybodys() -> list[Path]:
+    """What is on the path of each new interpreter: installed packages, this one's folder."""
+    installed = [Path(entry).resolve() for entry in sys.path if "site-packages" in entry or "dist-packages" in entry]
+    return [*installed, Path(kubectl_runtime.__file__).resolve().parents[1]]
+
+
+_ANEW = "\r\x1b[K"
+
+
+class Progress:
+    """The line in a terminal that says how far a perturbation is. `tell` writes to the terminal; with None nothing is
+    written."""
+
+    def __init__(self, points: Sequence[Point], tell: Callable[[str], object] | None) -> None:
+        self._total = Counter(point.fault for point in points)
+        self._done = Counter(dict.fromkeys(self._total, 0))
+        self._found = 0
+        self._tell = tell
+
+    def ran(self, point: Point, *, diverged: bool) -> None:
+        """The run with this disturbance has ended; whether it `diverged`."""
+        self._done[point.fault] += 1
+        self._found += diverged
+        self._show()
+
+    def end(self) -> None:
+        """End the line."""
+        if self._tell is not None and self._total:
+            self._tell("\n")
+
+    def _show(self) -> None:
+        if self._tell is not None:
+            parts = [f"{fault} {self._done[fault]}/{total}" for fault, total in self._total.items()]
+            found = f"; {self._found} do not end as undisturbed" if self._found else ""
+            self._tell(f"{_ANEW}perturbing: {', '.join(parts)}{found}")
+
+
+def terminal() -> Callable[[str], object] | None:
+    """What writes to the terminal: pytest's, if it was asked for, or standard error if it is one."""
+    if (tell := OPTIONS.get().tell) is not None:
+        return tell
+    stream = sys.stderr
+    if stream is None or not stream.isatty():
+        return None
+
+    def write(text: str) -> None:
+        stream.write(text)
+        stream.flush()
+
+    return write
+
+
+SHOWN = 20
+"""Lines of a difference that a report shows."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A run that did not end as the undisturbed one. `write`: the first that differs, in words; `difference`: in what
+    the ends do, a line each; `command` repeats it."""
+
+    point: Point
+    write: str
+    difference: tuple[str, ...]
+    seed: int
+    command: str
+    error: BaseException | None = field(default=None, repr=False)
+    """What the story raised, if that is what ended it."""
+
+    @property
+    def fault(self) -> Fault:
+        """The kind of the disturbance."""
+        return self.point.fault
+
+    def __str__(self) -> str:
+        more = len(self.difference) - SHOWN
+        lines = [*self.difference[:SHOWN], *([f"and {more} more"] if more > 0 else [])]
+        return "\n".join([f"{self.point}: does not end as undisturbed", *(f"    {line}" for line in lines),
+                          f"  first diverging write: {self.write}", f"  again: {self.command}"])
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came out of `perturb`. `writes`: of the controllers in the undisturbed run; `runs`: with a disturbance. As
+    text, a summary with a command for each run that diverged."""
+
+    seed: int
+    writes: int
+    runs: int
+    divergences: tuple[Divergence, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every run ended as the undisturbed one."""
+        return not self.divergences
+
+    @property
+    def first_divergence(self) -> Divergence | None:
+        """The first run that did not end as the undisturbed one; None when all did."""
+        return self.divergences[0] if self.divergences else None
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.runs} disturbed runs of {self.writes} writes end as the undisturbed one (seed {self.seed})"
+        return "\n\n".join([f"{len(self.divergences)} of {self.runs} disturbed runs do not end as the undisturbed one "
+                            f"(seed {self.seed})", *map(str, self.divergences)])
+
+
+def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULTS, seed: int = 0,
+            only: Point | str | None = None) -> Report:
+    """Play `story` undisturbed, and once for each point of `faults`; what did not end as it should.
+
+    `build(client)` makes all controllers, each time again, and returns `Controller(...).bind(reconciler)` or
+    a Manager (whose election, shards, runnables and servers have no part in this). `story(client)` is the world outside
+    that creates, changes and deletes: with the client that it is given, which the controllers answer to before each of
+    its writes returns. Where it waits on that client's clock (`await_condition`), they go on. What it does before its
+    first request prepares a world outside of the cluster. The server has the controllers of a cluster and the CRDs of
+    the classes that are watched.
+
+    Ends are compared without uids, versions and times, and without what two undisturbed runs draw differently at random
+    (see `normal_form`); Events and Leases do not count. `seed` decides the order of everything; a report's point and
+    seed repeat a run. `only`: that point alone, with the library's logs, which are muted otherwise; under pytest
+    `--perturb-only` and `--perturb-seed` say so.
+
+    Blocks, in this thread, and needs no real time: for a controller with 10 writes a few seconds. Raises what the
+    story or `build` raises undisturbed, RequestError for arguments that make no sense, and ValueError for a story that
+    does not end alike twice, or makes no controller write anything.
+    """
+    check(build, story, faults)
+    options = OPTIONS.get()
+    wanted = only if only is not None else options.only
+    point = Point.parse(wanted) if isinstance(wanted, str) else wanted
+    seed = options.seed if options.seed is not None else seed
+    with muted_logs():
+        plain, mask = undisturbed(build, story, seed)
+    chosen = [point] if point is not None else [
+        *points_of(faults, plain.writes, plain.story_writes, plain.pairs)]
+    if point is not None:
+        _check_there(point, plain)
+        return _report(seed, plain, chosen, [_diverged(plain, mask, build, story, seed, point)])
+    progress = Progress(chosen, terminal())
+    found: list[Divergence | None] = []
+    try:
+        with muted_logs():
+            for one in chosen:
+                found.append(_diverged(plain, mask, build, story, seed, one))
+                progress.ran(one, diverged=found[-1] is not None)
+    finally:
+        progress.end()
+    return _report(seed, plain, chosen, found)
+
+
+def check(build: Any, story: Any, faults: Collection[Any]) -> None:
+    """Raise RequestError for what cannot be played."""
+    for what, function in (("build", build), ("story", story)):
+        if not callable(function):
+            raise RequestError(f"{what} is a function (client), not {function!r}")
+        if inspect.iscoroutinefunction(function):
+            raise RequestError(f"{what}, {name_of(function)}, is async: write def, not async def")
+        if (wrong := misfit(function, ("client",))) is not None:
+            raise RequestError(f"{what}, {name_of(function)}, {wrong}")
+    wrong_faults = [fault for fault in faults if not isinstance(fault, Fault)]
+    if wrong_faults:
+        raise RequestError(f"faults are {', '.join(fault.name for fault in Fault)}, not {wrong_faults[0]!r}")
+
+
+def _check_there(point: Point, plain: Ended) -> None:
+    """Raises ValueError for a point that the story does not come to."""
+    of_story = point.fault is Fault.MISSED
+    count = plain.story_writes if of_story else plain.writes
+    who = "the story makes" if of_story else "the controllers make"
+    if point.number > count or (point.way == "missed" and point.number not in plain.pairs):
+        raise ValueError(f"there is no {point} in this story: undisturbed {who} {count} writes"
+                         + (", and watches can only miss one that another follows at once, without a look in between"
+                            if point.way == "missed" else ""))
+
+
+def undisturbed(build: Build, story: Story, seed: int) -> tuple[Ended, Mask]:
+    """How the story ends when nothing happens, and where it does so at random. Raises as `perturb`."""
+    # Other random numbers the second time: what is drawn from them is where the two differ.
+    runs = [_play(build, story, seed, None, MOST_REQUESTS, randoms=seed + number) for number in range(2)]
+    for run in runs:
+        if run.error is not None:
+            raise run.error
+        if run.trouble:
+            raise ValueError(f"even undisturbed, {run.trouble}")
+    if runs[0].writes == 0:
+        raise ValueError("the controllers write nothing in this story, so there is nothing to disturb: does the story "
+                         "create what they watch?")
+    return runs[0], random_places(runs[0].outcome, runs[1].outcome)
+
+
+def _play(build: Build, story: Story, seed: int, point: Point | None, limit: int, randoms: int | None = None) -> Ended:
+    put_back = seeded(seed if randoms is None else randoms)
+    try:
+        return World(build, story, seed=seed, point=point, limit=limit).run()
+    finally:
+        put_back()
+
+
+def _diverged(plain: Ended, mask: Mask, build: Build, story: Story, seed: int, point: Point) -> Divergence | None:
+    run = _play(build, story, seed, point, max(MOST_REQUESTS // 10, plain.requests * MORE))
+    if not run.applies:
+        return None
+    found = difference(plain.outcome, run.outcome, mask)
+    lines = [*([run.trouble] if run.trouble else []), *(line for lines in found.values() for line in lines)]
+    if not lines:
+        return None
+    write = first_diverging(plain.outcome, run.outcome, set(found), mask)
+    return Divergence(point, write, tuple(lines), seed, command(build, story, point, seed), run.error)
+
+
+def _report(seed: int, plain: Ended, points: Sequence[Point], found: Sequence[Divergence | None]) -> Report:
+    return Report(seed, plain.writes, len(points), tuple(one for one in found if one is not None))

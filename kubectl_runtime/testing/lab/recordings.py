@@ -1,0 +1,166 @@
+"""`Recording`: what a flight recorder wrote, read without trust. See runtime/recording.py for the lines.
+
+FILE is read together with FILE.1 when both are of one process's life and follow each other. A last line that is torn is
+left out; any other that cannot be read, and lines that the recorder lost, are counted in `gaps`.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from kubectl_runtime.core.base.wire import decoder_of
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.runtime.recording import FORMAT, WatchPlace
+from kubectl_runtime.runtime.ring_file import object_of
+
+
+class RecordingError(Exception):
+    """There is no recording in the file, or not one that can be replayed; the text says why."""
+
+
+class Line(msgspec.Struct, rename={"kind": "k", "time": "t", "watch": "w", "run": "id", "namespace": "ns",
+                                   "method": "m", "body": "b", "status": "s", "answer": "a"}):
+    """A line of a recording, of any kind."""
+
+    kind: str
+    time: float = 0.0
+    format: int = 0
+    controller: str = ""
+    session: str = ""
+    part: int = 0
+    at: str = ""
+    partial: bool = False
+    watches: dict[str, WatchPlace] = {}
+    watch: str = ""
+    place: WatchPlace | None = None
+    key: str = ""
+    o: msgspec.Raw = msgspec.Raw()
+    line: msgspec.Raw = msgspec.Raw()
+    run: int = 0
+    namespace: str = ""
+    name: str = ""
+    reason: str = ""
+    failures: int = 0
+    method: str = ""
+    path: str = ""
+    query: str = ""
+    body: msgspec.Raw = msgspec.Raw()
+    status: int = 0
+    answer: msgspec.Raw = msgspec.Raw()
+    text: str | None = None
+    e: str = ""
+    result: str = ""
+    type: str = ""
+    error: str = ""
+    trace: str = ""
+    count: int = 0
+
+    @property
+    def object(self) -> bytes:
+        """The object of a `held`, `apply` or `delete`."""
+        return object_of(self.o, self.line)
+
+
+    @property
+    def content(self) -> bytes:
+        """What a call was answered."""
+        if self.text is not None:
+            return self.text.encode()
+        return b"" if self.answer == b"null" else bytes(self.answer)
+
+
+_decode = decoder_of(Line)
+
+
+@dataclass
+class RecordedRun:
+    """One run. `position`: where in the recording it begins; `calls`: their positions; `end`: None if it did not."""
+
+    position: int
+    begin: Line
+    calls: list[int] = field(default_factory=list)
+    end: Line | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run ended with an error."""
+        return self.end is not None and bool(self.end.type)
+
+    def __str__(self) -> str:
+        place = "/".join(part for part in (self.begin.namespace, self.begin.name) if part)
+        return f"run {self.begin.run} of {place}"
+
+
+@dataclass
+class Recording:
+    """All lines in order, and the runs among them."""
+
+    head: Line
+    lines: list[Line]
+    watches: dict[str, WatchPlace]
+    runs: list[RecordedRun]
+    gaps: int = 0
+    partial: bool = False
+    """What was stored when it begins is not known."""
+
+    @classmethod
+    def read(cls, path: Path) -> Recording:
+        """The recording in the file at `path`, with what was written before it. Raises RecordingError, OSError."""
+        lines, gaps = _lines_of(path)
+        head = _head(path, lines)
+        earlier = Path(f"{path}.1")
+        if head.part > 1 and earlier.exists():
+            before, lost = _lines_of(earlier)
+            first = _head(earlier, before)
+            if (first.session, first.part + 1) == (head.session, head.part):
+                gaps += lost
+                lines = [*before, *_after_what_was_held(lines)]
+                head = first
+        watches: dict[str, WatchPlace] = {}
+        runs: dict[int, RecordedRun] = {}
+        for position, line in enumerate(lines):
+            if line.kind == "begin":
+                watches |= line.watches
+            elif line.kind == "watch" and line.place is not None:
+                watches[line.watch] = line.place
+            elif line.kind == "run":
+                runs[line.run] = RecordedRun(position, line)
+            elif line.kind == "call" and line.run in runs:
+                runs[line.run].calls.append(position)
+            elif line.kind == "end" and line.run in runs:
+                runs[line.run].end = line
+            elif line.kind == "lost":
+                gaps += line.count
+        return cls(head, lines, watches, list(runs.values()), gaps, head.partial)
+
+
+def _lines_of(path: Path) -> tuple[list[Line], int]:
+    texts = path.read_bytes().split(b"\n")
+    lines, unread = [], 0
+    for number, text in enumerate(texts):
+        if not text.strip():
+            continue
+        try:
+            lines.append(_decode(text))
+        except DECODE_FAILURES:
+            unread += number < len(texts) - 1  # what is torn has no end of line
+    return lines, unread
+
+
+def _head(path: Path, lines: list[Line]) -> Line:
+    if not lines or lines[0].kind != "begin":
+        raise RecordingError(f"{path} is not a recording: Controller(..., record={str(path)!r}) makes one")
+    if lines[0].format != FORMAT:
+        raise RecordingError(f"{path} has the format {lines[0].format}, and this version reads format {FORMAT}: replay "
+                             "it with the version of kubectl_runtime that wrote it")
+    return lines[0]
+
+
+def _after_what_was_held(lines: list[Line]) -> list[Line]:
+    """A second file without its beginning, which the first one's lines amount to."""
+    for number, line in enumerate(lines):
+        if line.kind not in ("begin", "held", "ready"):
+            return lines[number:]
+    return []

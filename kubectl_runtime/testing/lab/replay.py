@@ -1,0 +1,421 @@
+"""`replay`: the runs of a recording once more, in one thread, to one that failed.
+
+    stores      are filled and changed by the recorded changes, in their recorded order
+    time        is the recorded time, on a simulated clock
+    each run    of the recording, in the order in which they began, is made with the stores as they were then, and its
+                calls are answered as they were; what it asks and how it ends is compared
+
+So what a run decides by (its object, the stores, the answers, the clock) is what it was. Not in the recording are what
+a program draws at random, reads elsewhere, or remembers from before the recording begins. Runs that went on at the same
+time are played one after the other: each begins with the stores as they were, and sees them change during its calls
+until the next one begins.
+
+`ScriptedTransport`: a recording as a `requests` adapter.
+
+    the list of a watch     what was stored then, as far as `feed` has come
+    a watch                 the changes after that, likewise
+    a call inside a run     the recorded answer to the run's next recorded call, if that asks the same; else it departs
+
+A call that asks for the same in another body (a time, something drawn at random) is answered, and noted; one that was
+never asked is answered by a 501. What came to no answer comes to none again.
+"""
+from __future__ import annotations
+
+import io
+import random
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+import requests
+import urllib3
+from requests.adapters import BaseAdapter
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.wire import decoded
+from kubectl_runtime.core.meta.metav1 import parse_time
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.manager.manager import Manager
+from kubectl_runtime.runtime.controller.assembly import Assembly
+from kubectl_runtime.runtime.controller.controller import BoundController
+from kubectl_runtime.runtime.controller.plan import functions_of
+from kubectl_runtime.runtime.queue.key_backoff import FailureState
+from kubectl_runtime.runtime.queue.runs import Outcome, Run
+from kubectl_runtime.runtime.ring_file import is_withheld, without_secrets
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
+from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.testing.asking import muted_logs
+from kubectl_runtime.testing.clock import SimClock, SimExecutor
+from kubectl_runtime.testing.lab.recordings import Line, RecordedRun, Recording, RecordingError
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+
+
+class ScriptedWatch:
+    """One watch of the recording: what it lists first, and what it is told after that."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_ready = False
+        self.events: list[bytes] = []
+        self._stored: dict[str, bytes] = {}
+        self._listed = 0
+        self._after: dict[str, int] = {}
+        """By resourceVersion: which event follows."""
+
+    def take(self, line: Line) -> None:
+        """One more of its lines."""
+        if line.kind == "ready":
+            self.is_ready = True
+            return
+        obj = line.object
+        if line.kind == "delete":
+            self._stored.pop(line.key, None)
+        else:
+            self._stored[line.key] = obj
+        kind = "DELETED" if line.kind == "delete" else "MODIFIED"
+        self.events.append(msgspec.json.encode({"type": kind, "object": msgspec.Raw(obj)}) + b"\n")
+        self._after[_version(obj)] = len(self.events)
+
+    def listing(self) -> bytes:
+        """What is stored now."""
+        if not self.is_ready:
+            raise RecordingError(f"the watch of {self.name} never had a complete list, so nothing ran")
+        self._listed = len(self.events)
+        return msgspec.json.encode({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"},
+                                    "items": [msgspec.Raw(obj) for obj in self._stored.values()]})
+
+    def start_of(self, version: str) -> int:
+        """Which event is the first for a watch from a version on."""
+        return self._after.get(version, self._listed)
+
+
+class ScriptedTransport(BaseAdapter):
+    """Answers a program's requests as its recording says; a transport adapter for requests. For one thread."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()
+        self.departures: list[str] = []
+        self.before_answer: Callable[[int], None] = lambda _: None
+        """Called with the position of a call before it is answered."""
+        self._recording = recording
+        self._watches = {name: ScriptedWatch(name) for name in recording.watches}
+        self._by_place = {(place.path, place.labels, place.fields, place.metadata): self._watches[name]
+                          for name, place in recording.watches.items()}
+        self._fed = 0
+        self._run: RecordedRun | None = None
+        self.in_run = False
+        """Whether what is asked is asked by the run, and not by a watch."""
+        self._calls: deque[int] = deque()
+        self._last: int | None = None
+
+    def feed(self, position: int) -> None:
+        """Let the watches have what comes before this position of the recording."""
+        for line in self._recording.lines[self._fed:position]:
+            watch = self._watches.get(line.watch)
+            if watch is not None and line.kind in ("held", "apply", "delete", "ready"):
+                try:
+                    watch.take(line)
+                except DECODE_FAILURES as error:
+                    raise RecordingError(f"the recording is damaged where it tells of {line.watch} {line.key}: {error}"
+                                         ) from None
+        self._fed = max(self._fed, position)
+
+    def begin(self, run: RecordedRun) -> None:
+        """What is asked from now on, is by this run."""
+        self._run, self._calls, self._last, self.in_run = run, deque(run.calls), None, True
+
+    def end(self) -> None:
+        """The run is over; calls that it did not make are departures."""
+        run, self._run, self.in_run = self._run, None, False
+        for position in self._calls:
+            self._depart(run, f"did not {_words(self._recording.lines[position])}, which was recorded")
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        """The recorded answer. Raises requests.ConnectionError for a call that was not answered."""
+        parts = urlsplit(request.url or "")
+        if self.in_run:
+            return self._call(request, parts.path, parts.query)
+        query = dict(parse_qsl(parts.query))
+        watch = self._by_place.get((parts.path, query.get("labelSelector", ""), query.get("fieldSelector", ""),
+                                    "PartialObjectMetadata" in str(request.headers.get("Accept", ""))))
+        if watch is None:
+            self.departures.append(f"the program asks to {request.method} {parts.path} outside of a run, which was not "
+                                   "recorded: does it watch something else now?")
+            return _status(request, 501, f"{request.method} {parts.path} was asked outside of a run, and is not "
+                                         "recorded")
+        if query.get("watch") == "true":
+            return _response(request, 200, _Body(watch, watch.start_of(query.get("resourceVersion", ""))))
+        return _response(request, 200, io.BytesIO(watch.listing()))
+
+    def close(self) -> None:
+        """Do nothing: nothing is kept open."""
+
+    def _call(self, request: requests.PreparedRequest, path: str, query: str) -> requests.Response:
+        position = self._position(request, path, query)
+        if position is None:
+            self._depart(self._run, f"asks to {request.method} {path}, which was not recorded")
+            return _status(request, 501, f"{request.method} {path} is not in the recording at this point")
+        self._last = position
+        self.before_answer(position)
+        line = self._recording.lines[position]
+        sent, recorded = _comparable(path, request.body), _comparable(path, bytes(line.body))
+        if sent != recorded:
+            self._depart(self._run, f"sends another body with {_words(line)}")
+        if line.e:
+            raise requests.ConnectionError(f"as recorded: {line.e}", request=request)
+        return _response(request, line.status, io.BytesIO(line.content))
+
+    def _position(self, request: requests.PreparedRequest, path: str, query: str) -> int | None:
+        asked = (request.method, path, sorted(parse_qsl(query)))
+        for position in self._calls:
+            line = self._recording.lines[position]
+            if asked == (line.method, line.path, sorted(parse_qsl(line.query))):
+                while (left := self._calls.popleft()) != position:
+                    self._depart(self._run, f"did not {_words(self._recording.lines[left])}, which was recorded")
+                return position
+        if self._last is not None:  # the client tries again: its attempts are one call of the recording
+            line = self._recording.lines[self._last]
+            if asked == (line.method, line.path, sorted(parse_qsl(line.query))) and (line.e or line.status >= 400):
+                return self._last
+        return None
+
+    def _depart(self, run: RecordedRun | None, text: str) -> None:
+        self.departures.append(f"{run} {text}")
+
+
+class _Body:
+    """The body of a watch, as the part of urllib3's response that clients use."""
+
+    def __init__(self, watch: ScriptedWatch, start: int) -> None:
+        self.headers, self.status = urllib3.HTTPHeaderDict(), 200
+        self._watch, self._next = watch, start
+        self._closed = False
+
+    def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:  # noqa: ARG002
+        while not self._closed:
+            start, self._next = self._next, len(self._watch.events)
+            yield b"".join(self._watch.events[start:])
+
+    def shutdown(self) -> None:
+        self._closed = True
+
+    close = release_conn = shutdown
+
+
+class _Versioned(msgspec.Struct):
+    metadata: dict[str, msgspec.Raw] = {}
+
+
+def _version(obj: bytes) -> str:
+    found = decoded(obj, _Versioned).metadata.get("resourceVersion", msgspec.Raw(b'""'))
+    return bytes(found).decode().strip('"')
+
+
+def _response(request: requests.PreparedRequest, status: int, body: Any) -> requests.Response:
+    response = requests.Response()
+    response.status_code, response.request, response.url = status, request, request.url or ""
+    response.raw = body
+    response.headers = requests.structures.CaseInsensitiveDict({"Content-Type": "application/json"})
+    response.encoding = "utf-8"
+    return response
+
+
+def _status(request: requests.PreparedRequest, code: int, message: str) -> requests.Response:
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "NotRecorded",
+              "code": code}
+    return _response(request, code, io.BytesIO(msgspec.json.encode(status)))
+
+
+def _words(line: Line) -> str:
+    return f"{line.method} {line.path}"
+
+
+def _comparable(path: str, body: Any) -> Any:
+    """What was sent, without times, and without what a recording withholds."""
+    if not body or body == b"null":
+        return None
+    data = body.encode() if isinstance(body, str) else bytes(body)
+    if is_withheld("secrets" if "/secrets" in path else "serviceaccounts" if path.endswith("/token") else "", "token"):
+        data = without_secrets(data)
+    try:
+        text = msgspec.json.encode(msgspec.json.decode(data), order="sorted").decode()
+    except DECODE_FAILURES:
+        text = data.decode("utf-8", "replace")
+    return _TIME.sub("<time>", text)
+
+
+URL = "http://recording.invalid"
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came out of `replay`. `runs`: how many were played; `target`: the last of them, in words; `recorded` and
+    `error`: how it failed then and now, None for not; `departures`: where the program did something else than was
+    recorded."""
+
+    runs: int
+    target: str
+    recorded: str | None
+    recorded_trace: str
+    error: BaseException | None
+    departures: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether the target ended as it was recorded: in the same exception, with the same text, or in none."""
+        return self.recorded == (None if self.error is None else _named(self.error))
+
+    @property
+    def alike(self) -> bool:
+        """The same, but for the text: what a server says of a Secret is withheld, and what is said of a connection
+        names another server. Not where the run departs: what is not recorded is answered by an error, too."""
+        departs = any(text.startswith(f"{self.target} ") for text in self.departures)
+        if self.error is None or self.recorded is None or departs:
+            return self.same
+        return self.recorded.partition(": ")[0] == _named(self.error).partition(": ")[0]
+
+
+def replay(path: str | Path, build: Callable[[Client], BoundController[Any] | Manager], *,
+           run: int | None = None) -> Replayed:
+    """Play the recording in `path` up to the run of this number, by default the last that failed.
+
+    `build(client)` makes the program that was recorded, as for `perturb`; it can make no request. Blocks, in this
+    thread, and needs no real time. Raises RecordingError for a file that holds nothing to be played, OSError, and what
+    `build` raises.
+    """
+    recording = Recording.read(Path(path))
+    runs = _chosen(recording, run)
+    player = _Player(recording, build)
+    with muted_logs():
+        for one in runs[:-1]:
+            player.play(one)
+    last = runs[-1]
+    outcome = player.play(last)
+    recorded = f"{last.end.type}: {_text(last.end.error)}" if last.end is not None and last.failed else None
+    notes = [f"{recording.gaps} lines of the recording are lost"] if recording.gaps else []
+    if recording.partial:
+        notes.append("what was stored when the recording begins is not in it: it was too much")
+    if recording.head.part > 1:
+        notes.append("the recording is the end of a longer one: what the program remembered from before is not in it")
+    return Replayed(len(runs), str(last), recorded, last.end.trace if last.end is not None else "", outcome.error,
+                    tuple(player.transport.departures), tuple(notes))
+
+
+def _chosen(recording: Recording, number: int | None) -> list[RecordedRun]:
+    """All runs up to the target."""
+    runs = recording.runs
+    if not runs:
+        raise RecordingError("there is no run in the recording")
+    if number is None:
+        failed = [index for index, one in enumerate(runs) if one.failed]
+        return runs[:failed[-1] + 1] if failed else runs
+    for index, one in enumerate(runs):
+        if one.begin.run == number:
+            return runs[:index + 1]
+    raise RecordingError(f"there is no run {number} in the recording, whose runs are {runs[0].begin.run} to "
+                         f"{runs[-1].begin.run}")
+
+
+class _Player:
+    """One replay."""
+
+    def __init__(self, recording: Recording, build: Callable[[Client], BoundController[Any] | Manager]) -> None:
+        self._recording = recording
+        self._began = recording.head.time
+        self.clock = SimClock(start=_date(recording), self_advancing=True)
+        self.transport = ScriptedTransport(recording)
+        self.transport.before_answer = lambda position: self._reach(min(position, self._next))
+        begins = [one.position for one in recording.runs]
+        self._following = dict(pairwise(begins))
+        self._next = 0
+        """Where the next run begins."""
+        session = requests.Session()
+        session.mount("http://", self.transport)
+        client = Client(Config(cluster_url=URL), session=session, clock=self.clock)
+        bound = _controller_of(build(client), recording.head.controller)
+        plan = replace(bound.controller.plan(), clock=self.clock, record=None, partition=None, hold=None)
+        reconcile, policy = functions_of(bound.reconciler, bound.error_policy)
+        rng = random.Random(0)
+        self._resource = plan.resource
+        self._assembly: Assembly[Any] = Assembly(plan, reconcile, policy, bound.context, executor=SimExecutor(rng),
+                                                 on_bug=_raise, rng=rng)
+        self._assembly.subscribe()
+        self.transport.feed(recording.runs[0].position)  # by then all stores were complete
+        self._step()
+
+    def play(self, run: RecordedRun) -> Outcome:
+        """One run; how it ended."""
+        self._reach(run.position)
+        self._next = self._following.get(run.position, len(self._recording.lines) - 1)
+        begin = run.begin
+        ref = ObjectRef(self._resource, begin.name, begin.namespace or None)
+        state = FailureState(count=begin.failures) if begin.failures else None
+        made = Run(ref.key, ReconcileRequest(ref, begin.reason), state, self.clock.monotonic())
+        self.transport.begin(run)
+        try:
+            outcome = self._assembly.execute(made)
+        finally:
+            self.transport.end()
+        end = run.end
+        if end is not None and end.result != str(outcome.result):
+            self.transport.departures.append(f"{run} ended with {outcome.result}, recorded is {end.result}")
+        return outcome
+
+    def _reach(self, position: int) -> None:
+        """Everything up to this position has happened."""
+        self.transport.feed(position)
+        now = self._recording.lines[position].time - self._began
+        if now > self.clock.monotonic():
+            self.clock.advance(timedelta(seconds=now - self.clock.monotonic()))
+        self._step()
+
+    def _step(self) -> None:
+        """Let the watches take what there is."""
+        asked, self.transport.in_run = self.transport.in_run, False
+        try:
+            for watch in self._assembly.watches.values():
+                while watch.step() == 0:
+                    pass
+        finally:
+            self.transport.in_run = asked
+
+
+def _controller_of(made: Any, name: str) -> BoundController[Any]:
+    bound = made.controllers() if isinstance(made, Manager) else [made] if isinstance(made, BoundController) else []
+    for one in bound:
+        if one.controller.plan().name == name:
+            return one
+    there = ", ".join(one.controller.plan().name for one in bound) or f"nothing but {type(made).__name__}"
+    raise RecordingError(f"the recording is of a controller called {name}, and the program makes {there}")
+
+
+def _date(recording: Recording) -> datetime:
+    try:
+        return parse_time(recording.head.at)
+    except ValueError:
+        raise RecordingError(f"the recording is damaged: it began at {recording.head.at!r}") from None
+
+
+def _named(error: BaseException) -> str:
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}: {_text(described(error))}"
+
+
+def _text(told: str) -> str:
+    """What an exception says, without its class."""
+    return told.partition(": ")[2]
+
+
+def _raise(_what: str, error: BaseException) -> None:
+    raise error

@@ -1,0 +1,174 @@
+"""Between clients and the simulated server: where disturbances come in.
+
+    of a life      each request passes `World.answer`, which may end the life; a dead one answers nothing any more; the
+                   bodies of its watches bring nothing while they are held, and break when the world says so
+    of the story   each request passes `World.answer_story`; where it waits, the world goes on
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, Protocol
+
+import requests
+import urllib3
+from requests.adapters import BaseAdapter
+
+from kubectl_runtime.core.base.guard import ProcessEnded
+from kubectl_runtime.testing.clock import SimClock
+from kubectl_runtime.testing.lab.journal import Asked
+
+Answer = Callable[[], requests.Response]
+"""Has the server answer."""
+
+
+class Life:
+    """One process of the controllers: from `build` to its end."""
+
+    def __init__(self, number: int, born: float) -> None:
+        self.number = number
+        self.born = born
+        self.dead = False
+        self.held_until = born
+        self.deaf = False
+        self.bodies: list[LifeBody] = []
+
+    def end(self) -> None:
+        """It is gone: whatever asks for something in its name ends as well."""
+        self.dead = True
+
+    def break_watches(self) -> None:
+        """End the open watches of this life, as when its connections break."""
+        for body in self.bodies:
+            body.broken = True
+        self.bodies = []
+
+
+class LifeBody:
+    """The body of a watch of a life, as the part of urllib3's response that clients use."""
+
+    def __init__(self, raw: Any, life: Life, clock: SimClock) -> None:
+        self.headers, self.status = raw.headers, raw.status
+        self.broken = False
+        self._raw, self._life, self._clock = raw, life, clock
+        self.shutdown, self.close, self.release_conn = raw.shutdown, raw.close, raw.release_conn
+
+    def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
+        """The pieces of the body. Raises urllib3's ProtocolError when the watch was broken, ProcessEnded in a dead
+        life."""
+        pieces = self._raw.stream(amt, decode_content)
+        while True:
+            if self._life.dead:
+                raise ProcessEnded
+            if self.broken:
+                raise urllib3.exceptions.ProtocolError("Connection aborted.", ConnectionResetError(104, "reset"))
+            if self._life.deaf or self._clock.monotonic() < self._life.held_until:
+                yield b""
+                continue
+            piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+
+class StoryBody:
+    """The body of a watch that the story reads: while nothing comes, the world goes on."""
+
+    def __init__(self, raw: Any, go_on: Callable[[float], None]) -> None:
+        self.headers, self.status = raw.headers, raw.status
+        self._raw, self._go_on = raw, go_on
+        self.shutdown, self.close, self.release_conn = raw.shutdown, raw.close, raw.release_conn
+
+    def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
+        """The pieces of the body; while nothing comes, the world goes on."""
+        for piece in self._raw.stream(amt, decode_content):
+            if not piece:
+                self._go_on(1.0)
+            yield piece
+
+
+class Answers(Protocol):
+    """The world, as transports see it."""
+
+    clock: SimClock
+
+    def answer(self, life: Life, request: requests.PreparedRequest, asked: Asked, server: Answer) -> requests.Response:
+        """The answer to a request of a life. Raises ProcessEnded where the life ends."""
+
+    def answer_story(self, asked: Asked, server: Answer) -> requests.Response:
+        """The answer to a request of the story."""
+
+    def go_on(self, seconds: float) -> None:
+        """Let time pass, while everybody works."""
+
+
+class LifeTransport(BaseAdapter):
+    """Carries the requests of one life to the server; a transport adapter for requests."""
+
+    def __init__(self, world: Answers, life: Life, server: BaseAdapter) -> None:
+        super().__init__()
+        self._world, self._life, self._server = world, life, server
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        """Raises ProcessEnded in a dead life, and what the server's transport does."""
+        if self._life.dead:
+            raise ProcessEnded
+        asked = Asked.of(request)
+        response = self._world.answer(self._life, request, asked, lambda: self._server.send(request, *args, **options))
+        if asked.is_watch and response.status_code == 200:
+            body: Any = LifeBody(response.raw, self._life, self._world.clock)
+            self._life.bodies.append(body)
+            response.raw = body
+        return response
+
+    def close(self) -> None:
+        """Do nothing: nothing is kept open."""
+
+
+class StoryTransport(BaseAdapter):
+    """Carries the requests of the story to the server; a transport adapter for requests."""
+
+    def __init__(self, world: Answers, server: BaseAdapter) -> None:
+        super().__init__()
+        self._world, self._server = world, server
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        """Raises what the server's transport does."""
+        asked = Asked.of(request)
+        response = self._world.answer_story(asked, lambda: self._server.send(request, *args, **options))
+        if asked.is_watch and response.status_code == 200:
+            body: Any = StoryBody(response.raw, self._world.go_on)
+            response.raw = body
+        return response
+
+    def close(self) -> None:
+        """Do nothing: nothing is kept open."""
+
+
+class StoryClock:
+    """The simulation's clock for the story: while it waits, the world goes on."""
+
+    self_advancing = True
+
+    def __init__(self, world: Answers) -> None:
+        self._world = world
+
+    def monotonic(self) -> float:
+        """Seconds of the simulation that never go back."""
+        return self._world.clock.monotonic()
+
+    def boottime(self) -> float:
+        """Seconds of the simulation, suspended time included."""
+        return self._world.clock.boottime()
+
+    def now(self) -> datetime:
+        """The date and time of the simulation, aware, in UTC."""
+        return self._world.clock.now()
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:  # noqa: ARG002
+        """As `Clock.wait`. Raises RuntimeError for a wait without an end."""
+        if timeout is None:
+            raise RuntimeError("the story waits without a timeout: nobody could ever wake it")
+        self._world.go_on(max(0.0, timeout))
+        return False

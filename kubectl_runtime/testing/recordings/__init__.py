@@ -1,1 +1,0 @@
-"""A recording of a controller, stepped again: see `replay`."""

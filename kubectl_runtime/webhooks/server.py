@@ -1,0 +1,555 @@
+"""`WebhookServer`: serves a WSGI application over HTTPS, to API servers.
+
+    app = webhooks.application({"/quota": Quota()})
+    WebhookServer(app, ":9443", certificates="/certs").start()                           files, followed
+    WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()     its own authority
+    manager.add_server(WebhookServer(...))                                               before and after all else
+
+    starting   listens; with a client, the configurations are applied and get the authority, in threads of its own
+    ready      the authority is in every object that names this server; without a client, at once
+    stopping   nobody new; each connection ends with the answer under way; our authority is taken out of the bundles
+
+The Pod's readiness has to depend on it (a Manager sees to that): without a webhook everything is refused, or passes,
+as its failure policy says. Between SIGTERM and the last call some seconds pass, in which the Service still leads here:
+a `preStop` that sleeps for 5 s keeps the server for them.
+
+`WebhookSetup`: applies the configurations of a webhook server, and keeps them applied.
+
+    fails                           logged, and tried again: after 1 s, doubling up to 30 s
+    applied                         ready; the objects are watched
+    deleted, or changed by others   logged; not ready until it is applied again: at once, and after 1 s, doubling up to
+                                    30 s, if it happened within the last minute
+    applied by another process      left alone: another version of the program is being rolled out
+    with the same field manager
+    a CA file that has changed      added; the file is looked at each minute
+
+Where the authority is the server's own, `CaBundles` keeps it in the objects. What a webhook's class leaves to the
+server's default is not compared: others may set it.
+
+`observed`: a WSGI application whose requests an observer hears of.
+"""
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from kubectl_runtime.certificates.bundles import certificates_in
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, period_of, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
+from kubectl_runtime.core.base.stop import CallScope, StopToken, enter_scope, leave_scope
+from kubectl_runtime.core.requests.rights import Right
+from kubectl_runtime.resources import CustomResourceDefinition
+from kubectl_runtime.runtime.observe.health import ListenAddress
+from kubectl_runtime.runtime.observe.listener import Listener
+from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.runtime.watch.watcher import watch_object
+from kubectl_runtime.webhooks.answering import require_jsonpatch
+from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.configurations import (
+    CLASSES,
+    CONVERSION,
+    KINDS,
+    CaBundles,
+    Object,
+    Target,
+    apply_webhooks,
+    configurations,
+)
+from kubectl_runtime.webhooks.serving_certificates import (
+    CertificateFolder,
+    OwnCertificates,
+    SelfSigned,
+    ServingCertificates,
+)
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+ANY = "*"
+"""What all requests to an application are called that does not say what its webhooks are: its paths may be anything,
+and each would make series of its own."""
+
+
+def webhooks_of(application: WSGIApplication) -> tuple[str, ...]:
+    """What the webhooks of an application are called in metrics: its paths."""
+    return application.paths if isinstance(application, Application) else (ANY,)
+
+
+def observed(application: WSGIApplication, observer: Observer, clock: Clock) -> WSGIApplication:
+    """`application`, with each request to one of its webhooks told of. What is at no path of it is told to nobody: that
+    is not a webhook. `observer` raises nothing (see `together`)."""
+    if observer is NO_OBSERVER:
+        return application
+    webhooks = webhooks_of(application)
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        webhook = ANY if webhooks == (ANY,) else environ.get("PATH_INFO") or "/"
+        if webhook not in webhooks:
+            return application(environ, start_response)
+        code = 500  # what the server answers for an application that raises
+
+        def started(status: str, *more: Any) -> Any:
+            nonlocal code
+            code = int(status[:3])
+            return start_response(status, *more)
+
+        began = clock.monotonic()
+        observer.webhook_began(webhook)
+        try:
+            body = application(environ, started)
+            try:
+                return [*body]  # reviews are small, and an answer is over when all of it is there
+            finally:
+                if (close := getattr(body, "close", None)) is not None:
+                    close()
+        except BaseException:
+            code = 500
+            raise
+        finally:
+            observer.webhook_answered(webhook, code, clock.monotonic() - began)
+
+    return answer
+
+
+log = guarded_logger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds between two attempts, doubling."""
+CALM = 60.0
+"""Seconds without a change by others after which the next one is undone at once."""
+LOOK = 60.0
+"""Seconds between two looks at a CA in a file."""
+
+Named = tuple[str, str]
+"""The kind and name of an object."""
+
+
+class WebhookSetup:
+    """Applies the configurations of a server's webhooks, and keeps them. `run` is for one thread, the rest safe from
+    any."""
+
+    def __init__(self, client: Client, app: Application, name: str, *, service: str | None, url: str | None,
+                 ca_bundle: Callable[[], bytes], follows: bool,
+                 add_thread: Callable[[str, Callable[[], None]], None] | None = None) -> None:
+        """As the arguments of `apply_webhooks`. `follows`: whether `ca_bundle` is to be looked at again. `add_thread`
+        starts a thread, by its name, which ends soon after the token of `run` is set. Without it what others change
+        is not noticed."""
+        self._client, self._app, self._name = client, app, name
+        self._service, self._url = service, url
+        self._ca_bundle, self._follows, self._add_thread = ca_bundle, follows, add_thread
+        self._change = threading.Lock()
+        self._not_applied = f"the configurations called {name} are not applied yet"
+        self._lacking: dict[Named, str] = {}
+        """By object: what others have taken out of it."""
+        self._applied_at: dict[Named, str] = {}
+        """When our field manager last applied an object, as the answer to our own request says."""
+        self._news = threading.Event()
+
+    @property
+    def why_not_ready(self) -> str:
+        """Which configuration is not as it should be, for people; empty when all are."""
+        with self._change:
+            return self._not_applied or "; ".join(self._lacking.values())
+
+    def run(self, end: StopToken) -> None:
+        """Apply and keep them. Blocks until `end` is set, which ends a call under way as well, or until nothing is left
+        to be kept."""
+        entered = enter_scope(CallScope(end, end))
+        forget = end.on_set(self._news.set)
+        try:
+            self._keep(end)
+        finally:
+            forget()
+            leave_scope(entered)
+
+    def _keep(self, end: StopToken) -> None:
+        clock = self._client.clock
+        pause, applied_at, watched = FIRST_PAUSE, -CALM, False
+        while not end.is_set():
+            bundle = self._ca_bundle()
+            if not self._applied(bundle):
+                end.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+                continue
+            if self._add_thread is None and not self._follows:
+                return
+            if self._add_thread is not None and not watched:
+                watched = True
+                self._watch(end, self._add_thread)
+            if clock.monotonic() - applied_at >= CALM:
+                pause = FIRST_PAUSE
+            applied_at = clock.monotonic()
+            if self._await_news(bundle, end) and clock.monotonic() - applied_at < pause:
+                end.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _applied(self, bundle: bytes) -> bool:
+        self._news.clear()
+        with self._change:
+            lacking, first = dict(self._lacking), bool(self._not_applied)
+        try:
+            found = apply_webhooks(self._client, self._app, self._name, service=self._service, url=self._url,
+                                   ca_bundle=bundle, field_manager=self._name, force=True)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it has to be logged, and may pass
+            pass_interrupt(error)
+            reason = f"the configurations called {self._name} are not applied: {described(error)}"
+            with self._change:
+                self._not_applied = reason
+            log.warning("%s", reason)
+            return False
+        with self._change:
+            self._not_applied = ""
+            self._applied_at = {(one.api_resource.kind, one.name or ""): self._time_of(one.to_dict()) for one in found}
+            self._lacking = {named: why for named, why in self._lacking.items() if lacking.get(named) != why}
+        if first or not lacking:
+            log.info("the configurations called %s are applied", self._name)
+        for kind, name in lacking:
+            log.info("%s %s is as it should be again", kind, name)
+        return True
+
+    def _await_news(self, bundle: bytes, end: StopToken) -> bool:
+        """Block until something has to be applied again; whether others have changed it."""
+        while not end.is_set():
+            if self._news.wait(LOOK):
+                return not end.is_set()
+            if self._follows and self._ca_bundle() != bundle:
+                return False
+        return False
+
+    # What others do
+
+    def _watch(self, end: StopToken, add_thread: Callable[[str, Callable[[], None]], None]) -> None:
+        target = Target.url(self._url) if self._url is not None else Target.service(self._service or "")
+        for manifest in configurations(self._app, self._name, target):
+            add_thread(f"webhooks {self._name} {manifest['kind']}", partial(self._follow, manifest, end))
+
+    def _follow(self, manifest: Object, end: StopToken) -> None:
+        name = manifest["metadata"]["name"]
+        api: Any = Api.all(self._client, CLASSES[manifest["kind"]])
+        for found in watch_object(api, name, stop=end, clock=self._client.clock):
+            self._look(manifest, None if found is None else found.to_dict())
+
+    def _look(self, manifest: Object, found: Object | None) -> None:
+        named = manifest["kind"], manifest["metadata"]["name"]
+        why = "was deleted" if found is None else self._difference(manifest, found)
+        with self._change:
+            before = self._lacking.pop(named, "")
+            if why:
+                self._lacking[named] = why = f"{named[0]} {named[1]} {why}"
+        if why:
+            if why != before:
+                log.warning("%s; it is applied again", why)
+            self._news.set()
+
+    def _difference(self, manifest: Object, found: Object) -> str:
+        """What others have changed; empty if nothing, or if another process applied it as we do."""
+        named = manifest["kind"], manifest["metadata"]["name"]
+        at = self._time_of(found)
+        place = lacking({**manifest, "metadata": {}}, found, "")
+        if not place and self._follows and not _holds(found, self._ca_bundle()):
+            place = "caBundle"
+        with self._change:
+            is_another = at not in ("", self._applied_at.get(named, ""))
+            if not place and at:
+                self._applied_at[named] = at  # by another replica, for its authority
+        return f"was changed by others at {place}" if place and not is_another else ""
+
+    def _time_of(self, found: Object) -> str:
+        """When our field manager last applied the object; empty when it owns nothing of it."""
+        manager = f"{self._name}{CONVERSION}" if found["kind"] == "CustomResourceDefinition" else self._name
+        times = [str(entry.get("time", "")) for entry in found["metadata"].get("managedFields") or ()
+                 if entry.get("manager") == manager and entry.get("operation") == "Apply"]
+        return max(times, default="")
+
+
+def lacking(wanted: Any, found: Any, path: str) -> str:
+    """The place of the first value in `wanted` that `found` does not have; empty when it has all of them. Further keys
+    may be there, and further objects in lists of named ones.
+
+    >>> lacking({"a": [{"name": "x", "b": 1}]}, {"a": [{"name": "y"}, {"name": "x", "b": 2, "c": 3}]}, "")
+    'a.x.b'
+    """
+    if isinstance(wanted, dict):
+        pairs = [(key, value, found.get(key) if isinstance(found, dict) else None) for key, value in wanted.items()]
+    elif isinstance(wanted, list) and wanted and all(isinstance(one, dict) and "name" in one for one in wanted):
+        there = {one.get("name"): one for one in found or () if isinstance(one, dict)}
+        pairs = [(one["name"], one, there.get(one["name"])) for one in wanted]
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        pairs = [(str(index), *both) for index, both in enumerate(zip(wanted, found, strict=True))]
+    else:
+        return "" if wanted == found else path
+    return next((place for key, one, other in pairs
+                 if (place := lacking(one, other, f"{path}.{key}" if path else key))), "")
+
+
+def _holds(found: Object, bundle: bytes) -> bool:
+    """Whether each place of `found` that tells whom to call holds the authorities of `bundle`."""
+    wanted = set(certificates_in(bundle))
+    conversion = ((found.get("spec") or {}).get("conversion") or {}).get("webhook")
+    for webhook in [conversion] if conversion else found.get("webhooks") or ():
+        try:
+            there = base64.b64decode((webhook.get("clientConfig") or {}).get("caBundle") or "")
+        except (binascii.Error, ValueError):
+            return False
+        if not wanted <= set(certificates_in(there)):
+            return False
+    return True
+
+
+CONNECTIONS = 1000
+"""Each API server has one for every call under way; it limits itself to 600 requests by default."""
+LONGEST_LOOK = 60.0
+"""Seconds between two looks whether the certificate is to be renewed: a machine that was suspended wakes late."""
+
+
+_USE = "it is for webhooks, and WebhookServer(app, ':9444') says another address"
+
+
+class WebhookServer:
+    """An HTTPS server for webhooks. It renews its own certificate, or reads certificate files again when they change.
+
+    `app` is what `kubectl_runtime.webhooks.application` made, or any WSGI application. `certificates`: a folder with
+    tls.crt and tls.key, or `SelfSigned()`. With `SelfSigned` and a `client` it writes its authority into the webhook
+    configurations and CRDs that name it. `start` does not block. In a `with` block it listens until the end of the
+    block. `Manager.add_server` runs it in a manager. Sizes of requests, times and connections are limited. Safe to use
+    from any thread.
+
+    >>> from kubectl_runtime import webhooks
+    >>> class Quota(Admission[Pod]):
+    ...     def validate(self, request): ...
+    >>> app = webhooks.application({"/quota": Quota()})
+    >>> with WebhookServer(app, "127.0.0.1:0", certificates=SelfSigned()) as server_of_mine:
+    ...     server_of_mine.port > 0
+    True
+    """
+
+    def __init__(self, app: WSGIApplication, address: str | tuple[str, int] | None = None, *,
+                 certificates: str | os.PathLike[str] | SelfSigned, client: Client | None = None,
+                 host: str | None = None, port: int | None = None, configuration: str | None = None,
+                 url: str | None = None, limit: Duration = 30, clock: Clock | None = None,
+                 observer: Observer | None = None) -> None:
+        """`app`: of `webhooks.application`, or any other. `certificates`: a folder with `tls.crt` and `tls.key`, or
+        `SelfSigned`. `client`: writes the authority of a SelfSigned where this server is named; it is not closed.
+
+        `address` is `":9443"` (the default: all addresses of this host), `"127.0.0.1:9443"`, `"[::1]:9443"`, or host
+        and port; port 0 is a free one. `host` and `port` say the same in two arguments, in place of `address`.
+
+        `configuration`: the name under which the configurations of the application's classes are applied at the start,
+        with the Service of the SelfSigned, or `url`, as the place to call. What others delete or change of them is put
+        back, and the server is not ready until it is. None: they are somebody else's. From a folder
+        `ca.crt` is added to what the API server trusts, again when it changes. `limit`: seconds for a request to come,
+        and as many for its answer; 30 is the longest that an API server waits. `observer`: hears of each request
+        (default: the client's).
+
+        Raises RequestError for an argument that cannot be used, and says which can; TypeError for an observer that is
+        no Observer. Nothing is read or sent before `start`.
+        """
+        given: Any = app
+        if not callable(given) or isinstance(given, type):
+            raise RequestError(f"a WebhookServer serves a WSGI application, not {given!r}: "
+                               'webhooks.application({"/quota": Quota()})')
+        wanted: Any = certificates
+        if not isinstance(wanted, str | os.PathLike | SelfSigned):
+            raise RequestError(f"certificates={wanted!r} is neither a folder nor SelfSigned()")
+        if address is None:
+            address = ("" if host is None else host, 9443 if port is None else port)
+        elif (host, port) != (None, None):
+            raise RequestError(f"address={address!r} has host and port already: leave host= and port= out")
+        if configuration is not None:
+            if client is None or not isinstance(app, Application):
+                raise RequestError("configuration= needs a client, and an application of webhooks.application")
+            if url is None and not (isinstance(certificates, SelfSigned) and certificates.service):
+                raise RequestError("configuration= needs to know how the API server calls: SelfSigned(service="
+                                   "'NAMESPACE/NAME'), or url='https://HOST:PORT'")
+        self._app, self._client = app, client
+        self._wanted = certificates
+        self._address = ListenAddress.of(address)
+        self._configuration, self._url = configuration, url
+        self._limit = period_of("limit", limit)
+        self._clock = clock or (SYSTEM_CLOCK if client is None else client.clock)
+        self._observer = together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer)
+        self._end = StopToken(clock=self._clock)
+        self._change = threading.Lock()
+        self._certificates: ServingCertificates | None = None
+        self._bundles: CaBundles | None = None
+        self._listener: Listener | None = None
+        self._is_started = False
+        self._threads: list[Thread] = []
+        self._setup: WebhookSetup | None = None
+        self._process = 0
+
+    @property
+    def name(self) -> str:
+        """What it is called in logs and as a check, and its threads: `webhook server HOST:PORT`."""
+        return f"webhook server {self._address}"
+
+    @property
+    def port(self) -> int:
+        """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
+        listener = self._listener
+        return self._address.port if listener is None else listener.port
+
+    @property
+    def ca_bundle(self) -> bytes:
+        """The authorities that a caller has to trust, as PEM: the two of a SelfSigned, or `ca.crt` in the folder, empty
+        when there is none. Raises RequestError before `start`."""
+        return self._serving().ca_bundle
+
+    @property
+    def why_not_ready(self) -> str:
+        """Why it is not ready, for people; empty when it is. Does not block."""
+        if self._end.is_set():
+            return f"{self.name} is stopping"
+        if self._listener is None:
+            return f"{self.name} does not listen"
+        not_applied = "" if self._setup is None else self._setup.why_not_ready
+        return not_applied or ("" if self._bundles is None else self._bundles.why_not_ready())
+
+    def rights(self) -> list[Right]:
+        """What its client has to be allowed: to keep the authority where it belongs, to apply the configurations. Each
+        is for the names that are known: what it only watches, and what is not there yet, has none."""
+        found: dict[Right, None] = {}
+        for kind in _callers_of(self._app):
+            group, plural = kind.api_resource.group, kind.api_resource.plural
+            names = self._names_of(kind) or ("",)
+            keeps_authority = self._client is not None and isinstance(self._wanted, SelfSigned)
+            if keeps_authority or self._configuration is not None:
+                found |= dict.fromkeys(Right(group, plural, verb) for verb in ("list", "watch"))
+            if keeps_authority:
+                found |= dict.fromkeys(Right(group, plural, "patch", name=name) for name in names)
+            if self._configuration is not None:
+                found |= dict.fromkeys(Right(group, plural, verb, name=name) for name in names
+                                       for verb in ("get", "patch"))
+                if kind is not CustomResourceDefinition:
+                    found[Right(group, plural, "create")] = None
+        return list(found)
+
+    def _names_of(self, kind: Any) -> tuple[str, ...]:
+        """What the objects that name this server are called; empty where that is not known."""
+        if kind is not CustomResourceDefinition:
+            return () if self._configuration is None else (self._configuration,)
+        names = self._app.definitions if isinstance(self._app, Application) else None
+        return () if names is None else names
+
+    def start(self) -> None:
+        """Listen, and return. Raises OSError when the address is taken or not this host's, ConfigError for files that
+        cannot be used, MissingExtra for a SelfSigned without the extra `tls` and for a webhook that changes objects
+        without `webhooks`, RequestError the second time."""
+        if isinstance(self._app, Application) and "mutate" in self._app.verbs:
+            require_jsonpatch()
+        with self._change:  # only for this: observers and log handlers are told of the start
+            if self._is_started or self._end.is_set():
+                raise RequestError(f"the {self.name} was started or stopped already: make a new one")
+            self._is_started = True
+        try:
+            own = None
+            if isinstance(self._wanted, SelfSigned):
+                self._certificates = own = OwnCertificates(self._wanted, self._clock)
+            else:
+                self._certificates = CertificateFolder(self._wanted)
+            app = observed(self._app, self._observer, self._clock)
+            listener = Listener(self._address.listen(_USE), app, self.name, self._limit,
+                                connections=CONNECTIONS, context=self._certificates.context)
+        except BaseException:  # of what can be mended, such as an address that is taken
+            self._is_started = False
+            raise
+        self._observer.webhooks_served(webhooks_of(self._app))
+        self._listener, self._process = listener, os.getpid()
+        try:
+            self._begin(listener, own)
+        except BaseException:  # no more threads, say
+            self._end.set("it could not be started")
+            self.stop(0)
+            raise
+        if self._end.is_set():  # meanwhile, by another thread, which may have come before what has begun now
+            self.stop(0)
+        log.info("%s listens at port %d", self.name, self.port)
+
+    def _begin(self, listener: Listener, own: OwnCertificates | None) -> None:
+        listener.start()
+        if own is not None and isinstance(self._wanted, SelfSigned):
+            if self._client is not None:
+                self._bundles = CaBundles(self._client, self._wanted, own)
+                self._bundles.start({kind: self._names_of(kind) for kind in _callers_of(self._app)},
+                                    listener.port)
+            self._add_thread(f"{self.name} renewal", lambda: self._renew_in_time(own))
+        if self._configuration is not None and self._client is not None and isinstance(self._app, Application):
+            service = self._wanted.service if isinstance(self._wanted, SelfSigned) and self._url is None else None
+            self._setup = setup = WebhookSetup(
+                self._client, self._app, self._configuration, service=service, url=self._url,
+                ca_bundle=lambda: self.ca_bundle, follows=own is None, add_thread=self._add_thread)
+            self._add_thread(f"{self.name} setup", lambda: setup.run(self._end))
+
+    def stop(self, timeout: Duration = 5) -> None:
+        """Stop listening, finish the answers in progress, and end. After `timeout` seconds it breaks them off. Later
+        calls do nothing. In the child of a fork it only closes its copy of the parent's socket."""
+        deadline = time.monotonic() + seconds(timeout)
+        self._end.set("stop() was called")
+        with self._change:
+            listener, self._listener = self._listener, None
+            bundles, self._bundles = self._bundles, None
+        if listener is not None:
+            listener.stop(max(0.0, deadline - time.monotonic()))
+            if os.getpid() != self._process:
+                return
+            for thread in self._threads:
+                if thread is not threading.current_thread():
+                    thread.join(max(0.0, deadline - time.monotonic()))
+        if bundles is not None:
+            bundles.stop(max(0.1, deadline - time.monotonic()))
+        if listener is not None:
+            self._observer.webhooks_ended(webhooks_of(self._app))
+            log.info("%s has stopped", self.name)
+
+    def renew(self) -> None:
+        """Let the next authority of a SelfSigned take over now, and not only when it is time. Raises RequestError for
+        files, which are renewed by whoever writes them, and before `start`."""
+        own = self._serving()
+        if not isinstance(own, OwnCertificates):
+            raise RequestError(f"the {self.name} has its certificate from files: renew() does not write them")
+        own.renew()
+        log.info("%s has a new certificate, until %s", self.name, own.expires.isoformat(timespec="seconds"))
+        if (bundles := self._bundles) is not None:
+            bundles.renewed()
+
+    def __enter__(self) -> WebhookServer:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _serving(self) -> ServingCertificates:
+        if self._certificates is None:
+            raise RequestError(f"the {self.name} has no certificate before its start")
+        return self._certificates
+
+    def _add_thread(self, name: str, body: Any) -> None:
+        thread = Thread(target=body, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _renew_in_time(self, own: OwnCertificates) -> None:
+        while not self._end.wait(min(max(0.0, own.time_left()), LONGEST_LOOK)):
+            if own.time_left() <= 0:  # somebody may have done it meanwhile
+                self.renew()
+
+
+def _callers_of(app: Any) -> list[Any]:
+    """The kinds of objects that may name the application: all of them, if nothing is known of it."""
+    if not isinstance(app, Application):
+        return list(KINDS)
+    return [kind for verb, kind in zip(("validate", "mutate", "convert"), KINDS, strict=True) if verb in app.verbs]

@@ -1,0 +1,208 @@
+"""`kubectl-runtime run --dev`: an operator on a server of its own, which stays while the operator comes and goes."""
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import requests
+
+from kubectl_runtime import Api, ApiResource, Client, Config, Patch, TransportError
+from kubectl_runtime.cli.develop import OperatorProcess
+from kubectl_runtime.cli.places import Place
+from kubectl_runtime.cli.run_options import Order, RunOptions
+from tests.examples.programs import LIMIT, ROOT, Program, environment
+
+OPERATOR = """
+import msgspec
+from kubectl_runtime import Action, Api, Controller, CustomResource
+from kubectl_runtime.resources import ConfigMap
+
+class Spec(msgspec.Struct):
+    name: str
+
+class Greeting(CustomResource, group="example.com", version="v1", kind="Greeting"):
+    spec: Spec
+
+def reconcile(obj, ctx):
+    text = f"Hello {obj.spec.name}!"
+    child = ConfigMap(name=obj.name, namespace=obj.namespace, data={"text": text})
+    child.set_owner(obj)
+    Api.namespaced(ctx.client, ConfigMap, obj.namespace).apply(child, field_manager="greeting")
+    print("said", text, flush=True)
+    return Action.await_change()
+
+def main(client):
+    return Controller(Api.all(client, Greeting)).owns(Api.all(client, ConfigMap)).bind(reconcile)
+"""
+STUCK = """
+import threading
+
+def stuck(obj, ctx):
+    print("stuck", flush=True)
+    threading.Event().wait()
+
+reconcile = stuck
+"""
+GREETINGS = ApiResource("example.com", "v1", "Greeting", "greetings")
+ADA = {"apiVersion": "example.com/v1", "kind": "Greeting", "metadata": {"name": "ada"}, "spec": {"name": "Ada"}}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "greeting_operator.py"
+    path.write_text(OPERATOR)
+    return path
+
+
+def dev(source: Path, *arguments: str) -> Program:
+    return Program("-m", "kubectl_runtime", "run", "greeting_operator:main", "--dev", *arguments, cwd=source.parent)
+
+
+def kubeconfig(source: Path) -> Path:
+    return source.parent / ".kubectl-runtime" / "kubeconfig"
+
+
+def test_the_operator_follows_its_source_and_the_server_keeps_its_objects(source: Path) -> None:
+    with dev(source) as program:
+        program.until("export KUBECONFIG=")
+        assert program.lines[-1].strip() == f"kubectl     export KUBECONFIG={kubeconfig(source)}"
+        program.until("serves http://")
+        source.unlink()
+        program.until("error: there is no module 'greeting_operator' in ")
+        program.until("--- the operator has ended with status 2; it restarts when a source changes ---")
+        source.write_text(OPERATOR)
+        program.until("installed greetings.example.com: kubectl get greetings.example.com --all-namespaces")
+        page = program.until("what it does at this moment: http://127.0.0.1:").split()[-1]
+        with Client(Config.from_kubeconfig(kubeconfig(source))) as client:
+            greetings = Api.default_namespaced(client, GREETINGS)
+            uid = greetings.create(ADA).uid
+            program.until("said Hello Ada!")
+            state = requests.get(f"{page}/debug/state.json", timeout=LIMIT).json()
+            assert (state["details"], state["controllers"][0]["kind"]) == (True, "greetings.example.com")
+
+            source.write_text(OPERATOR.replace("Hello", "Good day"))
+            program.until("--- greeting_operator.py changed: restarting ---")
+            program.until("said Good day Ada!")
+
+            source.write_text(OPERATOR + "\nundefined\n")
+            program.until("NameError: name 'undefined' is not defined")
+            program.until("--- the operator has ended with status 1; it restarts when a source changes ---")
+            assert greetings.get("ada").uid == uid
+
+            source.write_text(OPERATOR.replace("    name: str", "    name: str\n    times: int = 1"))
+            program.until("said Hello Ada!")
+            changed = greetings.patch("ada", Patch.merge({"spec": {"times": 3}}))
+            assert changed["spec"]["times"] == 3  # the definition followed the class
+            if kubectl := shutil.which("kubectl"):
+                shown = subprocess.run([kubectl, "get", "greetings.example.com", "--all-namespaces"], timeout=LIMIT,
+                                       env=environment({"KUBECONFIG": kubeconfig(source), "HOME": source.parent}),
+                                       capture_output=True, text=True, check=True)
+                assert "ada" in shown.stdout
+        program.send(signal.SIGINT)
+        assert program.end() == 0, program.text
+    assert not kubeconfig(source).exists()
+    assert kubeconfig(source).with_name(".gitignore").read_text() == "*\n"
+    assert program.text.count("Traceback") == 1
+
+
+@pytest.mark.parametrize(("named", "said"), [
+    ("greting_operator:main", "error: there is no module 'greting_operator' in "),
+    ("greeting_operator:mian", "error: greeting_operator has no mian (did you mean main?); its functions: "),
+    ("greeting_operator:Greeting", "error: greeting_operator:Greeting is the class of a kind; it has to be a ")])
+def test_a_name_that_is_not_there_at_the_first_start_is_the_end(source: Path, named: str, said: str) -> None:
+    with Program("-m", "kubectl_runtime", "run", named, "--dev", cwd=source.parent) as program:
+        program.until(said)
+        assert program.end() == 2, program.text
+
+
+def test_a_second_signal_does_not_wait_for_a_run(source: Path) -> None:
+    source.write_text(OPERATOR.replace("def main", STUCK + "\ndef main"))
+    with dev(source) as program:
+        program.until("installed")
+        with Client(Config.from_kubeconfig(kubeconfig(source))) as client:
+            Api.default_namespaced(client, GREETINGS).create(ADA)
+            program.until("stuck")
+        program.send(signal.SIGINT)
+        program.until("waiting for runs in progress; Ctrl-C again ends at once")
+        program.send(signal.SIGINT)
+        assert program.end() == 130, program.text
+
+
+def test_no_operator_outlives_its_server(source: Path) -> None:
+    with dev(source) as program:
+        program.until("reconciling")
+        program.send(signal.SIGKILL)
+        program.end()  # its output ends when the last process that holds it has ended
+        assert "controller.greeting: stopped" in program.text
+
+
+def test_a_source_with_the_name_of_a_module_of_python_is_told_to_take_another(source: Path) -> None:
+    source.rename(source.with_name("operator.py"))
+    with Program("-P", "-m", "kubectl_runtime", "run", "operator:main", "--dev", cwd=source.parent) as program:
+        program.until("operator.py could be: give the file another name")
+        program.send(signal.SIGTERM)
+        assert program.end() == 0, program.text
+    assert "Traceback" not in program.text
+
+
+def test_the_options_reach_the_operator(source: Path) -> None:
+    with dev(source, "--log-format", "json", "--health-probe-bind-address", "0", "--leader-elect",
+             "--leader-elect-resource-name", "greeting", "--namespace", "kube-system") as program:
+        assert '"logger":"kubectl_runtime' in program.until("leads")
+        assert "kube-system/greeting" in program.lines[-1]
+        program.send(signal.SIGTERM)
+        assert program.end() == 0, program.text
+    assert "serves http" not in program.text
+
+
+def test_an_operator_that_heeds_no_signal_is_ended_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                                capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "deaf_operator.py").write_text(
+        "import pathlib, signal, threading\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "pathlib.Path('deaf').touch()\nthreading.Event().wait(300)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    order = Order(RunOptions(Place("deaf_operator", "main")), "127.0.0.1:0")
+    with OperatorProcess(msgspec.json.encode(order), tmp_path / "kubeconfig") as process:
+        assert process.status() is None
+        process.start()
+        while not (tmp_path / "deaf").exists():
+            assert process.status() is None, capfd.readouterr().err
+        process.end(0.1)
+        assert process.status() == 128 + signal.SIGKILL
+
+
+def test_its_lower_half_is_no_command_of_its_own(source: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(writing)
+    done = subprocess.run([sys.executable, "-m", "kubectl_runtime.cli.dev_operator", str(reading)],
+                          pass_fds=[reading], cwd=ROOT, env=environment(), capture_output=True, text=True,
+                          timeout=LIMIT, check=False)
+    os.close(reading)
+    assert done.returncode == 1
+    assert done.stderr == "this is the lower half of kubectl-runtime run --dev, and no command of its own\n"
+
+
+def test_a_folder_that_cannot_be_written_is_told(source: Path) -> None:
+    (source.parent / ".kubectl-runtime").write_text("a file")
+    with dev(source) as program:
+        assert program.end() == 1
+    assert "error: no kubeconfig can be written: " in program.lines[-1]
+
+
+def test_its_server_ends_with_it_and_the_kubeconfig_of_a_later_one_stays(source: Path) -> None:
+    with dev(source) as program:
+        url = program.until("API server  ").split()[2].rstrip(":")
+        program.until("reconciling")
+        kubeconfig(source).write_text("of another one")
+        program.send(signal.SIGTERM)
+        assert program.end() == 0
+    assert kubeconfig(source).read_text() == "of another one"
+    with Client(Config(cluster_url=url, timeout=2)) as client, pytest.raises(TransportError):
+        client.server_version()

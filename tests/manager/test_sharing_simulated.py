@@ -1,0 +1,173 @@
+"""Whole controllers that share, in a simulation: one thread, one clock, in an order that a seed decides."""
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import requests
+
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller, NotLeaderError, Patch
+from kubectl_runtime.manager.leases import Tick, Wait
+from kubectl_runtime.manager.sharder import Sharder
+from kubectl_runtime.manager.sharding import Join, Sharding, shard_of
+from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome
+from kubectl_runtime.testing import ApiServer, Simulation
+
+SHARDS, OBJECTS = 6, 20
+
+
+class Shared:
+    """A world with several replicas of one controller."""
+
+    def __init__(self, seed: int) -> None:
+        self.sim = Simulation(seed)
+        self.server = ApiServer(clock=self.sim.clock, seed=seed)
+        self.clients: list[Client] = []
+        self.maps = Api.namespaced(self.client(), ConfigMap, "default")
+        for number in range(OBJECTS):
+            self.maps.create({"metadata": {"name": f"m{number}"}})
+        self.replicas: dict[str, Sharder] = {}
+        self.controllers: dict[str, Any] = {}
+        self.versions: dict[str, tuple[str, str]] = {}
+        """Of each object: who reconciled it last, and which version."""
+        self.inside: dict[str, set[str]] = defaultdict(set)
+
+    def client(self) -> Client:
+        session = requests.Session()
+        session.mount("http://", self.server.transport())
+        made = Client(Config(cluster_url="http://simulated"), session=session, clock=self.sim.clock)
+        self.clients.append(made)
+        return made
+
+    def reconcile(self, obj: ConfigMap, ctx: Context[str]) -> Action:
+        name = obj.name or ""
+        shard = shard_of(("default", name), SHARDS)
+        others = {who for who, sharder in self.replicas.items() if shard in sharder.shards} - {ctx.data}
+        assert not others, f"{name} is reconciled by {ctx.data}, and {others} may as well (seed {self.sim.seed})"
+        self.versions[name] = ctx.data, obj.resource_version or ""
+        return Action.requeue(7) if self.sim.random.random() < 0.2 else Action.await_change()
+
+    def join(self, name: str) -> None:
+        client = self.client()
+        sharder = self.replicas[name] = Sharder(client, Sharding("shop", "default", shards=SHARDS, identity=name),
+                                                grace=25, failed=lambda error: None, rng=random.Random(name))
+        controller = Controller(Api.namespaced(client, ConfigMap, "default"), name=name)
+        controller._plan = replace(controller.plan(), partition=sharder, client=sharder.guard(client))
+        self.controllers[name] = self.sim.start(controller, self.reconcile, context=name)
+        self.sim.run_until(lambda: self.controllers[name].is_ready)
+        sharder.step(Join())
+
+    def die(self, name: str) -> None:
+        del self.replicas[name]
+        self.controllers.pop(name).begin_stop(0)
+
+    def pass_time(self, seconds: float) -> None:
+        end = self.sim.clock.monotonic() + seconds
+        while self.sim.clock.monotonic() < end:
+            for sharder in self.replicas.values():
+                turn(sharder)
+            self.sim.settle(0.5)
+
+    def owner(self, name: str) -> list[str]:
+        shard = shard_of(("default", name), SHARDS)
+        return [who for who, sharder in self.replicas.items() if shard in sharder.shards]
+
+    def is_right(self) -> bool:
+        """Each object was last reconciled by its one owner, in its present version."""
+        return all(self.owner(found.name or "") == [self.versions[found.name or ""][0]]
+                   and self.versions[found.name or ""][1] == found.resource_version for found in self.maps.list())
+
+
+def turn(sharder: Sharder) -> None:
+    """What its threads would do now."""
+    action = sharder.step(Tick())
+    while not isinstance(action, Wait):
+        action = sharder.step(sharder.perform(action))
+    sharder.tell()
+
+
+@pytest.fixture
+def shared() -> Iterator[Any]:
+    made: list[Shared] = []
+
+    def make(seed: int) -> Shared:
+        made.append(Shared(seed))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for client in one.clients:
+            client.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_object_is_reconciled_by_its_owner_whoever_comes_and_goes(shared: Any, seed: int) -> None:
+    world = shared(seed)
+    world.join("a")
+    world.pass_time(4)
+    assert world.is_right()
+    world.join("b")
+    world.join("c")
+    world.pass_time(6)
+    assert world.is_right()
+    victim = world.sim.random.choice("abc")
+    world.die(victim)
+    for number in range(OBJECTS):  # what changes while nobody works for it is not lost
+        world.maps.patch(f"m{number}", Patch.merge({"data": {"changed": str(seed)}}))
+    world.pass_time(15 + 2 + 1)
+    assert world.is_right()
+    world.join("d")
+    world.pass_time(6)
+    assert world.is_right()
+    assert sorted(len(sharder.shards) for sharder in world.replicas.values()) == [2, 2, 2]
+
+
+def test_what_is_lost_is_forgotten_and_what_is_dropped_is_not_run(shared: Any) -> None:
+    world = shared(1)
+    world.join("a")
+    world.pass_time(4)
+    first = world.controllers["a"].assembly.runner
+    first.trigger_all(world.controllers["a"].assembly.inbox.bulk())  # past the filter, as if they had waited
+    assert first.depth() >= OBJECTS
+    world.join("b")
+    world.pass_time(6)
+    known = first._queue.keys()
+    assert {key for key in known if world.owner(key[1]) == ["b"]} == set()
+
+
+def test_a_machine_that_slept_beyond_the_deadline_works_for_nothing_and_its_runs_may_not_write(shared: Any) -> None:
+    world = shared(1)
+    world.join("a")
+    world.pass_time(4)
+    sharder = world.replicas["a"]
+    maps = Api.namespaced(sharder.guard(world.maps.client), ConfigMap, "default")
+
+    def body(lost: Any) -> Outcome:
+        maps.patch("m1", Patch.merge({"data": {"in": "time"}}))
+        world.sim.clock.suspend(10.1)
+        assert sharder.shards == frozenset()
+        assert maps.get("m1").data == {"in": "time"}
+        with pytest.raises(NotLeaderError, match=r"shard . of default/shop is not, or no more, that of a"):
+            maps.patch("m1", Patch.merge({"data": {"in": "vain"}}))
+        return SUCCEEDED
+
+    assert sharder.run(("default", "m1"), body) is SUCCEEDED
+    with pytest.raises(NotLeaderError, match="no Lease of its own"):  # outside of a run, too
+        maps.patch("m1", Patch.merge({"data": {"in": "vain"}}))
+    assert sharder.run(("default", "m2"), body) is None
+    world.pass_time(6)  # nobody has taken them meanwhile
+    assert len(sharder.shards) == SHARDS
+
+
+def test_one_that_ends_before_it_has_joined_leaves_nothing(shared: Any) -> None:
+    world = shared(1)
+    sharder = Sharder(world.client(), Sharding("shop", "default"), grace=1, failed=lambda error: None)
+    sharder.close(1)
+    assert sharder.has_left
+    sharder.join()
+    assert sharder._threads == []

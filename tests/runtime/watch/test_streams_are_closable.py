@@ -1,0 +1,44 @@
+"""Every stream is a generator that can be closed, as `contextlib.closing` does."""
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.runtime.store.reflector import reflector
+from kubectl_runtime.runtime.store.store_writer import StoreWriter
+from kubectl_runtime.runtime.triggers import predicates
+from kubectl_runtime.runtime.triggers import streams as stages
+from kubectl_runtime.runtime.watch.watcher import metadata_watcher, watch_object, watcher
+from tests.runtime.fake_cluster import FakeApi, FakeCluster, Parent
+
+
+def streams(api: FakeApi, stop: StopToken) -> list[Generator[Any]]:
+    """One of each kind."""
+    writer = StoreWriter(Parent.api_resource, Parent.from_record)
+
+    def events() -> Generator[Any]:
+        return watcher(api, stop=stop)
+
+    one: Any = api
+    one.namespace = "default"
+    return [events(), watcher(api, stop=stop, backoff=None), metadata_watcher(api, stop=stop),
+            watch_object(one, "a", stop=stop), reflector(writer, events()), stages.applied_objects(events()),
+            stages.touched_objects(events()), stages.modify(events(), lambda obj: None),
+            stages.predicate_filter(events(), predicates.generation), stages.trigger_self(events(), Parent),
+            stages.trigger_owners(events(), Parent), stages.trigger_others(events(), lambda obj: obj.ref)]
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_stream_can_be_closed_before_and_after_its_first_item(number: int) -> None:
+    for pull in (False, True):
+        cluster, stop = FakeCluster(), StopToken()
+        cluster.put(Parent, "a", owner="b")
+        with closing(streams(cluster.api(Parent), stop)[number]) as stream:
+            assert isinstance(stream, Generator)
+            if pull:
+                next(stream)
+        assert next(stream, None) is None

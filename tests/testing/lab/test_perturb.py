@@ -1,0 +1,250 @@
+"""Perturbation finds what it is there for, says it so that it can be repeated, and finds nothing where nothing is."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from kubectl_runtime import Action, Api, ApiError, Client, Config, Controller, Manager, RequestError, predicates
+from kubectl_runtime import await_condition as await_condition_of
+from kubectl_runtime.resources import ConfigMap, Deployment, Secret
+from kubectl_runtime.testing import CRASH, MISSED, STALE, Fault, perturb
+from kubectl_runtime.testing.lab.perturb import Progress
+from kubectl_runtime.testing.lab.world import Point
+from tests.examples.programs import ROOT, environment
+from tests.testing.lab import buggy
+
+HERE = "tests.testing.lab.buggy"
+
+BUGS: list[tuple[str, str, Fault, str]] = [
+    ("create_that_fails_the_second_time", "create", CRASH, "status is nothing"),
+    ("status_before_child", "create", CRASH, "configmaps default/a is missing"),
+    ("trust_in_the_store_after_a_restart", "create", STALE, "there are 2, not 1"),
+    ("acting_on_the_reason", "create_and_lose_the_child", MISSED, "configmaps default/a is missing"),
+    ("cleanup_that_works_once", "open_accounts", CRASH, "default/a is there and should not be"),
+    ("generated_name_without_a_look", "create", CRASH, "there are 2, not 1"),
+    ("adopting_by_memory", "pages_come_and_go", CRASH, "default/a-one is there and should not be"),
+    ("counting_in_memory", "two_and_one_less", MISSED, "data.sites is '1', not '2'"),
+    ("finalizer_removed_before_cleanup", "create_and_delete", CRASH, "kube-public/a is there and should not be"),
+    ("ignoring_a_conflict", "create", STALE, "configmaps default/a is missing"),
+    ("deletions_heard_and_not_looked_for", "create_and_delete", MISSED, "default/a is there and should not be"),
+    ("high_water_mark_of_what_it_saw", "there_and_back", MISSED, "data.size is '1', not '5'"),
+]
+
+
+@pytest.mark.parametrize(("build", "story", "fault", "difference"), BUGS)
+def test_each_seeded_bug_is_found_and_comes_back_by_its_point_and_seed(build: str, story: str, fault: Fault,
+                                                                       difference: str) -> None:
+    functions = getattr(buggy, build), getattr(buggy, story)
+    report = perturb(*functions, faults={fault}, seed=7)
+    first = report.first_divergence
+    assert first is not None
+    assert first.fault is fault
+    assert difference in first.difference[0]
+    assert first.write.startswith(("the controllers", "never made: the controllers"))
+    assert first.seed == 7
+    (again,) = perturb(*functions, seed=7, only=str(first.point)).divergences
+    assert again == first
+
+
+@pytest.mark.parametrize(("build", "story"), [
+    ("right", "create"), ("right", "create_and_lose_the_child"), ("right_with_an_account", "open_accounts"),
+    *(pytest.param("right", story, marks=pytest.mark.long)
+      for story in ("pages_come_and_go", "two_and_one_less", "there_and_back"))])
+def test_a_controller_that_can_do_everything_again_passes(build: str, story: str) -> None:
+    report = perturb(getattr(buggy, build), getattr(buggy, story))
+    assert report.ok, str(report)
+    assert report.runs >= 2 * report.writes
+    assert report.first_divergence is None
+
+
+def test_the_command_of_a_report_works_as_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # as in a program that is no test
+    monkeypatch.chdir(ROOT)
+    report = perturb(buggy.status_before_child, buggy.create, faults={CRASH}, seed=3)
+    assert report.first_divergence is not None
+    command = report.first_divergence.command
+    assert command == (f"kubectl-runtime perturb {HERE}:status_before_child {HERE}:create --only crash-after-1 "
+                       "--seed 3")
+    typed = command.replace("kubectl-runtime", f"{sys.executable} -m kubectl_runtime", 1)
+    done = subprocess.run(typed, shell=True, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "configmaps default/a is missing" in done.stdout
+    assert f"again: {command}" in done.stdout
+    passing = typed.replace("status_before_child", "right")
+    done = subprocess.run(passing, shell=True, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "1 disturbed runs of 3 writes" in done.stdout
+
+
+def test_functions_without_a_name_of_their_own_are_repeated_by_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    report = perturb(lambda client: buggy.status_before_child(client),  # noqa: PLW0108 - that it has no name is the point
+                     buggy.create, faults={CRASH})
+    assert report.first_divergence is not None
+    assert report.first_divergence.command == 'perturb(..., only="crash-after-1", seed=0)'
+
+
+def test_a_manager_is_played_without_its_election() -> None:
+    from kubectl_runtime import LeaderElection
+
+    def build(client: Client) -> Manager:
+        manager = Manager(client, leader=LeaderElection("sites", "default"))
+        return manager.add(buggy.status_before_child(client))
+
+    report = perturb(build, buggy.create, faults={CRASH})
+    assert [str(one.point) for one in report.divergences] == ["crash-after-1", "crash-before-2"]
+
+
+def test_a_story_may_wait_for_what_the_controllers_and_the_cluster_do() -> None:
+    def story(client: Client) -> None:
+        buggy.create(client)
+        sites = buggy.sites(client)
+        await_condition_of(sites, "a", lambda site: site is not None and site.status is not None, timeout=30)
+        container = {"name": "c", "image": "i"}
+        Api.namespaced(client, Deployment, "default").create({
+            "metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
+                "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}}})
+        sites.delete("a")
+        await_condition_of(buggy.maps(client), "a", lambda one: one is None, timeout=60)
+
+    report = perturb(buggy.right, story, faults={MISSED})
+    assert report.ok, str(report)
+
+
+def test_what_the_story_raises_is_raised_undisturbed_and_reported_disturbed() -> None:
+    def story(client: Client) -> None:
+        buggy.create(client)
+        assert buggy.maps(client).get("a").data == {"size": "1"}
+
+    with pytest.raises(ApiError, match="not found"):
+        perturb(buggy.counting_in_memory, story)
+    report = perturb(buggy.status_before_child, story, faults={CRASH})
+    assert report.first_divergence is not None
+    assert isinstance(report.first_divergence.error, ApiError)
+    assert report.first_divergence.difference[0].startswith("the story raised ApiError")
+
+
+def test_what_is_drawn_at_random_is_no_difference_and_a_secret_is_not_shown() -> None:
+    import secrets
+
+    def build(client: Client) -> Any:
+        def reconcile(obj: buggy.Site, ctx: Any) -> Action:
+            api = Api.namespaced(ctx.client, Secret, "default")
+            user = b"hunter2" if api.get_opt("a") is None else b"swordfish"
+            api.apply(Secret(name="a", data={"password": secrets.token_bytes(), "user": user}), field_manager="sites")
+            if obj.status is None:
+                buggy.ready(obj, ctx.client)
+            return Action.await_change()
+
+        return Controller(Api.all(client, buggy.Site), predicate=predicates.generation).bind(reconcile)
+
+    report = perturb(build, buggy.create, faults={CRASH})
+    assert report.first_divergence is not None
+    assert report.first_divergence.difference == ("secrets default/a: data.user has another value",)
+    assert not any(word in str(report) for word in ("hunter2", "swordfish", "aHVudGVyMg", "password"))
+
+
+def test_random_numbers_are_no_difference() -> None:
+    import random
+
+    def build(client: Client) -> Any:
+        def reconcile(obj: buggy.Site, ctx: Any) -> Action:
+            if buggy.maps(ctx.client).get_opt("a") is None:
+                buggy.maps(ctx.client).apply(buggy.child(obj, number=str(random.random())), field_manager="sites")
+            buggy.ready(obj, ctx.client)
+            return Action.await_change()
+
+        return Controller(Api.all(client, buggy.Site)).bind(reconcile)
+
+    state = random.getstate()
+    report = perturb(build, buggy.create, faults={CRASH})
+    assert report.ok, str(report)
+    assert random.getstate() == state
+
+
+def test_a_process_that_ends_while_it_begins_begins_again() -> None:
+    def build(client: Client) -> Any:
+        buggy.maps(client).apply(ConfigMap(name="settings", data={"a": "b"}), field_manager="sites")
+        return buggy.right(client)
+
+    report = perturb(build, buggy.create, faults={CRASH})
+    assert report.ok, str(report)
+    assert report.writes > 3
+
+
+def test_a_run_that_never_rests_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubectl_runtime.testing.lab.perturb.MOST_REQUESTS", 5_000)
+
+    def build(client: Client) -> Any:
+        begun = buggy.maps(client).get_opt("begun") is not None
+
+        def reconcile(obj: buggy.Site, ctx: Any) -> Action:
+            buggy.maps(ctx.client).apply(ConfigMap(name="begun", data={"a": "b"}), field_manager="sites")
+            while begun:
+                buggy.maps(ctx.client).get("begun")
+            return Action.await_change()
+
+        return buggy.bound(client, reconcile)
+
+    report = perturb(build, buggy.create, faults={CRASH})
+    assert report.first_divergence is not None
+    assert "does not come to rest" in report.first_divergence.difference[0]
+
+
+def test_what_cannot_be_played_is_refused_in_words() -> None:
+    def silent(client: Client) -> Any:
+        return buggy.bound(client, lambda obj, ctx: Action.await_change())
+
+    def elsewhere(client: Client) -> Any:
+        return buggy.right(Client(Config(cluster_url="http://127.0.0.1:1")))
+
+    names = iter("abcdefgh")
+    story: Any = buggy.create
+    wrong: Any = "crash"
+    with pytest.raises(ValueError, match="write nothing"):
+        perturb(silent, story)
+    with pytest.raises(ValueError, match="the client that build was called with"):
+        perturb(elsewhere, story)
+    with pytest.raises(ValueError, match="same objects twice"):
+        perturb(buggy.right, lambda client: buggy.sites(client).create(buggy.Site(name=next(names),
+                                                                                 spec=buggy.SiteSpec())))
+    with pytest.raises(RequestError, match="faults are CRASH"):
+        perturb(buggy.right, story, faults={wrong})
+    with pytest.raises(RequestError, match="story"):
+        perturb(buggy.right, None)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="cannot be called"):
+        perturb(buggy.right, lambda: None)  # type: ignore[arg-type, misc]
+    with pytest.raises(TypeError, match="build returned Controller"):
+        perturb(lambda client: Controller(Api.all(client, buggy.Site)), story)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ValueError, match="not a point such as"):
+        perturb(buggy.right, story, only="crash-3")
+    with pytest.raises(ValueError, match="no crash-after-99 in this story: undisturbed the controllers make 3 writes"):
+        perturb(buggy.right, story, only="crash-after-99")
+    with pytest.raises(ValueError, match="that another follows at once"):
+        perturb(buggy.right, story, only="missed-1")
+
+    async def later(client: Client) -> None: ...
+
+    with pytest.raises(RequestError, match="is async"):
+        perturb(buggy.right, later)
+
+
+@pytest.mark.parametrize("text", ["", "crash", "crash-before-0", "crash-before--1", "stale-1 ", "STALE-1", "stale-x"])
+def test_a_point_is_a_word_and_a_number(text: str) -> None:
+    with pytest.raises(ValueError, match="not a point such as"):
+        Point.parse(text)
+    assert str(Point.parse("down-12")) == "down-12"
+
+
+def test_progress_is_one_line_written_anew() -> None:
+    told: list[str] = []
+    points = [Point("crash-before", 1), Point("crash-after", 1), Point("stale", 1)]
+    progress = Progress(points, told.append)
+    progress.ran(points[0], diverged=False)
+    progress.ran(points[2], diverged=True)
+    progress.end()
+    assert told == ["\r\x1b[Kperturbing: crash 1/2, stale 0/1",
+                    "\r\x1b[Kperturbing: crash 1/2, stale 1/1; 1 do not end as undisturbed", "\n"]
