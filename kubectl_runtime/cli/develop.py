@@ -48,7 +48,7 @@ from kubectl_runtime.cli.places import CommandError, UsageError, see_current_fol
 from kubectl_runtime.cli.run_options import Order, RunOptions
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.runtime.lifecycle.signals import SAME_STOP
-from kubectl_runtime.runtime.observe.health import ListenAddress
+from kubectl_runtime.runtime.observe.listener import ListenAddress
 
 AT_ONCE = 2.0
 """Seconds for the end at once that a second SIGTERM asks for, before SIGKILL."""

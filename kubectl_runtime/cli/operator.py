@@ -17,7 +17,8 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from kubectl_runtime.cli.places import CommandError, UsageError, imported, made_by, program_in, shown
+from kubectl_runtime.cli.places import CommandError, UsageError, imported, shown
+from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import FLAGS, RunOptions, set_up_logs
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import SERVICE_ACCOUNT_ORIGIN, Config, NotConfiguredError

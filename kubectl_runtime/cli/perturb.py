@@ -9,16 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from kubectl_runtime.cli.places import (
-    CommandError,
-    Place,
-    UsageError,
-    hint,
-    imported,
-    place,
-    program_in,
-    users_traceback,
-)
+from kubectl_runtime.cli.places import CommandError, Place, UsageError, hint, imported, place, users_traceback
+from kubectl_runtime.cli.program import program_in
 from kubectl_runtime.cli.run_options import level_option, set_up_logs
 from kubectl_runtime.testing.lab.perturb import Divergence, perturb
 from kubectl_runtime.testing.lab.world import Fault, Point

@@ -22,15 +22,8 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.cli.places import (
-    CommandError,
-    checked_name,
-    checked_namespace,
-    imported,
-    made_by,
-    place,
-    program_in,
-)
+from kubectl_runtime.cli.places import CommandError, checked_name, checked_namespace, imported, place
+from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.middleware import Answer, Call, Send

@@ -8,7 +8,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from kubectl_runtime.cli.places import SEVERAL_LINES, CommandError, imported, place, program_in, users_traceback
+from kubectl_runtime.cli.places import SEVERAL_LINES, CommandError, imported, place, users_traceback
+from kubectl_runtime.cli.program import program_in
 from kubectl_runtime.cli.run_options import level_option, set_up_logs
 from kubectl_runtime.core.base.guard import printable
 from kubectl_runtime.runtime.usercode import described

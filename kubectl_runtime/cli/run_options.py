@@ -29,7 +29,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.manager.leases import LeaderElection
 from kubectl_runtime.runtime import logs
 from kubectl_runtime.runtime.observe.debug import DebugPage
-from kubectl_runtime.runtime.observe.health import ListenAddress
+from kubectl_runtime.runtime.observe.listener import ListenAddress
 
 _SAID_ALREADY = ",".join(f"runtime.{name}=warn" for name in (
     "observe.health_server", "manager.servers", "manager.manager_end", "manager.manager_running"))

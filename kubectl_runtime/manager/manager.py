@@ -57,8 +57,8 @@ from kubectl_runtime.runtime.controller.controller import BoundController, Contr
 from kubectl_runtime.runtime.controller.plan import Plan, check_functions, functions_of
 from kubectl_runtime.runtime.lifecycle.signals import serve as wait_in_foreground
 from kubectl_runtime.runtime.observe.debug import DebugPage, Inspected, ManagerState
-from kubectl_runtime.runtime.observe.health import ListenAddress
 from kubectl_runtime.runtime.observe.health_checks import Check, OwnCheck, TimedCheck, store_checks
+from kubectl_runtime.runtime.observe.listener import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
 from kubectl_runtime.runtime.usercode import check_callback
 

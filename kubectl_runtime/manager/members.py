@@ -52,8 +52,9 @@ from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.lifecycle.ending import LastWords
 from kubectl_runtime.runtime.lifecycle.shutdown import stack_of
 from kubectl_runtime.runtime.observe.debug import Debugged, DebugPage
-from kubectl_runtime.runtime.observe.health import HealthServer, ListenAddress
+from kubectl_runtime.runtime.observe.health import HealthServer
 from kubectl_runtime.runtime.observe.health_checks import Check, OwnCheck, Unhealthy
+from kubectl_runtime.runtime.observe.listener import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.usercode import described
 

@@ -8,7 +8,7 @@
     difference       the JSON patch of a change; the only user of jsonpatch
     application      the paths, and HTTP
 
-What listens, with certificates, is `kubectl_runtime.runtime.webhooks`.
+`server` listens, with `serving_certificates`.
 """
 from kubectl_runtime.webhooks.application import Application as Application
 from kubectl_runtime.webhooks.application import application as application

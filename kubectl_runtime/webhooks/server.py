@@ -51,8 +51,7 @@ from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import CallScope, StopToken, enter_scope, leave_scope
 from kubectl_runtime.core.requests.rights import Right
 from kubectl_runtime.resources import CustomResourceDefinition
-from kubectl_runtime.runtime.observe.health import ListenAddress
-from kubectl_runtime.runtime.observe.listener import Listener
+from kubectl_runtime.runtime.observe.listener import ListenAddress, Listener
 from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watch.watcher import watch_object
 from kubectl_runtime.webhooks.answering import require_jsonpatch

@@ -28,7 +28,7 @@ from kubectl_runtime import (
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.observe.debug import DebugPage
-from kubectl_runtime.runtime.observe.health import ListenAddress
+from kubectl_runtime.runtime.observe.listener import ListenAddress
 from kubectl_runtime.testing import ApiServer
 from tests.browser.chromium import LIMIT, Browser, found_chromium
 

@@ -22,7 +22,8 @@ from typing import Any
 from kubectl_runtime import Action, Api, Controller, Conversion, CustomResource, LeaderElection, ListParams, Manager
 from kubectl_runtime.resources import ConfigMap, Node, Pod, Secret
 from kubectl_runtime.manager.sharding import Sharding
-from kubectl_runtime.runtime.webhooks import SelfSigned, WebhookServer
+from kubectl_runtime.webhooks.server import WebhookServer
+from kubectl_runtime.webhooks.serving_certificates import SelfSigned
 from kubectl_runtime.webhooks import Admission, application
 
 class Quota(Admission[Pod]):

@@ -28,7 +28,8 @@ from kubectl_runtime import (
 )
 from kubectl_runtime.cli.main import main
 from kubectl_runtime.cli.operator import config_of, manager_of, tell_of_replicas
-from kubectl_runtime.cli.places import CommandError, Place, UsageError, made_by, program_in
+from kubectl_runtime.cli.places import CommandError, Place, UsageError
+from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import RunOptions, add_options, checked, set_up_logs
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.observe.debug import DebugPage

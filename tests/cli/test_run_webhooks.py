@@ -20,7 +20,8 @@ from tests.webhooks.reviews import pod, review
 PROGRAM = '''
 from kubectl_runtime import Manager
 from kubectl_runtime.resources import Pod
-from kubectl_runtime.runtime.webhooks import SelfSigned, WebhookServer
+from kubectl_runtime.webhooks.server import WebhookServer
+from kubectl_runtime.webhooks.serving_certificates import SelfSigned
 from kubectl_runtime.webhooks import Admission, Denied, application
 
 class Nothing(Admission[Pod]):

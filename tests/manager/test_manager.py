@@ -37,7 +37,8 @@ from kubectl_runtime.manager.running import RunningManager
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
 from kubectl_runtime.runtime.controller.running import DISPATCHER_LIMIT, WellBeing
-from kubectl_runtime.runtime.observe.health import HealthServer, ListenAddress
+from kubectl_runtime.runtime.observe.health import HealthServer
+from kubectl_runtime.runtime.observe.listener import ListenAddress
 from kubectl_runtime.runtime.observe.metrics import Metrics
 from kubectl_runtime.runtime.reconcile.runner import Runner
 from tests.examples.programs import ROOT, Program

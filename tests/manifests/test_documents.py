@@ -94,7 +94,7 @@ from kubectl_runtime import Config
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 from kubectl_runtime.core.base.errors import ConfigError
-from kubectl_runtime.manifests import composer
+from kubectl_runtime.manifests import yaml_text as composer
 from kubectl_runtime.manifests.problems import ManifestError
 from kubectl_runtime.manifests.documents import read_objects
 assert ("Scanner" in [kind.__name__ for kind in composer._Composer.__mro__]) == (sys.argv[1] == "pure")

@@ -170,8 +170,9 @@ def is_name(name: str) -> bool:
 
 
 def _is_usual(character: str) -> bool:
-    """Whether a name may hold it: letters and digits of any script, with their marks, but no symbols."""
-    return character.isalnum() or character in "-._" or unicodedata.category(character).startswith("M")
+    """Whether a name beyond ASCII may hold it: letters and digits of any script, with their marks, but no symbols, nor
+    the underscore, which IDNA does not know."""
+    return character.isalnum() or character in "-." or unicodedata.category(character).startswith("M")
 
 
 def _is_address(address: str, zone: str) -> bool:

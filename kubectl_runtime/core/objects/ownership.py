@@ -5,15 +5,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kubectl_runtime.core.base.errors import RequestError, class_named
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 from kubectl_runtime.core.meta.refs import ObjectRef
 
-if TYPE_CHECKING:
-    from kubectl_runtime.core.objects.resource import Resource
 
 class Owner(Protocol):
     """What these rules ask of an object that owns others."""
@@ -110,7 +108,7 @@ LONGEST = 63
 _DIGITS = 8
 
 
-def child_name(owner: Resource, suffix: str) -> str:
+def child_name(owner: Owner, suffix: str) -> str:
     """A name for a child of `owner`: `OWNER-SUFFIX`; where that has more than 63 characters, as much of it as fits and
     a hash of the whole.
 

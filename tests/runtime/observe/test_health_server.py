@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kubectl_runtime import HealthServer, Metrics
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.observe import health, listener
-from kubectl_runtime.runtime.observe.health import ListenAddress
+from kubectl_runtime.runtime.observe.listener import ListenAddress
 
 LIMIT = 20
 
