@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 
-from kubectl_runtime import Admission, AdmissionRequest, Client, Denied, Manager, SelfSigned, WebhookServer
+from kubectl_runtime import Admission, AdmissionRequest, Client, Denied, Manager, WebhookServer
 from kubectl_runtime.resources import Pod
-from kubectl_runtime.webhooks import application
+from kubectl_runtime.webhooks import SelfSigned, application
 
 TEAM = "demo.kubectl-runtime.dev/team"
 

@@ -28,10 +28,10 @@ from kubectl_runtime import (
     CustomResource,
     KubeError,
     MapKeys,
-    NotConfiguredError,
     Reconciler,
-    status,
 )
+from kubectl_runtime.controller import status
+from kubectl_runtime.errors import NotConfiguredError
 from kubectl_runtime.resources import ConfigMap
 
 MANAGER = "configmapgen"

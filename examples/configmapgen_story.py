@@ -12,7 +12,8 @@ from functools import partial
 
 from configmapgen_controller import ConfigMapGenerator, Generate, Spec, controller
 
-from kubectl_runtime import Action, Api, ApiError, Client, Context, KubeError, Patch, PostParams, Running, apply_crd
+from kubectl_runtime import Action, Api, ApiError, Client, Context, KubeError, Patch, Running, apply_crd
+from kubectl_runtime.params import PostParams
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 

@@ -29,8 +29,8 @@ from kubectl_runtime import (
     KubeError,
     MapKeys,
     Resource,
-    status,
 )
+from kubectl_runtime.controller import status
 from kubectl_runtime.resources import Secret, Service, StatefulSet
 
 MANAGER = "database-operator"

@@ -14,7 +14,8 @@ import sys
 
 from configmapgen_controller import Generate, controller
 
-from kubectl_runtime import Client, KubeError, LeaderElection, LeadershipLost, Manager
+from kubectl_runtime import Client, KubeError, LeaderElection, Manager
+from kubectl_runtime.errors import LeadershipLost
 
 
 def manager(client: Client, election: LeaderElection) -> Manager:

@@ -25,14 +25,14 @@ from kubectl_runtime import (
     CustomResource,
     FinalizingReconciler,
     KubeError,
-    LabelSelector,
     ListParams,
     ObjectRef,
-    Scope,
-    Selector,
     Store,
-    status,
 )
+from kubectl_runtime.controller import status
+from kubectl_runtime.kinds import Scope
+from kubectl_runtime.objects import LabelSelector
+from kubectl_runtime.params import Selector
 from kubectl_runtime.resources import Namespace, NetworkPolicy
 
 MANAGER = "namespace-policy"

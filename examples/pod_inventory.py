@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from wsgiref.simple_server import WSGIServer, make_server
 
-from kubectl_runtime import Api, Client, KubeError, StoreNotReady, WatchedStore, strip_managed_fields, watch_store
+from kubectl_runtime import Api, Client, KubeError, strip_managed_fields, watch_store
+from kubectl_runtime.errors import StoreNotReady
 from kubectl_runtime.resources import Pod
+from kubectl_runtime.watch import WatchedStore
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication

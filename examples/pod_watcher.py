@@ -8,21 +8,9 @@ import argparse
 import logging
 import sys
 
-from kubectl_runtime import (
-    Api,
-    Apply,
-    Client,
-    DecodeError,
-    Delete,
-    Init,
-    InitApply,
-    InitDone,
-    KubeError,
-    StopToken,
-    WatcherConfig,
-    watcher,
-)
+from kubectl_runtime import Api, Client, DecodeError, KubeError, StopToken, WatcherConfig, watcher
 from kubectl_runtime.resources import Pod
+from kubectl_runtime.watch import Apply, Delete, Init, InitApply, InitDone
 
 
 def describe(pod: Pod) -> str:

@@ -5,20 +5,10 @@ import threading
 
 from rollout import roll_out, say
 
-from kubectl_runtime import (
-    Api,
-    ApiError,
-    Apply,
-    Client,
-    InitApply,
-    Patch,
-    StopToken,
-    await_condition,
-    conditions,
-    watcher,
-)
+from kubectl_runtime import Api, ApiError, Client, Patch, StopToken, await_condition, conditions, watcher
 from kubectl_runtime.resources import Deployment, Pod
 from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.watch import Apply, InitApply
 
 
 def play() -> int:

@@ -26,14 +26,12 @@ from kubectl_runtime import (
     FinalizingReconciler,
     KubeError,
     ListParams,
-    ListType,
     ObjectRef,
     PartialObjectMeta,
-    PrinterColumn,
-    Rule,
     Store,
-    status,
 )
+from kubectl_runtime.controller import status
+from kubectl_runtime.crd import ListType, PrinterColumn, Rule
 from kubectl_runtime.resources import Secret
 
 MANAGER, OWNER = "secret-syncer", "demo.kubectl-runtime.dev/sync-uid"

@@ -15,10 +15,10 @@ from kubectl_runtime import (
     WatcherConfig,
     elect,
     ensure_queryable,
-    fetch,
     watch_store,
     watcher,
 )
+from kubectl_runtime.api import fetch
 from kubectl_runtime.resources import ConfigMap
 
 

@@ -21,3 +21,6 @@ Left out on purpose:
                                   its audit; a node's own port needs other credentials, and often cannot be reached
     Client.get and Client.list    a kind in a place is an `Api`, which is as short and checks the scope
 """
+from kubectl_runtime.facade import door
+
+__all__, __getattr__, __dir__ = door(__name__)

@@ -11,3 +11,6 @@
 ``problems``   the errors, with where they stand
 =============  =======================================================================================================
 """
+from kubectl_runtime.facade import door
+
+__all__, __getattr__, __dir__ = door(__name__)

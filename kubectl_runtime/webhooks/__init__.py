@@ -10,9 +10,9 @@
 
 `server` listens, with `serving_certificates`.
 """
-from kubectl_runtime.webhooks.application import Application as Application
+from kubectl_runtime.facade import door
+
+# At once, since the module has the name of its function, and would stand in its place when it is imported later.
 from kubectl_runtime.webhooks.application import application as application
-from kubectl_runtime.webhooks.handler import Admission as Admission
-from kubectl_runtime.webhooks.handler import AdmissionRequest as AdmissionRequest
-from kubectl_runtime.webhooks.handler import Denied as Denied
-from kubectl_runtime.webhooks.handler import Rule as Rule
+
+__all__, __getattr__, __dir__ = door(__name__)

@@ -29,19 +29,10 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parent))
 from canned_server import last_versions  # a script's neighbour, not a package
 
-from kubectl_runtime import (
-    Action,
-    Api,
-    Client,
-    Config,
-    Context,
-    Controller,
-    Observer,
-    PartialView,
-    Resource,
-    WatcherConfig,
-)
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Resource, WatcherConfig
 from kubectl_runtime.core.base.observer import NO_OBSERVER
+from kubectl_runtime.objects import PartialView
+from kubectl_runtime.observe import Observer
 from kubectl_runtime.resources import Pod
 
 

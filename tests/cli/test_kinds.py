@@ -8,10 +8,11 @@ from typing import Annotated
 import msgspec
 import pytest
 
-from kubectl_runtime import Api, Client, CustomResource, KubeError, Rule
+from kubectl_runtime import Api, Client, CustomResource, KubeError
 from kubectl_runtime.cli.dev_operator import install_kinds, loaded_kinds
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.core.base.errors import MissingExtra
+from kubectl_runtime.crd import Rule
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.schema import cel
 from kubectl_runtime.testing import ApiServer, eventually

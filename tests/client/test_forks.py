@@ -127,11 +127,11 @@ def test_watches_of_the_child_take_their_turn_although_one_of_the_parent_was_at_
 def test_a_limited_and_an_observed_client_call_in_the_child_as_well() -> None:
     with WireServer(GOOD) as server:
         python("""
-            from kubectl_runtime.client.http.reachability import _Bucket, RateLimit
             from kubectl_runtime.client.http.layers import ObservedCredentials
+            from kubectl_runtime.client.http.reachability import _Bucket, RateLimit
             import gc
-            from kubectl_runtime import Observer
             from kubectl_runtime.client.config.auth import TokenFile
+            from kubectl_runtime.observe import Observer
             import tempfile
             token = tempfile.NamedTemporaryFile("w")
             token.write("t"); token.flush()

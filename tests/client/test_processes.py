@@ -106,10 +106,11 @@ users:
     assert header == (None if login == "certificate" else "Bearer t")
 
 
-def test_importing_the_facade_loads_only_the_version() -> None:
+def test_importing_the_facade_loads_only_the_version_and_the_table_of_names() -> None:
     code = "import sys, kubectl_runtime; print(*sorted(name for name in sys.modules if name.startswith('kubectl_')))"
     assert python(code).split() == [
-        "kubectl_runtime", "kubectl_runtime.core", "kubectl_runtime.core.base", "kubectl_runtime.core.base.version"]
+        "kubectl_runtime", "kubectl_runtime.core", "kubectl_runtime.core.base", "kubectl_runtime.core.base.version",
+        "kubectl_runtime.facade"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

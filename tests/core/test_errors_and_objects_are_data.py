@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kubectl_runtime
-from kubectl_runtime import ApiError, ApiResource, InvalidObject, KubeError, ObjectRef, PartialObjectMeta, PartialView
+from kubectl_runtime import ApiError, ApiResource, KubeError, ObjectRef, PartialObjectMeta
 from kubectl_runtime import Resource as BaseResource
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.streaming.process import CompletedExec
@@ -21,6 +21,7 @@ from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.kubectl.report import ManifestReport
+from kubectl_runtime.objects import InvalidObject, PartialView
 from kubectl_runtime.resources import ConfigMap, Secret
 from tests.core.examples import PODS, Widget, encoded, metadata, widget
 

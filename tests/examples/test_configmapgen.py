@@ -12,7 +12,7 @@ from configmapgen_controller import ConfigMapGenerator, Spec
 from configmapgen_story import Counting
 
 from kubectl_runtime import Api, ApiError, Client
-from kubectl_runtime import Status as StatusObject
+from kubectl_runtime.objects import Status as StatusObject
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 from tests.examples.programs import ROOT, Program

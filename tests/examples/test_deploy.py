@@ -20,9 +20,10 @@ import pytest
 import yaml
 from configmapgen_controller import ConfigMapGenerator, Spec, operator
 
-from kubectl_runtime import Api, Client, apply_manifests
+from kubectl_runtime import Api, Client
 from kubectl_runtime.cli.operator import manager_of
 from kubectl_runtime.cli.run_options import RunOptions, add_options
+from kubectl_runtime.manifests import apply_manifests
 from kubectl_runtime.resources import ConfigMap, Deployment, Lease
 from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE
 from kubectl_runtime.testing import ApiServer

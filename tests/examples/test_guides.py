@@ -12,7 +12,9 @@ import pytest
 import requests
 import yaml
 
-from kubectl_runtime import Api, Client, Config, DeleteParams, Patch, apply_manifests
+from kubectl_runtime import Api, Client, Config, Patch
+from kubectl_runtime.manifests import apply_manifests
+from kubectl_runtime.params import DeleteParams
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.observe.metrics import FAMILIES
 from kubectl_runtime.testing import ApiServer, Simulation

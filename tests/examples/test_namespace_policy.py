@@ -12,7 +12,8 @@ import pytest
 import requests
 from namespace_policy import SOURCE, CopyPolicies, NamespacePolicy, Spec, controller
 
-from kubectl_runtime import Api, Client, Config, LabelSelector, Patch, watch_object
+from kubectl_runtime import Api, Client, Config, Patch, watch_object
+from kubectl_runtime.objects import LabelSelector
 from kubectl_runtime.resources import Namespace, NetworkPolicy
 from kubectl_runtime.testing import ApiServer, Simulation
 from tests.examples.programs import LIMIT, ROOT, Program, environment

@@ -14,7 +14,8 @@ from configmapgen_controller import ConfigMapGenerator, operator
 from configmapgen_controller import Spec as ContentSpec
 from elected_replicas import manager
 
-from kubectl_runtime import Api, BoundController, Client, LabelSelector, LeaderElection, Manager, Patch
+from kubectl_runtime import Api, BoundController, Client, LeaderElection, Manager, Patch
+from kubectl_runtime.objects import LabelSelector
 from kubectl_runtime.resources import ConfigMap, Namespace, NetworkPolicy, Secret, StatefulSet
 from kubectl_runtime.testing import perturb
 

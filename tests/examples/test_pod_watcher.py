@@ -5,7 +5,8 @@ import os
 import signal
 from pathlib import Path
 
-from kubectl_runtime import Api, DeleteParams, Patch
+from kubectl_runtime import Api, Patch
+from kubectl_runtime.params import DeleteParams
 from kubectl_runtime.resources import Pod
 from kubectl_runtime.testing import ApiServer
 from tests.examples.programs import ROOT, Program

@@ -18,9 +18,10 @@ from typing import Any
 
 from configmapgen_controller import ConfigMapGenerator, Generate, controller
 
-from kubectl_runtime import Action, Client, Context, LeaderElection, LeadershipLost, Manager
+from kubectl_runtime import Action, Client, Context, LeaderElection, Manager
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.errors import LeadershipLost
 
 
 def say(event: str, **more: Any) -> None:

@@ -10,22 +10,12 @@ from typing import Any
 import pytest
 import requests
 
-from kubectl_runtime import (
-    Api,
-    Client,
-    Config,
-    LeaderElection,
-    Manager,
-    NotLeaderError,
-    Patch,
-    RequestError,
-    StopToken,
-    elect,
-)
+from kubectl_runtime import Api, Client, Config, LeaderElection, Manager, Patch, RequestError, StopToken, elect
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.base.clock import SystemClock
 from kubectl_runtime.core.base.errors import ApiError, Status, TransportError
+from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.elector import LeaderLock
 from kubectl_runtime.manager.leases import Get, LeaseRecord, LeaseStore, Tick, Trouble, Update, Wait
 from kubectl_runtime.resources import ConfigMap

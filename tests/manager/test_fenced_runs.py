@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, Client, Context, Controller, LeaderElection, Manager, NotLeaderError, elect
+from kubectl_runtime import Action, Api, Client, Context, Controller, LeaderElection, Manager, elect
+from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, eventually
 

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
     import os, sys, threading, time
-    from kubectl_runtime import (Action, Api, Client, Controller, LeaderElection, Manager, NotLeaderError, RequestError,
-                                 elect)
+    from kubectl_runtime import Action, Api, Client, Controller, LeaderElection, Manager, RequestError, elect
+    from kubectl_runtime.errors import NotLeaderError
     from kubectl_runtime.resources import ConfigMap, Lease
     from kubectl_runtime.testing import ApiServer
 

@@ -20,11 +20,8 @@ from kubectl_runtime import (
     Client,
     Context,
     Controller,
-    ControllerError,
     LeaderElection,
-    LeadershipLost,
     Manager,
-    NotLeaderError,
     Patch,
     RequestError,
     Sharding,
@@ -33,6 +30,7 @@ from kubectl_runtime import (
     elect,
 )
 from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.errors import ControllerError, LeadershipLost, NotLeaderError
 from kubectl_runtime.manager.running import RunningManager
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease

@@ -10,20 +10,10 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import (
-    Action,
-    Api,
-    Client,
-    Context,
-    Controller,
-    LeaderElection,
-    Manager,
-    NotLeaderError,
-    Patch,
-    RequestError,
-)
+from kubectl_runtime import Action, Api, Client, Context, Controller, LeaderElection, Manager, Patch, RequestError
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.leases import Failed
 from kubectl_runtime.manager.running import RunningManager
 from kubectl_runtime.manager.sharder import ShardLeases

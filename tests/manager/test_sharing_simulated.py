@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import requests
 
-from kubectl_runtime import Action, Api, Client, Config, Context, Controller, NotLeaderError, Patch
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Patch
+from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.leases import Tick, Wait
 from kubectl_runtime.manager.sharder import Sharder
 from kubectl_runtime.manager.sharding import Join, Sharding, shard_of

@@ -21,15 +21,15 @@ from kubectl_runtime import (
     Controller,
     CustomResource,
     FinalizingReconciler,
-    KindNotServedError,
     OutcomeUnknownError,
-    PartialView,
     Patch,
     RequestError,
     finalizer,
 )
 from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
 from kubectl_runtime.apiserver.transport.faults.rule import Rule
+from kubectl_runtime.errors import KindNotServedError
+from kubectl_runtime.objects import PartialView
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret
 from kubectl_runtime.runtime.finalizer import ATTEMPTS, check_finalizer_name
 from kubectl_runtime.testing import ApiServer, Simulation

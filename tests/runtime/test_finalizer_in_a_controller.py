@@ -18,14 +18,14 @@ from kubectl_runtime import (
     Context,
     Controller,
     CustomResource,
-    DeleteParams,
     FinalizingReconciler,
     MapKeys,
     Patch,
     Reconciler,
     finalizer,
-    status,
 )
+from kubectl_runtime.controller import status
+from kubectl_runtime.params import DeleteParams
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, Simulation
 

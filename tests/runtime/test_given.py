@@ -9,19 +9,15 @@ import pytest
 from kubectl_runtime import (
     Action,
     Api,
-    AttachParams,
     Client,
     Config,
     Context,
     Controller,
     LeaderElection,
-    LogParams,
     Manager,
     Recorder,
     RequestError,
-    WatchBackoff,
     WatcherConfig,
-    WatchParams,
     await_condition,
     create_or_update,
     delete_and_finalize,
@@ -32,7 +28,10 @@ from kubectl_runtime import (
     watch_store,
     watcher,
 )
+from kubectl_runtime.params import WatchParams
+from kubectl_runtime.pods import AttachParams, LogParams
 from kubectl_runtime.resources import ConfigMap, Pod
+from kubectl_runtime.watch import WatchBackoff
 
 CLIENT = Client(Config(cluster_url="http://127.0.0.1:1"))
 MAPS = Api.namespaced(CLIENT, ConfigMap, "default")

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, Client, Config, Context, Controller, WatchBackoff
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, eventually
+from kubectl_runtime.watch import WatchBackoff
 from kubectl_runtime.webhooks import application
 from kubectl_runtime.webhooks.server import WebhookSetup
 from tests.webhooks.hooks import Quota

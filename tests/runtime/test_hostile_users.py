@@ -19,16 +19,15 @@ from kubectl_runtime import (
     FinalizingReconciler,
     LeaderElection,
     Manager,
-    NotLeaderError,
     Patch,
     Reconciler,
     Recorder,
     StopToken,
-    WaitStopped,
     await_condition,
     elect,
     finalizer,
 )
+from kubectl_runtime.errors import NotLeaderError, WaitStopped
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, eventually
 

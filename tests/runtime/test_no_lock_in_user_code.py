@@ -17,22 +17,20 @@ from kubectl_runtime import (
     HealthServer,
     LeaderElection,
     Manager,
-    Observer,
     OwnWrites,
     Patch,
     Recorder,
     RequestError,
-    SelfSigned,
     StopToken,
     WebhookServer,
-    apply_webhooks,
     await_condition,
     predicates,
     watch_store,
 )
+from kubectl_runtime.observe import Observer
 from kubectl_runtime.resources import ConfigMap, Pod, Secret
 from kubectl_runtime.testing import ApiServer, eventually
-from kubectl_runtime.webhooks import Admission, AdmissionRequest, application
+from kubectl_runtime.webhooks import Admission, AdmissionRequest, SelfSigned, application, apply_webhooks
 from tests.runtime.held_locks import held_locks, tracked_locks
 
 LIMIT = 20.0

@@ -27,22 +27,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from kubectl_runtime import (
-    Action,
-    Api,
-    Client,
-    Config,
-    Context,
-    Controller,
-    KubeError,
-    WatchBackoff,
-    WatcherConfig,
-    watch_store,
-)
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller, KubeError, WatcherConfig, watch_store
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.queue import own_writes
 from kubectl_runtime.runtime.store import overlay
+from kubectl_runtime.watch import WatchBackoff
 
 CONTROLLERS = 3
 CONVERGED = 60.0

@@ -18,11 +18,11 @@ from kubectl_runtime import (
     Controller,
     await_condition,
     create_or_update,
-    drain,
     finalizer,
 )
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.requests.rights import Right
+from kubectl_runtime.pods import drain
 from kubectl_runtime.resources import ConfigMap, Pod, Secret
 from kubectl_runtime.runtime.conditions import is_created
 from kubectl_runtime.runtime.status import apply_condition

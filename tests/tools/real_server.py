@@ -22,9 +22,12 @@ import pytest
 import yaml
 
 import kubectl_runtime.apiserver.server as embedded
-from kubectl_runtime import Api, Client, Config, DeleteParams, Discovery, KubeError, Patch, apply_manifests
+from kubectl_runtime import Api, Client, Config, KubeError, Patch
+from kubectl_runtime.client import Discovery
 from kubectl_runtime.core.meta.gvk import GroupVersionKind
+from kubectl_runtime.manifests import apply_manifests
 from kubectl_runtime.manifests.documents import Manifests, read_objects
+from kubectl_runtime.params import DeleteParams
 from kubectl_runtime.testing.asking import eventually
 
 _KEPT_NAMESPACES = frozenset(("default", "kube-system", "kube-public", "kube-node-lease"))

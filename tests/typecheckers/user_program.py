@@ -12,15 +12,15 @@ from kubectl_runtime import (
     Context,
     Controller,
     CustomResource,
-    DeleteParams,
     ListParams,
     ObjectMeta,
     ObjectRef,
     Patch,
     Reconciler,
-    Scope,
     predicates,
 )
+from kubectl_runtime.kinds import Scope
+from kubectl_runtime.params import DeleteParams
 from kubectl_runtime.resources import ClusterRole, ConfigMap, Deployment, Pod, Secret, Service
 from kubectl_runtime.resources import Deploymnt  # mistake: no such kind
 from kubectl_runtime.resources.apps_v1 import DeploymentSpec

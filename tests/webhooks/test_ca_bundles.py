@@ -68,7 +68,7 @@ def client(api_server: ApiServer) -> Iterator[Client]:
 
 
 def crd() -> dict[str, Any]:
-    from kubectl_runtime import merge_crds
+    from kubectl_runtime.crd import merge_crds
 
     return merge_crds([WidgetV1.crd(), WidgetV2.crd()], stored="v2")
 

@@ -8,8 +8,9 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-from kubectl_runtime import DecodeError, DynamicObject, Object, RequestError, Resource
+from kubectl_runtime import DecodeError, DynamicObject, RequestError, Resource
 from kubectl_runtime.core.objects.admission import AdmissionReview, UserInfo
+from kubectl_runtime.objects import Object
 from kubectl_runtime.resources import ConfigMap, Namespace
 from kubectl_runtime.webhooks import Admission, AdmissionRequest, Denied, application
 from tests.webhooks.hooks import Broken, Pod, PodSpec, Quota, Scales, everything

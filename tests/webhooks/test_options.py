@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Conversion, CustomResource, DynamicObject, LabelSelector, RequestError, Selector
+from kubectl_runtime import Conversion, CustomResource, DynamicObject, RequestError
+from kubectl_runtime.objects import LabelSelector
+from kubectl_runtime.params import Selector
 from kubectl_runtime.resources import Deployment
 from kubectl_runtime.webhooks import Admission, AdmissionRequest, Rule, application
 from kubectl_runtime.webhooks.configurations import Target, configurations

@@ -24,9 +24,9 @@ from kubectl_runtime import (
     CustomResource,
     Manager,
     WatcherConfig,
-    merge_crds,
 )
 from kubectl_runtime.certificates.authority import Authority
+from kubectl_runtime.crd import merge_crds
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 from kubectl_runtime.webhooks import Admission, AdmissionRequest, Application, Denied, application

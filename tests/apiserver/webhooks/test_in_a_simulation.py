@@ -6,18 +6,8 @@ from typing import Any
 
 import requests
 
-from kubectl_runtime import (
-    Action,
-    Api,
-    ApiResource,
-    Client,
-    Config,
-    Context,
-    Controller,
-    GroupVersionKind,
-    Patch,
-    dynamic,
-)
+from kubectl_runtime import Action, Api, ApiResource, Client, Config, Context, Controller, GroupVersionKind, Patch
+from kubectl_runtime.objects import dynamic
 from kubectl_runtime.testing import Simulation
 from tests.apiserver.webhooks.hooked import deny
 from tests.apiserver.webhooks.test_conversion import Widgets, between, respond

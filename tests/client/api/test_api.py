@@ -15,17 +15,17 @@ from kubectl_runtime import (
     Client,
     Config,
     ConfigError,
-    DiscoveryError,
     ListParams,
     Patch,
     PatchParams,
-    PostParams,
     RequestError,
-    Scope,
 )
 from kubectl_runtime.client.api.discovery import Discovery
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.objects.partial import PartialObjectMeta
+from kubectl_runtime.errors import DiscoveryError
+from kubectl_runtime.kinds import Scope
+from kubectl_runtime.params import PostParams
 from kubectl_runtime.resources import ConfigMap, Deployment, Namespace, Pod
 from kubectl_runtime.testing import ApiServer
 

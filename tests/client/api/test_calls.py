@@ -14,7 +14,6 @@ from kubectl_runtime import (
     ApiResource,
     Client,
     Config,
-    DiscoveryError,
     RequestTimeout,
     RetryPolicy,
     StopToken,
@@ -22,6 +21,7 @@ from kubectl_runtime import (
 )
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.requests.request import Request, Retry
+from kubectl_runtime.errors import DiscoveryError
 from kubectl_runtime.resources import Secret
 from kubectl_runtime.testing.clock import SimClock
 from tests.client.meanwhile import Meanwhile

@@ -5,12 +5,13 @@ import base64
 
 import pytest
 
-from kubectl_runtime import Api, ApiError, ApiResource, DiscoveryError, Patch, RequestError
+from kubectl_runtime import Api, ApiError, ApiResource, Patch, RequestError
 from kubectl_runtime.client.api.kind_verbs import RESTARTED_AT
 from kubectl_runtime.client.api.queryable import fetch
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.requests.params import Preconditions
+from kubectl_runtime.errors import DiscoveryError
 from kubectl_runtime.resources import ConfigMap, Deployment, Node, Pod, ServiceAccount
 from kubectl_runtime.testing import ApiServer
 from tests.client.wire_server import WireServer

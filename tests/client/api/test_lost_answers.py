@@ -15,17 +15,11 @@ from kubectl_runtime import (
     ApiResource,
     Client,
     Config,
-    DeleteParams,
-    KindNotServedError,
     ObjectRef,
-    Observer,
     OutcomeUnknownError,
     Patch,
-    Preconditions,
     RequestTimeout,
     RetryPolicy,
-    Scope,
-    Status,
     TransportError,
     create_or_update,
     ensure_queryable,
@@ -34,6 +28,11 @@ from kubectl_runtime import (
 from kubectl_runtime.client.api.queryable import REVIEWS
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.requests.request import Request, Retry
+from kubectl_runtime.errors import KindNotServedError
+from kubectl_runtime.kinds import Scope
+from kubectl_runtime.objects import Status
+from kubectl_runtime.observe import Observer
+from kubectl_runtime.params import DeleteParams, Preconditions
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 from tests.client.wire_server import Peer, Received, WireServer, config_map, says, status

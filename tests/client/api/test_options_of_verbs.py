@@ -11,25 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
-from kubectl_runtime import (
-    Api,
-    ApiResource,
-    Client,
-    DeleteParams,
-    KindNotServedError,
-    ListParams,
-    Namespaces,
-    Patch,
-    PatchParams,
-    PostParams,
-    Preconditions,
-    RequestError,
-    RequestTimeout,
-    Scope,
-    WatchParams,
-)
+from kubectl_runtime import Api, ApiResource, Client, ListParams, Patch, PatchParams, RequestError, RequestTimeout
+from kubectl_runtime.api import Namespaces
 from kubectl_runtime.client.http.retry import UnexpectedAnswer
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.errors import KindNotServedError
+from kubectl_runtime.kinds import Scope
+from kubectl_runtime.params import DeleteParams, PostParams, Preconditions, WatchParams
 from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
 

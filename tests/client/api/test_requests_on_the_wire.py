@@ -7,9 +7,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from kubectl_runtime import Api, ApiResource, Client, Config, Patch, RequestError, Scope, WatchParams
+from kubectl_runtime import Api, ApiResource, Client, Config, Patch, RequestError
 from kubectl_runtime.client.api.discovery import Discovery
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.kinds import Scope
+from kubectl_runtime.params import WatchParams
 from kubectl_runtime.resources import ConfigMap, Deployment
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says
 

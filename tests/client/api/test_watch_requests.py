@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, ApiError, DecodeError, RequestTimeout, StopToken, WatchParams
+from kubectl_runtime import Api, ApiError, DecodeError, RequestTimeout, StopToken
 from kubectl_runtime.client.api.watch import RecordEvent
+from kubectl_runtime.params import WatchParams
 from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, WireServer, config_map, status
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, AuthError, Client, Config, ConfigError
+from kubectl_runtime import Api, Client, Config, ConfigError
 from kubectl_runtime.client.config.auth_provider import AuthProviderCredentials
 from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.errors import AuthError
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing.clock import SimClock
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says
@@ -162,7 +163,7 @@ def test_the_official_client_is_imported_when_a_token_is_needed_and_not_before(t
     path = tmp_path / "config"
     path.write_text(json.dumps(kubeconfig("http://127.0.0.1:1", settings("https://127.0.0.1:1"))))
     code = (
-        "import sys; from kubectl_runtime import AuthError, Config, Client\n"
+        "import sys; from kubectl_runtime import Config, Client; from kubectl_runtime.errors import AuthError\n"
         "config = Config.from_kubeconfig(sys.argv[1]); Client(config)\n"
         "assert 'kubernetes' not in sys.modules\n"
         "try: config.credentials().header()\n"

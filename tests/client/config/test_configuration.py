@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kubectl_runtime import Config, ConfigError, NotConfiguredError
+from kubectl_runtime import Config, ConfigError
 from kubectl_runtime.client.config.auth import FixedCredentials, TokenFile
+from kubectl_runtime.errors import NotConfiguredError
 
 PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 EXEC = {"command": "x", "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}

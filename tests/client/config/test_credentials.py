@@ -19,11 +19,12 @@ import msgspec
 import pytest
 import yaml
 
-from kubectl_runtime import AuthError, ConfigError
+from kubectl_runtime import ConfigError
 from kubectl_runtime.client.config import exec_plugin
 from kubectl_runtime.client.config.auth import FixedCredentials, TokenFile
 from kubectl_runtime.client.config.exec_plugin import ExecCredentials, ExecSpec
 from kubectl_runtime.client.config.kubeconfig import Exec
+from kubectl_runtime.errors import AuthError
 from kubectl_runtime.testing.clock import SimClock
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")

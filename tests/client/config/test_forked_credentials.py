@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[3]
 PRELUDE = """
     import os, sys, threading, time
     from pathlib import Path
-    from kubectl_runtime import AuthError, Config
+    from kubectl_runtime import Config
+    from kubectl_runtime.errors import AuthError
     folder = Path(sys.argv[1])
 
     def wait_for(path):

@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import AuthError, Client, Config, ConfigError, NotConfiguredError, RequestError
+from kubectl_runtime import Client, Config, ConfigError, RequestError
 from kubectl_runtime.client.config import kubeconfig
 from kubectl_runtime.client.config.auth import TokenFile
 from kubectl_runtime.client.config.checks import Impersonation
 from kubectl_runtime.client.config.config import UNLIMITED
+from kubectl_runtime.errors import AuthError, NotConfiguredError
 
 ROOT = Path(__file__).parents[3]
 

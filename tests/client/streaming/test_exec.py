@@ -7,20 +7,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from kubectl_runtime import (
-    Api,
-    ApiError,
-    Client,
-    Config,
-    DiscoveryError,
-    ExecFailed,
-    RequestError,
-    RequestTimeout,
-    StopToken,
-    TransportError,
-)
+from kubectl_runtime import Api, ApiError, Client, Config, RequestError, RequestTimeout, StopToken, TransportError
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.bundles import server_context
+from kubectl_runtime.errors import DiscoveryError, ExecFailed
 from kubectl_runtime.resources.core_v1 import Pod
 from tests.client.streaming.socket_peer import PING, PONG, SUCCESS, SocketPeer, exited, frame, pods, serving
 from tests.client.wire_server import WireServer, answering, says, status

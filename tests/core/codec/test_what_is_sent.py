@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from kubectl_runtime import GoDuration, ObjectMeta, PartialObjectError, PartialObjectMeta, Quantity, RequestError
+from kubectl_runtime import ObjectMeta, PartialObjectMeta, RequestError
 from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.core.objects.resource import Resource
@@ -16,6 +16,8 @@ from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.core.requests.params import PatchParams
 from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.errors import PartialObjectError
+from kubectl_runtime.objects import GoDuration, Quantity
 from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret, Service
 from kubectl_runtime.resources.apps_v1 import DeploymentSpec
 from kubectl_runtime.resources.core_v1 import Container, PodSpec, ServicePort, ServiceSpec

@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime import PartialView, Resource
+from kubectl_runtime import Resource
 from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.objects import PartialView
 from tests.core.examples import encoded
 
 

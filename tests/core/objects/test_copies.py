@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import PartialView, RequestError, dynamic
+from kubectl_runtime import RequestError
 from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.objects import PartialView, dynamic
 from kubectl_runtime.resources import ConfigMap, Pod
 
 

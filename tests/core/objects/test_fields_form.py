@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from kubectl_runtime import PartialView, RequestError
+from kubectl_runtime import RequestError
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.objects import PartialView
 from kubectl_runtime.resources import Pod
 from kubectl_runtime.resources.core_v1_parts import PodSpec
 

@@ -15,7 +15,8 @@ import threading
 from itertools import count
 from typing import Any
 
-from kubectl_runtime import Action, Api, Client, Config, Context, Controller, ControllerError, Running
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Running
+from kubectl_runtime.errors import ControllerError
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.lifecycle import signals
 from kubectl_runtime.runtime.lifecycle.shutdown import ABORT_MOST, DEFAULT_GRACE

@@ -82,21 +82,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from kubectl_runtime import (
-    Api,
-    Failed,
-    Resource,
-    applied_objects,
-    metadata_watcher,
-    modify,
-    predicate_filter,
-    predicates,
-    reflector,
-    store,
-    touched_objects,
-    watch_object,
-    watcher,
-)
+from kubectl_runtime import Api, Resource, metadata_watcher, modify, predicates, reflector, watch_object, watcher
+from kubectl_runtime.watch import Failed, applied_objects, predicate_filter, store, touched_objects
 
 
 class Pod(Resource, group="", version="v1", kind="Pod"):
@@ -123,7 +110,8 @@ from __future__ import annotations
 
 import msgspec
 
-from kubectl_runtime import Action, Api, Context, Controller, PartialView, Resource, watch_store
+from kubectl_runtime import Action, Api, Context, Controller, Resource, watch_store
+from kubectl_runtime.objects import PartialView
 
 
 class Pod(Resource, group="", version="v1", kind="Pod"):

@@ -14,10 +14,12 @@ ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
     import os, sys, threading, time
-    from kubectl_runtime import Action, Api, Controller, ControllerError, Patch, Phase, RequestError, watch_store
+    from kubectl_runtime import Action, Api, Controller, Patch, RequestError, watch_store
+    from kubectl_runtime.errors import ControllerError
     from kubectl_runtime.resources import ConfigMap
     from kubectl_runtime.runtime.triggers.shared_watches import SharedWatches
     from kubectl_runtime.testing import ApiServer
+    from kubectl_runtime.watch import Phase
 
     def forked_while_held(child, *locks):
         # Forks while another thread holds these locks, and waits for the child.

@@ -7,26 +7,13 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import (
-    Api,
-    Apply,
-    Client,
-    Config,
-    Delete,
-    InitApply,
-    PartialView,
-    RequestError,
-    WatcherConfig,
-    predicate_filter,
-    predicates,
-    reflector,
-    store,
-    watch_store,
-)
+from kubectl_runtime import Api, Client, Config, RequestError, WatcherConfig, predicates, reflector, watch_store
 from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.objects import PartialView
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.triggers.streams import modify, touched_objects
 from kubectl_runtime.runtime.triggers.triggers import described_event
+from kubectl_runtime.watch import Apply, Delete, InitApply, predicate_filter, store
 
 
 class View(PartialView, frozen=True):

@@ -17,7 +17,6 @@ from kubectl_runtime import (
     Context,
     Controller,
     CustomResource,
-    ListSemantic,
     ObjectRef,
     Patch,
     WatcherConfig,
@@ -25,6 +24,7 @@ from kubectl_runtime import (
     predicates,
 )
 from kubectl_runtime.resources import ConfigMap, Secret
+from kubectl_runtime.watch import ListSemantic
 
 DONE = Action.await_change()
 MINE = "example.com/mine"

@@ -1,0 +1,313 @@
+"""The table of the public names, and the modules that serve it.
+
+To add, move or remove a public name, edit its row here and run `python -m tests.tools.stubs`, which writes the stubs
+(`*.pyi`) that type checkers and editors read. The facade `kubectl_runtime`, the modules named by topic, the table of
+contents of `help(kubectl_runtime)` and the reference follow the table by themselves.
+
+A name belongs to one topic and is imported from `kubectl_runtime.TOPIC`. Rows with `TOP` are imported from
+`kubectl_runtime` as well: at most 80 names, none of them a general noun. Rows with `MOVED` were there in 0.2; until 0.4
+they are still found there, with a DeprecationWarning.
+"""
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PACKAGE = "kubectl_runtime"
+
+TOP = "top"
+MOVED = "moved"
+TOPIC = "topic"
+
+TOPICS = {
+    "api": {
+        "Api": ("client.api.api", TOP),
+        "ConflictBackoff": ("runtime.retry", MOVED),
+        "create_or_update": ("runtime.retry", TOP),
+        "ensure_queryable": ("client.api.queryable", TOP),
+        "Entry": ("client.api.entry", MOVED),
+        "fetch": ("client.api.queryable", MOVED),
+        "Namespaces": ("client.api.api", MOVED),
+        "ObjectList": ("client.api.api_base", MOVED),
+        "OwnWrites": ("client.api.writes", TOP),
+        "retry_on_conflict": ("runtime.retry", TOP),
+    },
+    "client": {
+        "ApiGroup": ("client.server.discovery_documents", MOVED),
+        "Client": ("client.api.client", TOP),
+        "Config": ("client.config.config", TOP),
+        "Discovery": ("client.api.discovery", MOVED),
+        "Impersonation": ("client.config.checks", MOVED),
+        "RateLimit": ("client.http.reachability", MOVED),
+        "RetryPolicy": ("client.http.retry", TOP),
+        "ServedKind": ("client.server.discovery_documents", MOVED),
+        "ServiceAccountToken": ("client.api.kind_verbs", MOVED),
+        "Stack": ("client.http.layers", MOVED),
+    },
+    "controller": {
+        "Action": ("runtime.reconcile.reconciler", TOP),
+        "BoundController": ("runtime.controller.controller", TOP),
+        "Context": ("runtime.reconcile.reconciler", TOP),
+        "Controller": ("runtime.controller.controller", TOP),
+        "finalizer": ("runtime.finalizer", TOP),
+        "FinalizingReconciler": ("runtime.finalizer", TOP),
+        "KeyBackoff": ("runtime.queue.key_backoff", MOVED),
+        "Reconciler": ("runtime.reconcile.reconciler", TOP),
+        "Recorder": ("runtime.events", TOP),
+        "Running": ("runtime.controller.running", TOP),
+        "RunReport": ("runtime.reconcile.reconciler", MOVED),
+        "status": ("runtime", MOVED),
+        "SupportsReconcile": ("runtime.reconcile.reconciler", TOP),
+    },
+    "crd": {
+        "apply_crd": ("runtime.apply_crd", TOP),
+        "Conversion": ("crd.conversion", TOP),
+        "CustomResource": ("crd.customresource", TOP),
+        "EmbeddedResource": ("crd.marks", MOVED),
+        "FieldSchema": ("crd.marks", MOVED),
+        "ListType": ("crd.marks", MOVED),
+        "MapType": ("crd.marks", MOVED),
+        "merge_crds": ("crd.customresource", MOVED),
+        "OneOf": ("crd.marks", MOVED),
+        "PreserveUnknownFields": ("crd.marks", MOVED),
+        "PrinterColumn": ("crd.marks", MOVED),
+        "Rule": ("crd.marks", MOVED),
+        "rules": ("crd.marks", MOVED),
+        "ScaleSubresource": ("crd.marks", MOVED),
+        "Validator": ("crd.validator", MOVED),
+    },
+    "errors": {
+        "ApiError": ("core.base.errors", TOP),
+        "AuthError": ("core.base.errors", MOVED),
+        "ConfigError": ("core.base.errors", TOP),
+        "ControllerError": ("runtime.controller.plan", MOVED),
+        "ConversionError": ("crd.conversion", MOVED),
+        "DecodeError": ("core.meta.problems", TOP),
+        "DiscoveryError": ("core.base.errors", MOVED),
+        "DowngradeError": ("runtime.apply_crd", MOVED),
+        "DrainError": ("kubectl.drain", MOVED),
+        "ExecFailed": ("client.streaming.process", MOVED),
+        "KindNotServedError": ("client.http.retry", MOVED),
+        "KubeError": ("core.base.errors", TOP),
+        "LeadershipLost": ("manager.members", MOVED),
+        "ManifestError": ("manifests.problems", MOVED),
+        "ManifestsFailed": ("kubectl.report", MOVED),
+        "MissingRights": ("client.api.queryable", MOVED),
+        "NotConfiguredError": ("client.config.config", MOVED),
+        "NotLeaderError": ("manager.elector", MOVED),
+        "OutcomeUnknownError": ("core.base.errors", TOP),
+        "PartialObjectError": ("core.base.errors", MOVED),
+        "RequestError": ("core.base.errors", TOP),
+        "RequestTimeout": ("core.base.errors", TOP),
+        "StoreNotReady": ("runtime.store.store", MOVED),
+        "SyncTimeoutError": ("runtime.controller.sync_gate", MOVED),
+        "TerminalError": ("runtime.reconcile.reconciler", TOP),
+        "TransportError": ("core.base.errors", TOP),
+        "UnexpectedAnswer": ("client.http.retry", MOVED),
+        "WaitFailed": ("runtime.wait", TOPIC),
+        "WaitStopped": ("runtime.wait", MOVED),
+        "WaitTimeout": ("runtime.wait", TOP),
+        "WriteBackError": ("core.base.errors", MOVED),
+    },
+    "kinds": {
+        "ApiResource": ("core.meta.gvk", TOP),
+        "GroupVersionKind": ("core.meta.gvk", TOP),
+        "GroupVersionResource": ("core.meta.gvk", MOVED),
+        "Scope": ("core.meta.gvk", MOVED),
+        "version_generation": ("core.meta.gvk", MOVED),
+        "version_priority": ("core.meta.gvk", MOVED),
+    },
+    "manager": {
+        "elect": ("manager.elector", TOP),
+        "LeaderElection": ("manager.leases", TOP),
+        "Manager": ("manager.manager", TOP),
+        "Sharding": ("manager.sharding", TOP),
+    },
+    "manifests": {
+        "apply_manifests": ("kubectl.apply", MOVED),
+        "delete_manifests": ("kubectl.apply", MOVED),
+        "diff_manifests": ("kubectl.diff", MOVED),
+        "ManifestOutcome": ("kubectl.report", MOVED),
+        "ManifestReport": ("kubectl.report", MOVED),
+    },
+    "objects": {
+        "child_name": ("core.objects.ownership", TOP),
+        "Condition": ("core.meta.metav1", TOP),
+        "dynamic": ("core.objects.dynamic", MOVED),
+        "DynamicObject": ("core.objects.dynamic", TOP),
+        "FrozenPart": ("core.meta.metav1", MOVED),
+        "GoDuration": ("core.meta.godurations", MOVED),
+        "InvalidObject": ("core.objects.partial", MOVED),
+        "LabelSelector": ("core.meta.metav1", MOVED),
+        "ListMeta": ("core.meta.metav1", MOVED),
+        "MapKeys": ("core.base.wire", TOP),
+        "Object": ("core.objects.dynamic", MOVED),
+        "ObjectMeta": ("core.meta.metav1", TOP),
+        "ObjectRef": ("core.meta.refs", TOP),
+        "OwnerReference": ("core.meta.metav1", TOP),
+        "Part": ("core.meta.metav1", MOVED),
+        "PartialObjectMeta": ("core.objects.partial", TOP),
+        "PartialView": ("core.objects.partial", MOVED),
+        "Quantity": ("core.meta.quantities", MOVED),
+        "Resource": ("core.objects.resource", TOP),
+        "set_condition": ("core.meta.metav1", TOP),
+        "Status": ("core.base.errors", MOVED),
+        "strip_managed_fields": ("core.codec.record", TOP),
+        "TemplateMeta": ("core.meta.metav1", MOVED),
+    },
+    "observe": {
+        "DebugPage": ("runtime.observe.debug", MOVED),
+        "HealthServer": ("runtime.observe.health", TOP),
+        "logs": ("runtime", MOVED),
+        "Metrics": ("runtime.observe.metrics", TOP),
+        "Observer": ("core.base.observer", MOVED),
+        "RunResult": ("core.base.observer", MOVED),
+        "together": ("core.base.observer", MOVED),
+    },
+    "params": {
+        "DeleteParams": ("core.requests.params", MOVED),
+        "GetParams": ("core.requests.params", MOVED),
+        "ListParams": ("core.requests.params", TOP),
+        "Patch": ("core.requests.body", TOP),
+        "PatchParams": ("core.requests.params", TOP),
+        "pointer": ("core.requests.body", MOVED),
+        "PostParams": ("core.requests.params", MOVED),
+        "Preconditions": ("core.requests.params", MOVED),
+        "Selector": ("core.meta.selectors", MOVED),
+        "WatchParams": ("core.requests.params", MOVED),
+    },
+    "pods": {
+        "AttachedProcess": ("client.streaming.process", MOVED),
+        "AttachParams": ("core.requests.pods", MOVED),
+        "CompletedExec": ("client.streaming.process", MOVED),
+        "drain": ("kubectl.drain", MOVED),
+        "DrainReport": ("kubectl.drain", MOVED),
+        "LocalPort": ("client.streaming.forwarding", MOVED),
+        "LogParams": ("core.requests.pods", MOVED),
+        "LogStream": ("client.streaming.logs", MOVED),
+        "PodOutcome": ("kubectl.drain", MOVED),
+        "PortForward": ("client.streaming.forwarding", MOVED),
+    },
+    "testing": {
+        "ApiServer": ("apiserver.server", TOPIC),
+        "context_for": ("testing.unit_context", TOPIC),
+        "CRASH": ("testing.lab.world", TOPIC),
+        "Divergence": ("testing.lab.perturb", TOPIC),
+        "eventually": ("testing.asking", TOPIC),
+        "Fault": ("testing.lab.world", TOPIC),
+        "Faults": ("apiserver.transport.faults", TOPIC),
+        "MISSED": ("testing.lab.world", TOPIC),
+        "perturb": ("testing.lab.perturb", TOPIC),
+        "RecordingError": ("testing.lab.recordings", TOPIC),
+        "replay": ("testing.lab.replay", TOPIC),
+        "Replayed": ("testing.lab.replay", TOPIC),
+        "Report": ("testing.lab.perturb", TOPIC),
+        "RequestVerifier": ("testing.request_verifier", TOPIC),
+        "SimClock": ("testing.clock", TOPIC),
+        "Simulation": ("testing.simulation", TOPIC),
+        "STALE": ("testing.lab.world", TOPIC),
+    },
+    "triggers": {
+        "EVERYTHING": ("runtime.triggers.triggers", TOP),
+        "Everything": ("runtime.triggers.triggers", MOVED),
+        "ObjectEvent": ("runtime.triggers.predicates", TOP),
+        "Predicate": ("runtime.triggers.predicates", MOVED),
+        "predicates": ("runtime.triggers", TOP),
+        "ReconcileRequest": ("runtime.triggers.triggers", MOVED),
+    },
+    "wait": {
+        "await_condition": ("runtime.wait", TOP),
+        "conditions": ("runtime", TOP),
+        "delete_and_finalize": ("runtime.wait", TOP),
+        "StopToken": ("core.base.stop", TOP),
+    },
+    "watch": {
+        "applied_objects": ("runtime.triggers.streams", MOVED),
+        "Apply": ("runtime.watch.event", MOVED),
+        "Delete": ("runtime.watch.event", MOVED),
+        "Event": ("runtime.watch.event", MOVED),
+        "Failed": ("runtime.watch.event", MOVED),
+        "Init": ("runtime.watch.event", MOVED),
+        "InitApply": ("runtime.watch.event", MOVED),
+        "InitDone": ("runtime.watch.event", MOVED),
+        "InitialListStrategy": ("runtime.watch.config", MOVED),
+        "ListSemantic": ("runtime.watch.config", MOVED),
+        "metadata_watcher": ("runtime.watch.watcher", TOP),
+        "Phase": ("runtime.watch.states", MOVED),
+        "predicate_filter": ("runtime.triggers.streams", MOVED),
+        "reflector": ("runtime.store.reflector", TOP),
+        "Store": ("runtime.store.store", TOP),
+        "store": ("runtime.store.store_writer", MOVED),
+        "touched_objects": ("runtime.triggers.streams", MOVED),
+        "watch_object": ("runtime.watch.watcher", TOP),
+        "watch_store": ("runtime.triggers.watch_store", TOP),
+        "WatchBackoff": ("runtime.watch.backoff", MOVED),
+        "WatchedStore": ("runtime.triggers.watch_store", MOVED),
+        "watcher": ("runtime.watch.watcher", TOP),
+        "WatcherConfig": ("runtime.watch.config", TOP),
+        "WatchState": ("runtime.watch.states", MOVED),
+    },
+    "webhooks": {
+        "Admission": ("webhooks.handler", TOP),
+        "AdmissionRequest": ("webhooks.handler", TOP),
+        "AdmissionReview": ("core.objects.admission", MOVED),
+        "Application": ("webhooks.application", TOPIC),
+        "application": ("webhooks.application", TOPIC),
+        "apply_webhooks": ("webhooks.configurations", MOVED),
+        "ConversionReview": ("core.objects.conversion", MOVED),
+        "Denied": ("webhooks.handler", TOP),
+        "Rule": ("webhooks.handler", TOPIC),
+        "SelfSigned": ("webhooks.serving_certificates", MOVED),
+        "WebhookServer": ("webhooks.server", TOP),
+    },
+}
+"""Topic -> name -> the module below this package that defines it, and whether the facade has it."""
+
+
+def homes(module: str) -> dict[str, str]:
+    """The public names of the facade or of a topic's module -> the module that defines each, both by full name."""
+    topic = module.removeprefix(PACKAGE).removeprefix(".")
+    rows = TOPICS[topic].items() if topic else (
+        row for names in TOPICS.values() for row in names.items() if row[1][1] == TOP)
+    return {name: f"{PACKAGE}.{home}" for name, (home, _) in rows}
+
+
+def contents() -> str:
+    """The names of the facade by topic, as lines of at most 120 characters."""
+    lines = []
+    for topic, names in TOPICS.items():
+        line = f"    {topic:12}"
+        for name in [name for name, (_, place) in names.items() if place == TOP]:
+            if len(line) + len(name) > 117:
+                lines.append(line.rstrip())
+                line = " " * 16
+            line += f"{name}, "
+        lines.append(line.rstrip(", "))
+    return "\n".join(lines)
+
+
+def door(module: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of the facade or of a topic's module, which import a name on first use."""
+    found = homes(module)
+    moved = {} if module != PACKAGE else {
+        name: topic for topic, names in TOPICS.items() for name, (_, place) in names.items() if place == MOVED}
+
+    def load(name: str) -> Any:
+        if name in moved:
+            place = f"{PACKAGE}.{moved[name]}"
+            warnings.warn(f"{PACKAGE}.{name} moved: from {place} import {name}", DeprecationWarning, stacklevel=2)
+            return getattr(__import__(place, fromlist=[name]), name)
+        if name not in found:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = getattr(__import__(found[name], fromlist=[name]), name)
+        setattr(sys.modules[module], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[module]), *found})
+
+    return sorted(found), load, names

@@ -1,0 +1,4 @@
+"""Objects and their parts: metadata, owners, conditions, quantities, classes of views, and dynamic objects."""
+from kubectl_runtime.facade import door
+
+__all__, __getattr__, __dir__ = door(__name__)
