@@ -1,7 +1,7 @@
-"""What `help()` shows of the facade stands alone: each name says what it is for, and shows it by an example that runs.
+"""What `help()` shows of a public name stands alone: it says what it is for, and shows it by an example that runs.
 
 The examples share a world: `client` is that of an embedded server, in whose namespace `default` there are a ConfigMap
-`settings`, a Deployment `web` and its Pod `web-0`. All names of the facade are there, and some kinds.
+`settings`, a Deployment `web` and its Pod `web-0`. All public names are there, and some kinds.
 """
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ import pytest
 
 import kubectl_runtime
 from kubectl_runtime import resources
+from kubectl_runtime.facade import TOPICS
 from kubectl_runtime.testing import ApiServer
 
-NAMES = sorted(name for name in kubectl_runtime.__all__
-               if inspect.isclass(getattr(kubectl_runtime, name)) or inspect.isfunction(getattr(kubectl_runtime, name)))
+PUBLIC = {f"{topic}.{name}": getattr(importlib.import_module(f"kubectl_runtime.{topic}"), name)
+          for topic, names in TOPICS.items() if topic != "testing" for name in names}
+NAMES = sorted(name for name, found in PUBLIC.items() if inspect.isclass(found) or inspect.isfunction(found))
 EMPTY = ("see the module", "of ", "the rule.", "frozen.", "the same", "the reading side", "the envelope", "the type of",
          "any kind.", "immutable", "whether ", "does nothing")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
@@ -33,7 +35,8 @@ KINDS = ("ConfigMap", "CustomResourceDefinition", "Deployment", "Job", "Namespac
 
 def world(server: ApiServer | None) -> dict[str, Any]:
     """What the examples may use."""
-    found: dict[str, Any] = {name: getattr(kubectl_runtime, name) for name in kubectl_runtime.__all__}
+    found: dict[str, Any] = {name.partition(".")[2]: thing for name, thing in PUBLIC.items()}
+    found["Rule"] = PUBLIC["crd.Rule"]  # that of webhooks has the same name
     found |= {kind: getattr(resources, kind) for kind in KINDS}
     found |= {"Annotated": Annotated, "Struct": msgspec.Struct, "UTC": UTC, "datetime": datetime,
               "timedelta": timedelta, "__name__": __name__}
@@ -52,13 +55,13 @@ def world(server: ApiServer | None) -> dict[str, Any]:
 
 
 def examples_of(name: str) -> doctest.DocTest:
-    text = inspect.getdoc(getattr(kubectl_runtime, name)) or ""
+    text = inspect.getdoc(PUBLIC[name]) or ""
     return doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_says_what_it_is_for(name: str) -> None:
-    found = getattr(kubectl_runtime, name)
+    found = PUBLIC[name]
     text = (found.__dict__.get("__doc__") if inspect.isclass(found) else found.__doc__) or ""
     first = inspect.cleandoc(text).partition("\n")[0]
     assert len(first.split()) >= 4, first
@@ -87,7 +90,7 @@ def is_protocol(cls: Any) -> bool:
 
 def members() -> Iterator[tuple[str, str]]:
     for name in NAMES:
-        cls = getattr(kubectl_runtime, name)
+        cls = PUBLIC[name]
         if inspect.isclass(cls) and not issubclass(cls, BaseException | enum.Enum) and not is_protocol(cls):
             for member, value in vars(cls).items():
                 if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
@@ -96,14 +99,14 @@ def members() -> Iterator[tuple[str, str]]:
 
 def test_every_member_says_what_it_does() -> None:
     silent = [f"{name}.{member}" for name, member in members()
-              if not inspect.getdoc(getattr(getattr(kubectl_runtime, name), member, None))]
+              if not inspect.getdoc(getattr(PUBLIC[name], member, None))]
     assert silent == []
 
 
 def test_help_sends_nobody_to_a_source_file() -> None:
     """Whoever reads `help()` sees names to import, not the files and the tables of modules behind them."""
-    texts = {name: inspect.getdoc(getattr(kubectl_runtime, name)) or "" for name in NAMES}
-    texts |= {f"{name}.{member}": inspect.getdoc(getattr(getattr(kubectl_runtime, name), member)) or ""
+    texts = {name: inspect.getdoc(PUBLIC[name]) or "" for name in NAMES}
+    texts |= {f"{name}.{member}": inspect.getdoc(getattr(PUBLIC[name], member)) or ""
               for name, member in [*members(), *((name, "__init__") for name in NAMES)]}
     elsewhere = re.compile(r"\w/?\w+\.py\b|\b[Ss]ee the module|the module's table")
     assert [name for name, text in texts.items() if elsewhere.search(text)] == []

@@ -1,6 +1,6 @@
 """Logs that say which run they belong to, and how to see as much of them as one wants. Standard `logging` throughout.
 
-    from kubectl_runtime.runtime import logs
+    from kubectl_runtime.observe import logs
     logs.setup()                       # lines to stderr, levels from KUBECTL_RUNTIME_LOG, info without it
     logs.setup(json=True)              # one JSON object a line
 

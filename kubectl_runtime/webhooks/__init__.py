@@ -8,7 +8,7 @@
     difference       the JSON patch of a change; the only user of jsonpatch
     application      the paths, and HTTP
 
-`server` listens, with `serving_certificates`.
+`WebhookServer` listens, with certificates.
 """
 from kubectl_runtime.facade import door
 

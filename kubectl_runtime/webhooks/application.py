@@ -45,7 +45,14 @@ Answer = Callable[[bytes], bytes]
 
 class Application:
     """Answers the reviews of API servers, as a WSGI application; made by `application`. Immutable; safe for any number
-    of threads, if the handlers are."""
+    of threads, if the handlers are.
+
+    >>> class Quota(Admission[Pod]):
+    ...     def validate(self, request: AdmissionRequest[Pod]) -> None:
+    ...         request.warn("the quota is nearly used up")
+    >>> application({"/quota": Quota()}).paths
+    ('/quota/validate',)
+    """
 
     def __init__(self, routes: Mapping[str, Admission[Any] | Converts], limit: int) -> None:
         if not isinstance(routes, Mapping):
@@ -145,12 +152,21 @@ class Application:
 
 
 def application(routes: Mapping[str, Admission[Any] | Converts], *, limit: int = LIMIT) -> Application:
-    """A WSGI application of the webhooks in `routes`, by path: see the table of this module. `limit`: the most bytes of
-    an AdmissionReview.
+    """A WSGI application of the webhooks in `routes`, by path. `limit`: the most bytes of an AdmissionReview.
+
+    An Admission at `/quota` is served at `/quota/validate` and `/quota/mutate`, as far as its class defines them; a
+    Conversion is served at its path.
 
     Raises RequestError for a path that cannot be one and for anything but a webhook, with what it lacks. A webhook that
     changes objects needs the extra `webhooks` when it is served: a WebhookServer does not start without it, under other
     servers each of its changes fails.
+
+    >>> class Labelled(Admission[Pod]):
+    ...     def mutate(self, request: AdmissionRequest[Pod]) -> Pod:
+    ...         request.object.labels["checked"] = "yes"
+    ...         return request.object
+    >>> application({"/labelled": Labelled()}).paths
+    ('/labelled/mutate',)
     """
     if not routes:
         raise RequestError('an application needs webhooks: application({"/quota": Quota()})')

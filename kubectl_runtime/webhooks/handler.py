@@ -45,7 +45,13 @@ WITH_CONTENT = ("CREATE", "UPDATE")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """Which requests come: a rule of the configuration. `*` stands for all; `resources` may name subresources
-    (`pods/status`, `pods/*`). `operations` are those of the class if none are given."""
+    (`pods/status`, `pods/*`). `operations` are those of the class if none are given.
+
+    >>> from kubectl_runtime import webhooks
+    >>> class Audit(Admission[Pod], rules=(webhooks.Rule(groups=("",), resources=("pods", "pods/status")),)):
+    ...     def validate(self, request: AdmissionRequest[Pod]) -> None:
+    ...         print(request.operation, request.object.name)
+    """
 
     groups: tuple[str, ...] = ("*",)
     versions: tuple[str, ...] = ("*",)

@@ -25,10 +25,12 @@ ROOT = Path(__file__).parents[2]
 AT_THE_ROOT = {"CHANGELOG.md", "LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
 """Of the source archive."""
 NAMES = """
-import kubectl_runtime
-missing = [name for name in kubectl_runtime.__all__ if getattr(kubectl_runtime, name) is None]
-assert not missing, missing
 import importlib.util
+import kubectl_runtime
+from kubectl_runtime.facade import TOPICS
+for module in (kubectl_runtime, *(importlib.import_module(f"kubectl_runtime.{topic}") for topic in TOPICS)):
+    missing = [name for name in module.__all__ if getattr(module, name) is None]
+    assert not missing, missing
 extras = [name for name in ("cryptography", "cel_expr_python", "pytest") if importlib.util.find_spec(name)]
 assert not extras, f"an empty environment has {extras}"
 assert "site-packages" in kubectl_runtime.__file__, kubectl_runtime.__file__

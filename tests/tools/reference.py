@@ -3,8 +3,8 @@
 
     tox run -e reference            into .tox/reference; fails at the first warning
 
-One page for the facade, one for what a folder offers besides it, and one with the tables of the state machines, which
-are the docstrings of their modules. Needs pdoc.
+One page for the facade, one for each module named by topic, and one with the tables of the state machines, which are
+the docstrings of their modules. Needs pdoc.
 """
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ import tempfile
 import warnings
 from pathlib import Path
 
+from kubectl_runtime.facade import TOPICS
+
 PACKAGE = Path(__file__).parents[2] / "kubectl_runtime"
 
-PAGES = ("kubectl_runtime", "kubectl_runtime.testing", "kubectl_runtime.testing.pytest_plugin",
+PAGES = ("kubectl_runtime", *(f"kubectl_runtime.{topic}" for topic in TOPICS), "kubectl_runtime.testing.pytest_plugin",
          "kubectl_runtime.runtime.triggers.predicates", "kubectl_runtime.runtime.conditions",
          "kubectl_runtime.runtime.status", "kubectl_runtime.runtime.logs",
          "kubectl_runtime.crd.schema", "kubectl_runtime.crd.marks")

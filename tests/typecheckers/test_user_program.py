@@ -5,6 +5,7 @@ skipped. Neither may depend on the project's own settings: a user has none of th
 """
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import re
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from kubectl_runtime.facade import TOPICS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -71,6 +74,18 @@ def test_a_star_brings_the_names(checker: Callable[..., Errors], tmp_path: Path)
     program = tmp_path / "star.py"
     program.write_text('from kubectl_runtime import *\n\nAction.requeue(5)\nAction.requeue("5 s")  # mistake\n')
     assert checker(program) == {"star.py": {4}}
+
+
+@pytest.mark.timeout(LIMIT + 10)
+def test_each_name_of_the_facade_and_of_each_topic_is_seen(checker: Callable[..., Errors], tmp_path: Path) -> None:
+    """And is no `Any`: where a module gave any name at all, the last line were right too."""
+    program, lines = tmp_path / "names.py", []
+    for module in ("kubectl_runtime", *(f"kubectl_runtime.{topic}" for topic in TOPICS)):
+        names = importlib.import_module(module).__all__
+        lines += [f"from {module} import {name} as n{len(lines) + number}" for number, name in enumerate(names)]
+        lines.append(f"from {module} import absent as n{len(lines)}  # mistake")
+    program.write_text("\n".join(lines))
+    assert checker(program) == {"names.py": {number for number, line in enumerate(lines, 1) if "mistake" in line}}
 
 
 @pytest.mark.timeout(LIMIT + 10)

@@ -19,6 +19,9 @@ from kubectl_runtime import (
     Reconciler,
     predicates,
 )
+from kubectl_runtime import Contoller  # mistake: no such name
+from kubectl_runtime import Phase  # mistake: it is in kubectl_runtime.watch
+from kubectl_runtime.errors import ApiEror  # mistake: no such error
 from kubectl_runtime.kinds import Scope
 from kubectl_runtime.params import DeleteParams
 from kubectl_runtime.resources import ClusterRole, ConfigMap, Deployment, Pod, Secret, Service

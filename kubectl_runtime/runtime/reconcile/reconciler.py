@@ -249,7 +249,7 @@ class Context(Generic[T_co]):
 
     @property
     def logger(self) -> ReconcileLogger:
-        """A logger that puts the object and the run's id in front of each message. See `kubectl_runtime.logs` for the
+        """A logger that puts the object and the run's id in front of each message. See `kubectl_runtime.observe.logs` for the
         fields that a record has."""
         if self._logger is None:
             self._logger = ReconcileLogger(self._environment.logger, run_fields(self))
