@@ -237,6 +237,7 @@ TOPICS = {
         "InitialListStrategy": ("runtime.watch.config", MOVED),
         "ListSemantic": ("runtime.watch.config", MOVED),
         "metadata_watcher": ("runtime.watch.watcher", TOP),
+        "modify": ("runtime.triggers.streams", TOPIC),
         "Phase": ("runtime.watch.states", MOVED),
         "predicate_filter": ("runtime.triggers.streams", MOVED),
         "reflector": ("runtime.store.reflector", TOP),

@@ -3,6 +3,7 @@ from kubectl_runtime.runtime.store.reflector import reflector as reflector
 from kubectl_runtime.runtime.store.store import Store as Store
 from kubectl_runtime.runtime.store.store_writer import store as store
 from kubectl_runtime.runtime.triggers.streams import applied_objects as applied_objects
+from kubectl_runtime.runtime.triggers.streams import modify as modify
 from kubectl_runtime.runtime.triggers.streams import predicate_filter as predicate_filter
 from kubectl_runtime.runtime.triggers.streams import touched_objects as touched_objects
 from kubectl_runtime.runtime.triggers.watch_store import WatchedStore as WatchedStore

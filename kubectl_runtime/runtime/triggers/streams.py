@@ -148,7 +148,11 @@ def touched_objects(events: Iterable[Event[K]]) -> Generator[K]:
 
 def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Generator[Event[K]]:
     """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that
-    it cannot replace the object on the server. When `change` raises, the object goes on as it came."""
+    it cannot replace the object on the server. When `change` raises, the object goes on as it came.
+
+    >>> [event.obj.name for event in modify([Apply(ConfigMap(name="a"))], strip_managed_fields)]
+    ['a']
+    """
     guard = Guard(name_of(change))
     with closing_source(events):
         for event in events:

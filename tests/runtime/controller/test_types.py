@@ -82,8 +82,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from kubectl_runtime import Api, Resource, metadata_watcher, modify, predicates, reflector, watch_object, watcher
-from kubectl_runtime.watch import Failed, applied_objects, predicate_filter, store, touched_objects
+from kubectl_runtime import Api, Resource, metadata_watcher, predicates, reflector, watch_object, watcher
+from kubectl_runtime.watch import Failed, applied_objects, modify, predicate_filter, store, touched_objects
 
 
 class Pod(Resource, group="", version="v1", kind="Pod"):
