@@ -8,6 +8,7 @@ from kubectl_runtime.client.http.retry import RetryPolicy as RetryPolicy
 from kubectl_runtime.core.base.errors import ApiError as ApiError
 from kubectl_runtime.core.base.errors import ConfigError as ConfigError
 from kubectl_runtime.core.base.errors import KubeError as KubeError
+from kubectl_runtime.core.base.errors import OutcomeUnknownError as OutcomeUnknownError
 from kubectl_runtime.core.base.errors import RequestError as RequestError
 from kubectl_runtime.core.base.errors import RequestTimeout as RequestTimeout
 from kubectl_runtime.core.base.errors import TransportError as TransportError

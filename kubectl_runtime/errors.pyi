@@ -9,6 +9,7 @@ from kubectl_runtime.core.base.errors import AuthError as AuthError
 from kubectl_runtime.core.base.errors import ConfigError as ConfigError
 from kubectl_runtime.core.base.errors import DiscoveryError as DiscoveryError
 from kubectl_runtime.core.base.errors import KubeError as KubeError
+from kubectl_runtime.core.base.errors import OutcomeUnknownError as OutcomeUnknownError
 from kubectl_runtime.core.base.errors import PartialObjectError as PartialObjectError
 from kubectl_runtime.core.base.errors import RequestError as RequestError
 from kubectl_runtime.core.base.errors import RequestTimeout as RequestTimeout
@@ -26,5 +27,6 @@ from kubectl_runtime.runtime.controller.plan import ControllerError as Controlle
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError as SyncTimeoutError
 from kubectl_runtime.runtime.reconcile.reconciler import TerminalError as TerminalError
 from kubectl_runtime.runtime.store.store import StoreNotReady as StoreNotReady
+from kubectl_runtime.runtime.wait import WaitFailed as WaitFailed
 from kubectl_runtime.runtime.wait import WaitStopped as WaitStopped
 from kubectl_runtime.runtime.wait import WaitTimeout as WaitTimeout
