@@ -249,8 +249,8 @@ class Context(Generic[T_co]):
 
     @property
     def logger(self) -> ReconcileLogger:
-        """A logger that puts the object and the run's id in front of each message. `kubectl_runtime.observe.logs` says which
-        fields a record has."""
+        """A logger that puts the object and the run's id in front of each message. The fields of a record:
+        `kubectl_runtime.observe.logs`."""
         if self._logger is None:
             self._logger = ReconcileLogger(self._environment.logger, run_fields(self))
         return self._logger
