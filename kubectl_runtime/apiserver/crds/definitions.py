@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
-from kubectl_runtime.apiserver.kinds.admission import client_causes
+from kubectl_runtime.apiserver.kinds.admission import CLIENT
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, dig, put_default
 from kubectl_runtime.apiserver.managedfields.tracking import ResetFields
 from kubectl_runtime.apiserver.objectmeta.names import dns_1035_label_errors, dns_subdomain_errors
@@ -41,7 +41,7 @@ def conversion_causes(conversion: Object | None, at: str) -> list[Cause]:
     if strategy == "Webhook":
         place = f"{at}.webhookClientConfig"
         missing = errors.required(place, "required when strategy is set to Webhook")
-        return [*causes, *([missing] if client is None else client_causes(client, place)),
+        return [*causes, *([missing] if client is None else CLIENT(client, place)),
                 *_review_causes(versions, f"{at}.conversionReviewVersions")]
     refused = "should not be set when strategy is not set to Webhook"
     return causes + [errors.forbidden_field(f"{at}.{key}", refused) for key, value in (

@@ -10,13 +10,28 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import typed
+from kubectl_runtime.apiserver.kinds.rules import (
+    ANY_QUALIFIED,
+    LABEL_VALUE,
+    Check,
+    Defaults,
+    Rules,
+    equals,
+    forbidden,
+    must,
+    name,
+    required,
+    when,
+)
 from kubectl_runtime.apiserver.managedfields.tracking import ResetFields
 from kubectl_runtime.apiserver.objectmeta.names import (
+    NameErrors,
     dns_label_errors,
     dns_subdomain_errors,
     label_value_errors,
@@ -38,7 +53,27 @@ _KEY_MESSAGE = ("a valid config key must consist of alphanumeric characters, '-'
 
 
 class BuiltinStrategy(Strategy):
-    """A built-in kind; `type_name` is its typed object (``apps.v1.Deployment``)."""
+    """A built-in kind; `type_name` is its typed object (``apps.v1.Deployment``).
+
+    Most kinds need only rows: defaults, rules, selectable fields. Hooks are overridden where a rule is an algorithm.
+    """
+
+    #: What is filled in on every write.
+    defaults: ClassVar[Defaults] = Defaults()
+
+    #: What a create and an update of the object check, what an update checks instead, and what one of /status does.
+    rules: ClassVar[Rules] = Rules()
+    update_rules: ClassVar[Rules | None] = None
+    status_rules: ClassVar[Rules] = Rules()
+
+    #: What is wrong with a name of this kind.
+    name_errors: ClassVar[NameErrors] = staticmethod(dns_subdomain_errors)
+
+    #: The dotted path of what raises metadata.generation when it changes.
+    generation_path = "spec"
+
+    #: Dotted paths of fields that a create and an update drop: their features are off.
+    dropped: ClassVar[tuple[str, ...]] = ()
 
     #: Selectable fields besides metadata's: name -> dotted path, or a function of the object.
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {}
@@ -49,6 +84,28 @@ class BuiltinStrategy(Strategy):
 
     def __init__(self, type_name: str) -> None:
         self.type_name = type_name
+
+    def default(self, obj: Object) -> None:
+        """The rows of `defaults`."""
+        self.defaults(obj)
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The rows of `rules`."""
+        return list(self.rules(obj))
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """The rows of `rules`, or for /status of `status_rules`."""
+        if subresource:
+            return list(self.status_rules(new, old=old)) if subresource == "status" else []
+        return list((self.update_rules or self.rules)(new, old=old))
+
+    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
+        """See `name_errors`."""
+        return self.name_errors(name, prefix=prefix)
+
+    def generation_part(self, obj: Object) -> Any:
+        """See `generation_path`."""
+        return dig(obj, self.generation_path)
 
     def decode(self, obj: Object) -> list[str]:
         """See `typed.decode`; an empty list of managers is kept, since it asks to forget them."""
@@ -65,6 +122,7 @@ class BuiltinStrategy(Strategy):
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """Surprising: a write to /status may change most of the metadata too, unlike that of a custom resource."""
+        self._drop(new)
         if subresource != "status" or self.keeps_metadata:
             super().prepare_update(new, old, subresource, ctx)
             return
@@ -94,9 +152,15 @@ class BuiltinStrategy(Strategy):
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """Status is the server's: it begins as an empty one."""
+        self._drop(obj)
         super().prepare_create(obj, ctx)
         if self.has_status and (empty := self.blank().get("status")) is not None:
             obj["status"] = empty
+
+    def _drop(self, obj: Object) -> None:
+        for path in self.dropped:
+            parent, _, key = path.rpartition(".")
+            (dig(obj, parent) or {} if parent else obj).pop(key, None)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """Values of the fields declared in `fields`."""
@@ -110,6 +174,14 @@ class BuiltinStrategy(Strategy):
     def unsupported_field(self) -> str:
         """Kinds without fields of their own put it differently."""
         return super().unsupported_field if self.fields else _GENERIC_FIELDS
+
+
+def default_class(ctx: StrategyContext, group: str, plural: str, annotation: str) -> str:
+    """The name of the newest class that an annotation makes the default, "" if there is none."""
+    defaults = [entry["metadata"] for entry in ctx.objects(group, plural)
+                if (entry["metadata"].get("annotations") or {}).get(annotation) == "true"]
+    newest = max(defaults, key=lambda metadata: (metadata.get("creationTimestamp", ""), metadata["name"]), default=None)
+    return str(newest["name"]) if newest else ""
 
 
 def true_conditions(status: Object) -> set[str]:
@@ -173,6 +245,9 @@ def config_key_errors(key: str) -> list[str]:
     return found
 
 
+CONFIG_KEY = name(config_key_errors)
+
+
 def label_causes(value: str, path: str) -> list[Cause]:
     """The causes of a text that must be a DNS label."""
     if not value:
@@ -189,10 +264,10 @@ def domain_path_causes(text: str, path: str) -> list[Cause]:
             + [errors.invalid_value(path, rest, why) for why in path_segment_errors(rest)])
 
 
-def labels_causes(labels: Object, path: str) -> list[Cause]:
+def labels_causes(labels: Object | None, path: str) -> list[Cause]:
     """What is wrong with keys and values of labels, all at the path of the map."""
     causes = []
-    for key, value in sorted(labels.items()):
+    for key, value in sorted((labels or {}).items()):
         causes += [errors.invalid_value(path, key, why) for why in qualified_name_errors(key)]
         causes += [errors.invalid_value(path, value, why) for why in label_value_errors(value)]
     return causes
@@ -234,26 +309,32 @@ def labels_text(labels: Object | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
 
 
-def selector_causes(selector: Object, path: str) -> list[Cause]:
-    """What is wrong with a label selector."""
-    causes = []
-    for key, value in (selector.get("matchLabels") or {}).items():
-        causes += [errors.invalid_value(f"{path}.matchLabels", key, why) for why in qualified_name_errors(key)]
-        causes += [errors.invalid_value(f"{path}.matchLabels", value, why) for why in label_value_errors(value)]
-    for index, entry in enumerate(selector.get("matchExpressions") or ()):
-        at, operator, values = f"{path}.matchExpressions[{index}]", entry.get("operator"), entry.get("values")
-        if operator in ("In", "NotIn") and not values:
-            causes.append(errors.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif operator in ("Exists", "DoesNotExist") and values:
-            causes.append(errors.forbidden_field(f"{at}.values",
-                                                 "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            causes.append(errors.invalid_value(f"{at}.operator", operator or "", "not a valid selector operator"))
-        key = entry.get("key", "")
-        causes += [errors.invalid_value(f"{at}.key", key, why) for why in qualified_name_errors(key)]
-        causes += [errors.invalid_value(f"{at}.values[{number}]", value, why)
-                   for number, value in enumerate(values or ()) for why in label_value_errors(value)]
-    return causes
+def _match_labels(labels: Object | None, path: str) -> Iterator[Cause]:
+    for key, value in (labels or {}).items():
+        yield from (*ANY_QUALIFIED(key, path), *LABEL_VALUE(value, path))
+
+
+#: What the requirements of label selectors and node selectors share.
+EXPRESSION = (
+    when(equals("operator", "In", "NotIn"),
+         ("values", required("must be specified when `operator` is 'In' or 'NotIn'"))),
+    when(equals("operator", "Exists", "DoesNotExist"),
+         ("values", forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))),
+)
+_SELECTOR = Rules(
+    ("matchLabels", _match_labels),
+    ("matchExpressions[*]", Rules(
+        *EXPRESSION,
+        ("operator", must(("In", "NotIn", "Exists", "DoesNotExist").__contains__, "not a valid selector operator",
+                          zero="")),
+        ("key", ANY_QUALIFIED),
+        ("values[*]", LABEL_VALUE))),
+)
+
+
+def selector_causes(selector: Object | None, path: str) -> list[Cause]:
+    """What is wrong with a label selector; nothing with an absent one."""
+    return list(_SELECTOR(selector, path))
 
 
 def amount_or_percent_causes(value: Any, path: str, *, most_all: bool = False) -> list[Cause]:
@@ -266,6 +347,9 @@ def amount_or_percent_causes(value: Any, path: str, *, most_all: bool = False) -
         return [errors.invalid_value(path, value, _PERCENT_MESSAGE)]
     return [errors.invalid_value(path, value, "must not be greater than 100%")
             ] if most_all and int(value[:-1]) > 100 else []
+
+
+AMOUNT_OR_PERCENT: Check = partial(amount_or_percent_causes, most_all=True)
 
 
 def amount_of(value: Any) -> int:
@@ -302,6 +386,28 @@ def parse_cidr(text: str) -> Network | None:
         return ipaddress.ip_network(f"{_without_zeros(address)}/{int(prefix)}", strict=False)
     except ValueError:
         return None
+
+
+def is_ip(text: str) -> bool:
+    """Whether a text is an address."""
+    return parse_ip(text) is not None
+
+
+def canonical_ip_errors(name: str, *, prefix: bool = False) -> list[str]:  # noqa: ARG001 - as other checks of names
+    """What is wrong with a name that must be an address in its usual form."""
+    parsed = parse_ip(name)
+    return [] if parsed is not None and str(parsed) == name else [IP_MESSAGE]
+
+
+def block_causes(text: str | None, path: str) -> list[Cause]:
+    """What is wrong with a block of addresses; nothing with an absent one."""
+    if not text:
+        return []
+    network = parse_cidr(text)
+    if network is None:
+        return [errors.invalid_value(path, text, CIDR_MESSAGE)]
+    at_start = parse_ip(text.partition("/")[0]) == network.network_address
+    return [] if at_start else [errors.invalid_value(path, text, "must not have bits set beyond the prefix length")]
 
 
 def special_address(text: str) -> str:

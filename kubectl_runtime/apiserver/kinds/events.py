@@ -13,7 +13,18 @@ from typing import ClassVar
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
-from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
+from kubectl_runtime.apiserver.kinds.rules import (
+    ANY_QUALIFIED,
+    REQUIRED,
+    Check,
+    Row,
+    Rules,
+    When,
+    filled,
+    invalid,
+    must,
+    when,
+)
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 # events.k8s.io/v1 -> core/v1, where the names differ.
@@ -40,6 +51,42 @@ _CORE_FIELDS = frozenset({*_BOTH, "reportingComponent", "source", *(f"involvedOb
 _NEW_FIELDS = frozenset({*_BOTH, "reportingController", *(f"regarding.{name}" for name in _REFERENCE)})
 
 
+def _namespace(obj: Object, path: str) -> list[Cause]:
+    """An Event is in the namespace of what it regards. One with an eventTime may regard any other, but not none."""
+    regarded, namespace = (obj.get("involvedObject") or {}).get("namespace") or "", obj["metadata"].get("namespace", "")
+    if obj.get("eventTime"):
+        agree = bool(regarded) or namespace in ("default", "kube-system")
+    else:
+        agree = namespace == regarded if regarded else namespace in ("", "default")
+    return [] if agree else [errors.invalid_value(f"{path}involvedObject.namespace", regarded,
+                                                  "does not match event.namespace")]
+
+
+def _at_most(limit: int) -> Check:
+    return must(lambda text: len(text.encode()) <= limit, f"can have at most {limit} characters", shown="")
+
+
+def _common(controller: str) -> tuple[Row | When, ...]:
+    """What both groups check; `controller` is the group's name of the controller's field."""
+    def named(obj: Object, path: str) -> list[Cause]:
+        given, at = obj.get("reportingComponent"), path + controller
+        return [*REQUIRED(given, at), *ANY_QUALIFIED(given, at)]
+
+    return (
+        ("", _namespace),
+        when(filled("eventTime"),
+             ("", named),
+             *((key, REQUIRED, _at_most(128)) for key in ("reportingInstance", "action", "reason")),
+             ("message", _at_most(1024))),
+    )
+
+
+_SERIES = Rules(
+    ("count", must(lambda count: count >= 2, "should be at least 2", zero=0, shown="")),
+    ("lastObservedTime", REQUIRED),
+)
+
+
 class EventStrategy(BuiltinStrategy):
     """Events of core/v1."""
 
@@ -55,13 +102,7 @@ class EventStrategy(BuiltinStrategy):
         """The names of core/v1."""
         return _CORE_FIELDS
 
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The namespace; more only for Events in the new style, which have an eventTime."""
-        return _common_causes(obj, "reportingComponent")
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """core/v1 lets anything change, for the sake of old clients."""
-        return _common_causes(new, "reportingComponent")
+    rules = Rules(*_common("reportingComponent"))
 
 
 class NewEventStrategy(EventStrategy):
@@ -89,57 +130,24 @@ class NewEventStrategy(EventStrategy):
             shown["series"] = {"count": 0, "lastObservedTime": None, **series}
         return shown
 
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Everything that a new-style Event must have, and nothing of the old style."""
-        causes = _common_causes(obj, "reportingController") + _series_causes(obj)
-        if not obj.get("eventTime"):
-            causes.append(errors.required("eventTime"))
-        kind = obj.get("type") or ""
-        if kind not in ("Normal", "Warning"):
-            causes.append(errors.invalid_value("type", "", f"has invalid value: {kind}"))
-        return causes + [errors.invalid_value(key, "", "needs to be unset")
-                         for key in ("firstTimestamp", "lastTimestamp", "count", "source") if obj.get(key)]
+    rules = Rules(
+        *_common("reportingController"),
+        ("series", _SERIES),
+        ("eventTime", REQUIRED),
+        ("type", lambda kind, path: () if kind in ("Normal", "Warning") else (
+            errors.invalid_value(path, "", f"has invalid value: {kind or ''}"),)),
+        *(when(filled(key), (key, invalid("needs to be unset", shown="")))
+          for key in ("firstTimestamp", "lastTimestamp", "count", "source")),
+    )
+    update_rules = Rules(*_common("reportingController"))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Only the series may change."""
-        causes = _common_causes(new, "reportingController")
+        causes = super().validate_update(new, old, subresource, ctx)
         if new.get("series") != old.get("series"):
-            causes += _series_causes(new)
+            causes += _SERIES(new.get("series"), "series")
         keys = [key for key in {**old, **new} if key not in ("metadata", "series", "kind", "apiVersion")]
         names = {"reportingComponent": "reportingController"}
         keys += [key for key in keys if key == "reason"]  # surprising: the real server looks at it twice
         return causes + [errors.immutable(names.get(key, key), new.get(key))
                          for key in keys if (new.get(key) or None) != (old.get(key) or None)]
-
-
-def _common_causes(obj: Object, controller_field: str) -> list[Cause]:
-    """What both groups check: that the namespaces agree, and the fields of an Event with an eventTime."""
-    regarded = (obj.get("involvedObject") or {}).get("namespace") or ""
-    namespace = obj["metadata"].get("namespace", "")
-    mismatch = [errors.invalid_value("involvedObject.namespace", regarded, "does not match event.namespace")]
-    if not obj.get("eventTime"):
-        agree = namespace in ("", "default") if not regarded else namespace == regarded
-        return [] if agree else mismatch
-    causes = [] if regarded or namespace in ("default", "kube-system") else mismatch
-    controller = obj.get("reportingComponent") or ""
-    if not controller:
-        causes.append(errors.required(controller_field))
-    causes += [errors.invalid_value(controller_field, controller, why) for why in qualified_name_errors(controller)]
-    for key in ("reportingInstance", "action", "reason"):
-        causes += _length_causes(obj.get(key) or "", key, 128, required=True)
-    return causes + _length_causes(obj.get("message") or "", "message", 1024, required=False)
-
-
-def _series_causes(obj: Object) -> list[Cause]:
-    if (series := obj.get("series")) is None:
-        return []
-    causes = [errors.invalid_value("series.count", "", "should be at least 2")] if series.get("count", 0) < 2 else []
-    return causes if series.get("lastObservedTime") else [*causes, errors.required("series.lastObservedTime")]
-
-
-def _length_causes(text: str, path: str, limit: int, *, required: bool) -> list[Cause]:
-    if required and not text:
-        return [errors.required(path)]
-    if len(text.encode()) > limit:
-        return [errors.invalid_value(path, "", f"can have at most {limit} characters")]
-    return []

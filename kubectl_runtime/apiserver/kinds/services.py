@@ -1,10 +1,6 @@
-"""Services: what is left out, what goes with a type, what stays allocated.
+"""Services of a cluster with IPv4 only: rules, and the allocation of addresses and node ports.
 
-Validation of Services: what each type may have, ports, addresses and families of a cluster with IPv4 only.
-
-Addresses and node ports of Services, allocated from the ranges that kube-apiserver has by default.
-
-Addresses belong to a Service from create to delete. A free one is the first of a sequence that begins at a hash of the
+The ranges are kube-apiserver's defaults. Addresses belong to a Service from create to delete. A free one is the first of a sequence that begins at a hash of the
 Service's namespace and name, so that the same manifests get the same addresses.
 """
 from __future__ import annotations
@@ -19,26 +15,44 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import (
     CIDR_MESSAGE,
     IP_MESSAGE,
-    PORT_RANGE,
     BuiltinStrategy,
+    block_causes,
     cidr_warnings,
+    dig,
     ip_warnings,
-    label_causes,
+    is_ip,
     labels_causes,
-    one_of,
-    parse_cidr,
     parse_ip,
     put_default,
     special_address,
 )
 from kubectl_runtime.apiserver.kinds.pod.containers import PROTOCOLS
-from kubectl_runtime.apiserver.objectmeta.names import (
-    dns_label_errors,
-    dns_subdomain_errors,
-    path_segment_errors,
-    port_name_errors,
-    qualified_name_errors,
+from kubectl_runtime.apiserver.kinds.rules import (
+    ANY_PORT_NAME,
+    ANY_QUALIFIED,
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
+    PORT_NUMBER,
+    QUALIFIED,
+    REQUIRED,
+    UNIQUE_IF_SET,
+    Defaults,
+    Rules,
+    Unique,
+    between,
+    choice,
+    equals,
+    filled,
+    forbidden,
+    has,
+    invalid,
+    must,
+    negated,
+    prohibited,
+    some,
+    when,
 )
+from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors, path_segment_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 SERVICE_NETWORK = ipaddress.IPv4Network("10.0.0.0/24")
@@ -162,58 +176,23 @@ def _allocate_node_ports(obj: Object, ctx: StrategyContext, *, wants_ports: bool
         target[key] = free
 
 
-TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-FAMILIES, POLICIES = ("IPv4", "IPv6"), ("PreferDualStack", "RequireDualStack", "SingleStack")
-DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
 MAX_AFFINITY_SECONDS = 86400
 _ONLY_BALANCED = "may only be used when `type` is 'LoadBalancer'"
 _NOT_EXTERNAL = "may not be set for ExternalName services"
 
 
-def service_causes(spec: Object) -> Iterator[Cause]:
-    """What is wrong with the spec of a Service, whatever other Services have."""
-    kind, headless = spec.get("type", ""), spec.get("clusterIP") == "None"
-    if not spec.get("ports") and not headless and kind != "ExternalName":
-        yield errors.required("spec.ports")
-    if kind == "ExternalName":
-        yield from _external_name_causes(spec)
-    else:
-        yield from _address_causes(spec)
-        yield from _family_causes(spec)
-    yield from _port_causes(spec.get("ports") or (), kind)
-    yield from labels_causes(spec.get("selector") or {}, "spec.selector")
-    yield from one_of(spec.get("sessionAffinity"), ("ClientIP", "None"), "spec.sessionAffinity", required=True)
-    seconds = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds")
-    if seconds is not None and not 0 < seconds <= MAX_AFFINITY_SECONDS:
-        yield errors.invalid_value("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds,
-                                   f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}")
-    yield from one_of(kind, TYPES, "spec.type", required=True)
-    for index, address in enumerate(spec.get("externalIPs") or ()):
-        yield from _external_ip_causes(address, f"spec.externalIPs[{index}]")
-    yield from _balancer_causes(spec)
-    yield from _policy_causes(spec)
+def _external_name(text: str | None, path: str) -> Iterator[Cause]:
+    name = (text or "").removesuffix(".")
+    yield from (*REQUIRED(name, path), *DNS_SUBDOMAIN(name, path))
 
 
-def _external_name_causes(spec: Object) -> Iterator[Cause]:
-    name = (spec.get("externalName") or "").removesuffix(".")
-    if spec.get("clusterIPs") or spec.get("clusterIP"):
-        yield errors.forbidden_field("spec.clusterIPs", _NOT_EXTERNAL)
-    for key in ("ipFamilies", "ipFamilyPolicy"):
-        if spec.get(key):
-            yield errors.forbidden_field(f"spec.{key}", _NOT_EXTERNAL)
-    if not name:
-        yield errors.required("spec.externalName")
-    else:
-        yield from (errors.invalid_value("spec.externalName", name, why) for why in dns_subdomain_errors(name))
-
-
-def _address_causes(spec: Object) -> Iterator[Cause]:
+def _addresses(spec: Object, path: str) -> Iterator[Cause]:
     one, several, kind = spec.get("clusterIP") or "", spec.get("clusterIPs") or [], spec.get("type", "")
     if several and not one:
         yield errors.invalid_value("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified")
     elif several and several[0] != one:
         yield errors.invalid_value("spec.clusterIPs", several, "first value must match `clusterIP`")
-    if one == "None" and kind in ("NodePort", "LoadBalancer"):
+    if one == "None" and kind in WITH_NODE_PORTS:
         yield errors.invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     for index, address in enumerate(several or [one] if one else ()):
         at, parsed = f"spec.clusterIPs[{index}]", parse_ip(address)
@@ -225,108 +204,90 @@ def _address_causes(spec: Object) -> Iterator[Cause]:
             yield errors.invalid_value(at, several or [one], "IPv6 is not configured on this cluster")
 
 
-def _family_causes(spec: Object) -> Iterator[Cause]:
+def _families(spec: Object, path: str) -> Iterator[Cause]:
     free = spec.get("clusterIP") == "None" and not spec.get("selector")  # the server knows no addresses of its own then
-    seen = set()
-    for index, family in enumerate(spec.get("ipFamilies") or ()):
+    families, policy = spec.get("ipFamilies") or (), spec.get("ipFamilyPolicy")
+    for index, family in enumerate(families):
         at = f"spec.ipFamilies[{index}]"
-        if family not in FAMILIES:
-            yield errors.not_supported(at, family, FAMILIES)
-        elif family in seen:
+        if family not in ("IPv4", "IPv6"):
+            yield errors.not_supported(at, family, ("IPv4", "IPv6"))
+        elif family in families[:index]:
             yield errors.duplicate(at, family)
         elif family == "IPv6" and not free:
             yield errors.invalid_value(at, family, "not configured on this cluster")
-        seen.add(family)
-    policy = spec.get("ipFamilyPolicy")
-    yield from one_of(policy, POLICIES, "spec.ipFamilyPolicy")
+    yield from choice("PreferDualStack", "RequireDualStack", "SingleStack")(policy, "spec.ipFamilyPolicy")
     if policy == "RequireDualStack" and not free:
         yield errors.invalid_value("spec.ipFamilyPolicy", policy,
                                    "this cluster is not configured for dual-stack services")
 
 
-def _port_causes(given: Iterable[Object], kind: str) -> Iterator[Cause]:
-    ports = list(given)
-    names, pairs = set(), set()
-    for index, port in enumerate(ports):
-        at, name, number = f"spec.ports[{index}]", port.get("name", ""), port.get("port", 0)
-        if name:
-            yield from label_causes(name, f"{at}.name")
-            if name in names:
-                yield errors.duplicate(f"{at}.name", name)
-            names.add(name)
-        elif len(ports) > 1:
-            yield errors.required(f"{at}.name")
-        if not 1 <= number <= 65535:
-            yield errors.invalid_value(f"{at}.port", number, PORT_RANGE)
-        yield from one_of(port.get("protocol"), PROTOCOLS, f"{at}.protocol", required=True)
-        target = port.get("targetPort")
-        if isinstance(target, str):
-            yield from (errors.invalid_value(f"{at}.targetPort", target, why) for why in port_name_errors(target))
-        elif target is not None and not 1 <= target <= 65535:
-            yield errors.invalid_value(f"{at}.targetPort", target, PORT_RANGE)
-        if protocol := port.get("appProtocol"):
-            yield from (errors.invalid_value(f"{at}.appProtocol", protocol, why)
-                        for why in qualified_name_errors(protocol))
-        if port.get("nodePort") and kind in ("ClusterIP", "ExternalName"):
-            yield errors.forbidden_field(f"{at}.nodePort", f"may not be used when `type` is '{kind}'")
-        if (number, port.get("protocol")) in pairs:
-            yield errors.duplicate(at, {"Name": "", "Protocol": port.get("protocol"), "AppProtocol": None,
-                                        "Port": number, "TargetPort": 0, "NodePort": 0})
-        pairs.add((number, port.get("protocol")))
+def _target(port: int | str | None, path: str) -> Iterable[Cause]:
+    return ANY_PORT_NAME(port, path) if isinstance(port, str) else PORT_NUMBER(port, path)
 
 
-def _external_ip_causes(text: str, path: str) -> Iterator[Cause]:
-    if parse_ip(text) is None:
+def _external_ip(text: str, path: str) -> Iterator[Cause]:
+    if not is_ip(text):
         yield errors.invalid_value(path, text, IP_MESSAGE)
     elif why := special_address(text):
         yield errors.invalid_value(path, text, why)
 
 
-def _balancer_causes(spec: Object) -> Iterator[Cause]:
-    balanced = spec.get("type") == "LoadBalancer"
-    ranges = spec.get("loadBalancerSourceRanges") or ()
-    if ranges and not balanced:
-        yield errors.forbidden_field("spec.LoadBalancerSourceRanges", _ONLY_BALANCED)
-    for index, text in enumerate(ranges if balanced else ()):
-        at, block = f"spec.LoadBalancerSourceRanges[{index}]", parse_cidr(text)
-        if block is None:
-            yield errors.invalid_value(at, text, CIDR_MESSAGE)
-        elif parse_ip(text.partition("/")[0]) != block.network_address:
-            yield errors.invalid_value(at, text, "must not have bits set beyond the prefix length")
-    if (name := spec.get("loadBalancerClass")) is not None:
-        yield from (errors.invalid_value("spec.loadBalancerClass", name, why) for why in qualified_name_errors(name))
-    yield from (errors.forbidden_field(f"spec.{key}", _ONLY_BALANCED)
-                for key in ("allocateLoadBalancerNodePorts", "loadBalancerClass")
-                if spec.get(key) is not None and not balanced)
+def _source_ranges(blocks: list[str] | None, path: str) -> Iterator[Cause]:
+    for index, block in enumerate(blocks or ()):
+        at = f"spec.LoadBalancerSourceRanges[{index}]"
+        yield from block_causes(block, at) or (() if block else [errors.invalid_value(at, block, CIDR_MESSAGE)])
 
 
-def _policy_causes(spec: Object) -> Iterator[Cause]:
-    external, kind = spec.get("externalTrafficPolicy"), spec.get("type")
-    reachable = kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
-    if external and not reachable:
-        yield errors.invalid_value("spec.externalTrafficPolicy", external,
-                                   "may only be set for externally-accessible services")
-    else:
-        yield from one_of(external, ("Cluster", "Local"), "spec.externalTrafficPolicy")
-    if spec.get("healthCheckNodePort") and not (kind == "LoadBalancer" and external == "Local"):
-        yield errors.invalid_value("spec.healthCheckNodePort", spec["healthCheckNodePort"], "may only be set when "
-                                   "`type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'")
-    yield from one_of(spec.get("internalTrafficPolicy"), ("Cluster", "Local"), "spec.internalTrafficPolicy")
-    yield from one_of(spec.get("trafficDistribution"), DISTRIBUTIONS, "spec.trafficDistribution")
+def _is_reachable(obj: Object) -> bool:
+    """Whether clients outside of the cluster reach the Service."""
+    kind = obj["spec"].get("type")
+    return kind in WITH_NODE_PORTS or (kind == "ClusterIP" and bool(obj["spec"].get("externalIPs")))
 
 
-def load_balancer_causes(points: Iterable[Object], path: str) -> Iterator[Cause]:
-    """What is wrong with the points at which a load balancer of a Service or an Ingress is reached."""
-    for index, point in enumerate(points):
-        ip, host = point.get("ip") or "", point.get("hostname") or ""
-        if ip and parse_ip(ip) is None:
-            yield errors.invalid_value(f"{path}[{index}].ip", ip, IP_MESSAGE)
-        if host:
-            yield from (errors.invalid_value(f"{path}[{index}].hostname", host, why)
-                        for why in dns_subdomain_errors(host))
-            if parse_ip(host) is not None:
-                yield errors.invalid_value(f"{path}[{index}].hostname", host,
-                                           "must be a DNS name, not an IP address")
+def _is_checked(obj: Object) -> bool:
+    """Whether a load balancer asks the nodes for their health."""
+    return obj["spec"].get("type") == "LoadBalancer" and obj["spec"].get("externalTrafficPolicy") == "Local"
+
+
+def _has_several_ports(obj: Object) -> bool:
+    return len(obj["spec"].get("ports") or ()) > 1
+
+
+_IS_EXTERNAL, _IS_BALANCED = equals("spec.type", "ExternalName"), equals("spec.type", "LoadBalancer")
+_PORT = (
+    ("name", DNS_LABEL, UNIQUE_IF_SET),
+    ("port", between(1, 65535, zero=0)),
+    ("protocol", REQUIRED, choice(*PROTOCOLS)),
+    ("targetPort", _target),
+    ("appProtocol", QUALIFIED),
+)
+_PORTS_AND_ADDRESSES = (
+    when(negated(_IS_EXTERNAL), when(negated(equals("spec.clusterIP", "None")), ("spec.ports", REQUIRED))),
+    when(_IS_EXTERNAL,
+         when(some("spec.clusterIPs", "spec.clusterIP"), ("spec.clusterIPs", prohibited(_NOT_EXTERNAL))),
+         ("spec.ipFamilies", forbidden(_NOT_EXTERNAL)),
+         ("spec.ipFamilyPolicy", forbidden(_NOT_EXTERNAL)),
+         ("spec.externalName", _external_name)),
+    when(negated(_IS_EXTERNAL), ("spec", _addresses, _families)),
+    when(_has_several_ports, ("spec.ports[*]", Rules(("name", REQUIRED), *_PORT))),
+    when(negated(_has_several_ports), ("spec.ports[*]", Rules(*_PORT))),
+    *(when(equals("spec.type", kind), ("spec.ports[*].nodePort", forbidden(f"may not be used when `type` is '{kind}'")))
+      for kind in ("ClusterIP", "ExternalName")),
+    ("spec.ports[*]", Unique(lambda port: (port.get("port", 0), port.get("protocol")), lambda port: {
+        "Name": "", "Protocol": port.get("protocol"), "AppProtocol": None, "Port": port.get("port", 0), "TargetPort": 0,
+        "NodePort": 0})),
+    ("spec.selector", labels_causes),
+    ("spec.sessionAffinity", REQUIRED, choice("ClientIP", "None")),
+    ("spec.sessionAffinityConfig.clientIP.timeoutSeconds", between(
+        1, MAX_AFFINITY_SECONDS, f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}")),
+)
+
+#: A point at which a load balancer of a Service or an Ingress is reached.
+LOAD_BALANCER_POINT = Rules(
+    ("ip", must(lambda text: not text or is_ip(text), IP_MESSAGE)),
+    ("hostname", DNS_SUBDOMAIN, must(lambda host: not host or not is_ip(host),
+                                     "must be a DNS name, not an IP address")),
+)
 
 
 _ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
@@ -337,30 +298,54 @@ class ServiceStrategy(BuiltinStrategy):
 
     has_status = True
     delete_returns_object = True
+    name_errors = staticmethod(dns_label_errors)  # since 1.36 a name may begin with a digit
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         "spec.clusterIP": "spec.clusterIP", "spec.type": "spec.type"}
 
+    rules = Rules(
+        *_PORTS_AND_ADDRESSES,
+        ("spec.type", REQUIRED, choice("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
+        ("spec.externalIPs[*]", _external_ip),
+        when(_IS_BALANCED, ("spec.loadBalancerSourceRanges", _source_ranges)),
+        when(negated(_IS_BALANCED), when(filled("spec.loadBalancerSourceRanges"),
+             ("spec.LoadBalancerSourceRanges", prohibited(_ONLY_BALANCED)))),
+        when(has("spec.loadBalancerClass"), ("spec.loadBalancerClass", ANY_QUALIFIED)),
+        when(negated(_IS_BALANCED),
+             ("spec.allocateLoadBalancerNodePorts", forbidden(_ONLY_BALANCED, empty=True)),
+             ("spec.loadBalancerClass", forbidden(_ONLY_BALANCED, empty=True))),
+        when(_is_reachable, ("spec.externalTrafficPolicy", choice("Cluster", "Local"))),
+        when(negated(_is_reachable), when(filled("spec.externalTrafficPolicy"),
+             ("spec.externalTrafficPolicy", invalid("may only be set for externally-accessible services")))),
+        when(negated(_is_checked), when(filled("spec.healthCheckNodePort"), ("spec.healthCheckNodePort", invalid(
+            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'")))),
+        ("spec.internalTrafficPolicy", choice("Cluster", "Local")),
+        ("spec.trafficDistribution", choice("PreferClose", "PreferSameZone", "PreferSameNode")),
+    )
+    status_rules = Rules(
+        when(_IS_BALANCED, ("status.loadBalancer.ingress[*]", LOAD_BALANCER_POINT)),
+        when(negated(_IS_BALANCED), ("status.loadBalancer.ingress", forbidden(
+            "may only be used when `spec.type` is 'LoadBalancer'"))),
+    )
+    defaults = Defaults({
+        "spec.sessionAffinity": "None",
+        "spec.type": "ClusterIP",
+        "spec.ports[*].protocol": "TCP",
+        "spec.externalTrafficPolicy": lambda spec: "Cluster" if _is_reachable({"spec": spec}) else None,
+        "spec.internalTrafficPolicy": lambda spec: "Cluster" if spec["type"] != "ExternalName" else None,
+        "spec.allocateLoadBalancerNodePorts": lambda spec: spec["type"] == "LoadBalancer" or None,
+    }, zero={"spec.ports[*].targetPort": lambda port: port.get("port", 0)})
+
     def default(self, obj: Object) -> None:
-        """Type, affinity, traffic policies, ports."""
+        """What goes with the affinity, and the mode of a load balancer's addresses."""
+        super().default(obj)
         spec = obj["spec"]
-        put_default(spec, "sessionAffinity", "None")
         if spec["sessionAffinity"] == "None":
             spec.pop("sessionAffinityConfig", None)
         if spec["sessionAffinity"] == "ClientIP":
             client = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
             put_default(client, "timeoutSeconds", 10800)
-        put_default(spec, "type", "ClusterIP")
-        for port in spec.get("ports") or ():
-            put_default(port, "protocol", "TCP")
-            if port.get("targetPort") in (None, 0, ""):
-                port["targetPort"] = port.get("port", 0)
-        if spec["type"] in WITH_NODE_PORTS or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
-            put_default(spec, "externalTrafficPolicy", "Cluster")
-        if spec["type"] != "ExternalName":
-            put_default(spec, "internalTrafficPolicy", "Cluster")
         if spec["type"] == "LoadBalancer":
-            put_default(spec, "allocateLoadBalancerNodePorts", True)
-            for point in ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
+            for point in dig(obj, "status.loadBalancer.ingress") or ():
                 if point.get("ip"):
                     put_default(point, "ipMode", "VIP")
 
@@ -399,33 +384,20 @@ class ServiceStrategy(BuiltinStrategy):
         """Fields that are ignored or deprecated; addresses in an unusual form."""
         return list(_warnings(obj))
 
-    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """A DNS label; since 1.36 it may begin with a digit."""
-        return dns_label_errors(name, prefix=prefix)
-
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """The spec in itself, and whether its address and ports are free."""
-        return list(service_causes(obj["spec"])) + allocation_causes(obj, ctx)
+        return super().validate_create(obj, ctx) + allocation_causes(obj, ctx)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation; the address does not change."""
         if subresource:
-            return list(_status_causes(new))
+            return super().validate_update(new, old, subresource, ctx)
         causes = []
         addresses, before = new["spec"].get("clusterIPs") or [], old["spec"].get("clusterIPs") or []
         if before and addresses and addresses[0] != before[0] and "ExternalName" not in (
                 new["spec"]["type"], old["spec"]["type"]):
             causes.append(errors.invalid_value("spec.clusterIPs[0]", addresses, "may not change once set"))
         return causes + self.validate_create(new, ctx)
-
-
-def _status_causes(obj: Object) -> Iterator[Cause]:
-    points = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-    if points and obj["spec"].get("type") != "LoadBalancer":
-        yield errors.forbidden_field("status.loadBalancer.ingress",
-                                     "may only be used when `spec.type` is 'LoadBalancer'")
-    else:
-        yield from load_balancer_causes(points, "status.loadBalancer.ingress")
 
 
 def _warnings(obj: Object) -> Iterator[str]:
@@ -461,18 +433,17 @@ def _warnings(obj: Object) -> Iterator[str]:
 def _drop_of_other_type(spec: Object, before: Object) -> None:
     """What only the old type could have goes with it, unless the client has just changed it."""
     kind = spec["type"]
-    reachable = kind in WITH_NODE_PORTS or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
     ports, old_ports = spec.get("ports") or (), before.get("ports") or ()
     if kind not in WITH_NODE_PORTS and [port.get("nodePort") for port in ports] == [
             port.get("nodePort") for port in old_ports]:
         for port in ports:
             port.pop("nodePort", None)
     dropped = []
-    if not reachable:
+    if not _is_reachable({"spec": spec}):
         dropped.append("externalTrafficPolicy")
     if kind == "ExternalName":
         dropped.append("internalTrafficPolicy")
-    if not (kind == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"):
+    if not _is_checked({"spec": spec}):
         dropped.append("healthCheckNodePort")
     if kind != "LoadBalancer":
         dropped += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]

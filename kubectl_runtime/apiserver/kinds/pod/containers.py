@@ -1,12 +1,4 @@
-"""Validation of the containers of a pod spec: names, images, ports, environment, mounts and devices.
-
-Probes and hooks are in handlers.py, security contexts in security.py.
-
-Validation of probes and lifecycle hooks.
-
-Validation of resource requests and limits: which names there are, and how amounts relate.
-
-Validation of security contexts, of Pods and of containers.
+"""Validation of the containers of a pod spec: resources, probes and hooks, security contexts, ports, environment, mounts.
 
 Privileged containers are allowed, as on clusters whose servers run with ``--allow-privileged``.
 """
@@ -15,18 +7,43 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
-from kubectl_runtime.apiserver.kinds.base import NOT_NEGATIVE, PORT_RANGE, config_key_errors, label_causes, one_of
+from kubectl_runtime.apiserver.kinds.base import CONFIG_KEY, NOT_NEGATIVE
 from kubectl_runtime.apiserver.kinds.pod.pod_volumes import (
     ENVIRONMENT_PATHS,
     field_path_causes,
     local_path_causes,
     resource_field_causes,
 )
-from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors, port_name_errors, qualified_name_errors
+from kubectl_runtime.apiserver.kinds.rules import (
+    ANY_PORT_NAME,
+    ANY_SUBDOMAIN,
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
+    NATURAL,
+    PORT_NAME,
+    PORT_NUMBER,
+    REQUIRED,
+    UNIQUE_IF_SET,
+    Check,
+    Rules,
+    between,
+    choice,
+    equals,
+    filled,
+    forbidden,
+    has,
+    invalid,
+    must,
+    negated,
+    required,
+    when,
+)
+from kubectl_runtime.apiserver.objectmeta.names import port_name_errors, qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.meta.quantities import value_of
 
@@ -107,10 +124,40 @@ def _overcommits(name: str) -> bool:
     return not is_extended(name) and not name.startswith(_HUGE_PAGES)
 
 
+POD_RESOURCES: Check = partial(resource_causes, pod=True)
+
 _KINDS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
-_PERIODS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _HEADER = re.compile("[-A-Za-z0-9]+")
+_HEADER_MESSAGE = ("a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used "
+                   "for validation is '[-A-Za-z0-9]+')")
 _GRACE = "terminationGracePeriodSeconds"
+
+
+def _port(port: Any, path: str) -> Iterable[Cause]:
+    return ANY_PORT_NAME(port, path) if isinstance(port, str) else between(1, 65535, zero=0)(port, path)
+
+
+def _headers(headers: list[Object] | None, path: str) -> Iterator[Cause]:
+    for header in headers or ():  # the real server's path has no index here
+        if not _HEADER.fullmatch(header.get("name", "")):
+            yield errors.invalid_value(path, header.get("name", ""), _HEADER_MESSAGE)
+
+
+_PERIODS = tuple((key, NATURAL) for key in (
+    "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"))
+_PROBE = Rules(
+    *_PERIODS,
+    ("successThreshold", must(lambda times: times == 1, "must be 1")),
+    (_GRACE, must(lambda seconds: seconds > 0, "must be greater than 0")),
+)
+_READINESS_PROBE = Rules(*_PERIODS, when(has(_GRACE), (_GRACE, invalid("must not be set for readinessProbes"))))
+_ACTIONS: dict[str, Rules] = {
+    "exec": Rules(("command", REQUIRED)),
+    "httpGet": Rules(("path", REQUIRED), ("port", _port), ("scheme", REQUIRED, choice("HTTP", "HTTPS")),
+                     ("httpHeaders", _headers)),
+    "tcpSocket": Rules(("port", _port)),
+    "grpc": Rules(("port", _port)),
+}
 
 
 def handler_causes(container: Object, path: str, grace: int) -> Iterator[Cause]:
@@ -120,134 +167,94 @@ def handler_causes(container: Object, path: str, grace: int) -> Iterator[Cause]:
             yield from _handler(handler, f"{path}.lifecycle.{hook}", grace)
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if (probe := container.get(name)) is not None:
-            yield from _probe(probe, f"{path}.{name}", name, grace)
-
-
-def _probe(probe: Object, path: str, name: str, grace: int) -> Iterator[Cause]:
-    yield from _handler(probe, path, grace)
-    yield from (errors.invalid_value(f"{path}.{key}", probe[key], NOT_NEGATIVE)
-                for key in _PERIODS if (probe.get(key) or 0) < 0)
-    if name != "readinessProbe" and probe.get("successThreshold") not in (None, 1):
-        yield errors.invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
-    if (seconds := probe.get(_GRACE)) is not None:
-        if name == "readinessProbe":
-            yield errors.invalid_value(f"{path}.{_GRACE}", seconds, "must not be set for readinessProbes")
-        elif seconds <= 0:
-            yield errors.invalid_value(f"{path}.{_GRACE}", seconds, "must be greater than 0")
+            yield from _handler(probe, f"{path}.{name}", grace)
+            yield from (_READINESS_PROBE if name == "readinessProbe" else _PROBE)(probe, f"{path}.{name}")
 
 
 def _handler(handler: Object, path: str, grace: int) -> Iterator[Cause]:
     given = [kind for kind in _KINDS if handler.get(kind) is not None]
     if not given:
         yield errors.required(path, "must specify a handler type")
-    for index, kind in enumerate(given):
-        at, action = f"{path}.{kind}", handler[kind]
-        if index:
-            yield errors.forbidden_field(at, "may not specify more than 1 handler type")
-        elif kind == "exec" and not action.get("command"):
-            yield errors.required(f"{at}.command")
-        elif kind == "httpGet":
-            yield from _http(action, at)
-        elif kind in ("tcpSocket", "grpc"):
-            yield from _port(action.get("port"), f"{at}.port")
-        elif kind == "sleep" and not 0 <= action.get("seconds", 0) <= grace:
-            yield errors.invalid_value(at, action.get("seconds", 0),
-                                       f"must be non-negative and less than terminationGracePeriodSeconds ({grace})")
+        return
+    first, *others = given
+    if first in _ACTIONS:
+        yield from _ACTIONS[first](handler[first], f"{path}.{first}")
+    elif not 0 <= (seconds := handler[first].get("seconds", 0)) <= grace:
+        yield errors.invalid_value(f"{path}.{first}", seconds,
+                                   f"must be non-negative and less than terminationGracePeriodSeconds ({grace})")
+    yield from (errors.forbidden_field(f"{path}.{kind}", "may not specify more than 1 handler type") for kind in others)
 
 
-def _http(action: Object, path: str) -> Iterator[Cause]:
-    if not action.get("path"):
-        yield errors.required(f"{path}.path")
-    yield from _port(action.get("port"), f"{path}.port")
-    yield from one_of(action.get("scheme"), ("HTTP", "HTTPS"), f"{path}.scheme", required=True)
-    for header in action.get("httpHeaders") or ():
-        if not _HEADER.fullmatch(header.get("name", "")):
-            yield errors.invalid_value(f"{path}.httpHeaders", header.get("name", ""),
-                                       "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. "
-                                       "'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')")
-
-
-def _port(port: Any, path: str) -> Iterator[Cause]:
-    if isinstance(port, str):
-        yield from (errors.invalid_value(path, port, why) for why in port_name_errors(port))
-    elif not 1 <= (port or 0) <= 65535:
-        yield errors.invalid_value(path, port or 0, PORT_RANGE)
-
-
-_MAX_ID = 2**31 - 1
-_ID_RANGE = f"must be between 0 and {_MAX_ID}, inclusive"
+_ID = between(0, 2**31 - 1)
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 _SYSCTL_MESSAGE = ("must have at most 253 characters and match regex "
                    r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$")
-_PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _NOT_ON_WINDOWS_POD = ("appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy",
                        "sysctls", "runAsUser", "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy")
 _NOT_ON_WINDOWS = ("appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem",
                    "privileged", "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup")
 
 
+def _profile(key: str, title: str) -> Rules:
+    return Rules(
+        ("type", required(f"type is required when {key} is set"), choice("Localhost", "RuntimeDefault", "Unconfined")),
+        when(equals("type", "Localhost"),
+             ("localhostProfile", required(f"must be set when {title} type is Localhost"))),
+        when(equals("type", "RuntimeDefault", "Unconfined"), when(has("localhostProfile"), (
+            "", lambda profile, path: (errors.invalid_value(
+                f"{path}.localhostProfile",
+                {"Type": profile["type"], "LocalhostProfile": profile["localhostProfile"]},
+                f"can only be set when {title} type is Localhost"),)))),
+    )
+
+
+def _is_sysctl(name: str) -> bool:
+    return not name or (len(name) <= 253 and bool(_SYSCTL.fullmatch(name)))
+
+
+_SHARED = (
+    ("runAsUser", _ID),
+    ("runAsGroup", _ID),
+    ("seccompProfile", _profile("seccompProfile", "seccomp")),
+    ("appArmorProfile", _profile("appArmorProfile", "AppArmor")),
+)
+_POD_SECURITY = Rules(
+    *_SHARED,
+    ("fsGroup", _ID),
+    ("supplementalGroups[*]", _ID),
+    ("sysctls[*]", Rules(("name", REQUIRED, must(_is_sysctl, _SYSCTL_MESSAGE)),
+                         when(lambda sysctl: _is_sysctl(sysctl.get("name", "")), ("name", UNIQUE_IF_SET)))),
+    ("fsGroupChangePolicy", choice("Always", "OnRootMismatch")),
+    ("supplementalGroupsPolicy", choice("Merge", "Strict")),
+)
+
+
+def _adds_admin(context: Object) -> bool:
+    return "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ())
+
+
+_CONTAINER_SECURITY = Rules(*_SHARED, ("procMount", choice("Default", "Unmasked")))
+_ESCALATION = Rules(when(
+    lambda context: context.get("allowPrivilegeEscalation") is False,
+    when(filled("privileged"), ("", invalid(
+        "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))),
+    when(_adds_admin, ("", invalid(
+        "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")))))
+
+
 def pod_security_causes(context: Object, path: str, os: str) -> Iterator[Cause]:
     """What is wrong with the security context of a Pod."""
-    yield from _shared_causes(context, path)
-    yield from _id_causes(context, ("fsGroup",), path)
-    for index, group in enumerate(context.get("supplementalGroups") or ()):
-        if not 0 <= group <= _MAX_ID:
-            yield errors.invalid_value(f"{path}.supplementalGroups[{index}]", group, _ID_RANGE)
-    seen = set()
-    for index, sysctl in enumerate(context.get("sysctls") or ()):
-        at, name = f"{path}.sysctls[{index}].name", sysctl.get("name", "")
-        if not name:
-            yield errors.required(at)
-        elif len(name) > 253 or not _SYSCTL.fullmatch(name):
-            yield errors.invalid_value(at, name, _SYSCTL_MESSAGE)
-        elif name in seen:
-            yield errors.duplicate(at, name)
-        seen.add(name)
-    yield from one_of(context.get("fsGroupChangePolicy"), ("Always", "OnRootMismatch"), f"{path}.fsGroupChangePolicy")
-    yield from one_of(context.get("supplementalGroupsPolicy"), ("Merge", "Strict"), f"{path}.supplementalGroupsPolicy")
+    yield from _POD_SECURITY(context, path)
     yield from _os_causes(context, path, os, _NOT_ON_WINDOWS_POD)
 
 
 def container_security_causes(context: Object, path: str, *, host_users: bool, os: str) -> Iterator[Cause]:
     """What is wrong with the security context of a container."""
-    yield from _shared_causes(context, path)
-    mount = context.get("procMount")
-    yield from one_of(mount, ("Default", "Unmasked"), f"{path}.procMount")
-    if mount == "Unmasked" and host_users:
-        yield errors.invalid_value(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
-    if context.get("allowPrivilegeEscalation") is False:
-        if context.get("privileged"):
-            yield errors.invalid_value(path, context,
-                                       "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
-        if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
-            yield errors.invalid_value(path, context, "cannot set `allowPrivilegeEscalation` to false and "
-                                                      "`capabilities.Add` CAP_SYS_ADMIN")
+    yield from _CONTAINER_SECURITY(context, path)
+    if context.get("procMount") == "Unmasked" and host_users:
+        yield errors.invalid_value(f"{path}.procMount", "Unmasked", "`hostUsers` must be false to use `Unmasked`")
+    yield from _ESCALATION(context, path)
     yield from _os_causes(context, path, os, _NOT_ON_WINDOWS)
-
-
-def _shared_causes(context: Object, path: str) -> Iterator[Cause]:
-    yield from _id_causes(context, ("runAsUser", "runAsGroup"), path)
-    for key, title in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
-        if (profile := context.get(key)) is not None:
-            yield from _profile_causes(profile, f"{path}.{key}", title, key)
-
-
-def _id_causes(context: Object, keys: tuple[str, ...], path: str) -> Iterator[Cause]:
-    yield from (errors.invalid_value(f"{path}.{key}", context[key], _ID_RANGE)
-                for key in keys if context.get(key) is not None and not 0 <= context[key] <= _MAX_ID)
-
-
-def _profile_causes(profile: Object, path: str, title: str, key: str) -> Iterator[Cause]:
-    kind, local = profile.get("type", ""), profile.get("localhostProfile")
-    if not kind:
-        yield errors.required(f"{path}.type", f"type is required when {key} is set")
-    elif kind not in _PROFILES:
-        yield errors.not_supported(f"{path}.type", kind, _PROFILES)
-    elif kind == "Localhost" and not local:
-        yield errors.required(f"{path}.localhostProfile", f"must be set when {title} type is Localhost")
-    elif kind != "Localhost" and local is not None:
-        yield errors.invalid_value(f"{path}.localhostProfile", {"Type": kind, "LocalhostProfile": local},
-                                   f"can only be set when {title} type is Localhost")
 
 
 def _os_causes(context: Object, path: str, os: str, not_on_windows: tuple[str, ...]) -> Iterator[Cause]:
@@ -258,14 +265,12 @@ def _os_causes(context: Object, path: str, os: str, not_on_windows: tuple[str, .
         yield errors.forbidden_field(f"{path}.windowsOptions", "windows options cannot be set for a linux pod")
 
 
-PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
-PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _ENV_NAME = re.compile(r"[ -<>-~]+")  # since 1.34 any printable ASCII but "="
-_ENV_MESSAGE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_IS_ENV_NAME = must(lambda name: not name or bool(_ENV_NAME.fullmatch(name)), (
+    "a valid environment variable name must consist only of printable ASCII characters other than '='"))
 _MANY = "may not have more than one field specified at a time"
 _ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
-_ONLY_SIDECARS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
 
 @dataclass(frozen=True)
@@ -280,6 +285,67 @@ class PodContext:
     os: str
 
 
+_PORT = Rules(
+    ("name", PORT_NAME),
+    when(lambda port: not port_name_errors(port.get("name", "")), ("name", UNIQUE_IF_SET)),
+    ("containerPort", REQUIRED),
+    when(filled("containerPort"), ("containerPort", PORT_NUMBER)),
+    when(filled("hostPort"), ("hostPort", PORT_NUMBER)),
+    ("protocol", REQUIRED, choice(*PROTOCOLS)),
+)
+_KEY_REFERENCE = Rules(("name", ANY_SUBDOMAIN), ("key", REQUIRED, CONFIG_KEY))
+
+
+def _env_source(variable: Object, path: str) -> Iterator[Cause]:
+    source, at = variable["valueFrom"], f"{path}.valueFrom"
+    given = [key for key in _ENV_SOURCES if source.get(key) is not None]
+    yield from _ENV_SOURCE(source, at)
+    if not given:
+        yield errors.invalid_value(at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, "
+                                           "`secretKeyRef` or `fileKeyRef`")
+    elif variable.get("value"):
+        yield errors.invalid_value(at, "", "may not be specified when `value` is not empty")
+    elif len(given) > 1:
+        yield errors.invalid_value(at, "", _MANY)
+
+
+_ENV_SOURCE = Rules(
+    when(has("fieldRef"), ("fieldRef", partial(field_path_causes, supported=ENVIRONMENT_PATHS))),
+    when(has("resourceFieldRef"), ("resourceFieldRef", partial(resource_field_causes, in_volume=False))),
+    ("configMapKeyRef", _KEY_REFERENCE),
+    ("secretKeyRef", _KEY_REFERENCE),
+)
+_ENV_FROM = Rules(
+    ("prefix", _IS_ENV_NAME),
+    ("configMapRef", Rules(("name", REQUIRED, DNS_SUBDOMAIN))),
+    ("secretRef", Rules(("name", REQUIRED, DNS_SUBDOMAIN))),
+)
+
+
+def _env_from(sources: list[Object] | None, path: str) -> Iterator[Cause]:
+    for index, source in enumerate(sources or ()):
+        yield from _ENV_FROM(source, f"{path}[{index}]")
+        given = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
+        if not given:  # the real server's path has no index here
+            yield errors.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(given) > 1:
+            yield errors.invalid_value(path, "", _MANY)
+
+
+_CONTAINER = Rules(
+    ("image", REQUIRED, must(lambda image: image == image.strip(), "must not have leading or trailing whitespace")),
+    ("terminationMessagePolicy", choice("File", "FallbackToLogsOnError")),
+    ("ports[*]", _PORT),
+    ("env[*]", Rules(("name", REQUIRED, _IS_ENV_NAME), when(has("valueFrom"), ("", _env_source)))),
+    ("envFrom", _env_from),
+)
+_PULL_POLICY = choice("Always", "IfNotPresent", "Never")
+_RESTART_POLICY = choice("Always", "Never", "OnFailure")
+_NO_SIDECAR = forbidden("may not be set for init containers without restartPolicy=Always", empty=True)
+_INIT_CONTAINER = Rules(*((key, _NO_SIDECAR) for key in ("lifecycle", "livenessProbe", "readinessProbe",
+                                                         "startupProbe")))
+
+
 def containers_causes(spec: Object, path: str, pod: PodContext) -> Iterator[Cause]:
     """What is wrong with all containers of a pod spec."""
     names: set[str] = set()
@@ -288,60 +354,29 @@ def containers_causes(spec: Object, path: str, pod: PodContext) -> Iterator[Caus
         for index, container in enumerate(spec.get(key) or ()):
             at, name = f"{path}.{key}[{index}]", container.get("name", "")
             sidecar = key == "initContainers" and container.get("restartPolicy") == "Always"
-            yield from label_causes(name, f"{at}.name")
+            yield from (*REQUIRED(name, f"{at}.name"), *DNS_LABEL(name, f"{at}.name"))
             if name and name in names:
                 yield errors.duplicate(f"{at}.name", name)
             names.add(name)
             yield from _container_causes(container, at, pod)
-            yield from one_of(container.get("restartPolicy"), ("Always", "Never", "OnFailure"), f"{at}.restartPolicy")
+            yield from _RESTART_POLICY(container.get("restartPolicy"), f"{at}.restartPolicy")
             if key == "containers" or sidecar:
                 yield from handler_causes(container, at, pod.grace)
             elif key == "initContainers":
-                yield from (errors.forbidden_field(f"{at}.{name}",
-                                                   "may not be set for init containers without restartPolicy=Always")
-                            for name in _ONLY_SIDECARS if container.get(name) is not None)
+                yield from _INIT_CONTAINER(container, at)
             yield from _host_port_causes(container.get("ports") or (), f"{at}.ports", host_ports)
 
 
 def _container_causes(container: Object, path: str, pod: PodContext) -> Iterator[Cause]:
-    image = container.get("image", "")
-    if not image:
-        yield errors.required(f"{path}.image")
-    elif image != image.strip():
-        yield errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
-    yield from one_of(container.get("terminationMessagePolicy"), ("File", "FallbackToLogsOnError"),
-                      f"{path}.terminationMessagePolicy")
-    yield from _port_causes(container.get("ports") or (), f"{path}.ports")
-    yield from _env_causes(container.get("env") or (), f"{path}.env")
-    yield from _env_from_causes(container.get("envFrom") or (), f"{path}.envFrom")
+    yield from _CONTAINER(container, path)
     yield from _mount_causes(container, path, pod.volumes)
     yield from _device_causes(container.get("volumeDevices") or (), f"{path}.volumeDevices", pod.volumes)
-    yield from one_of(container.get("imagePullPolicy"), PULL_POLICIES, f"{path}.imagePullPolicy")
+    yield from _PULL_POLICY(container.get("imagePullPolicy"), f"{path}.imagePullPolicy")
     if resources := container.get("resources"):
         yield from resource_causes(resources, f"{path}.resources", claims=pod.claims)
     yield from _resize_causes(container.get("resizePolicy") or (), f"{path}.resizePolicy", pod.restart_policy)
     if context := container.get("securityContext"):
         yield from container_security_causes(context, f"{path}.securityContext", host_users=pod.host_users, os=pod.os)
-
-
-def _port_causes(ports: Iterable[Object], path: str) -> Iterator[Cause]:
-    seen = set()
-    for index, port in enumerate(ports):
-        at, name = f"{path}[{index}]", port.get("name", "")
-        if name:
-            found = port_name_errors(name)
-            yield from (errors.invalid_value(f"{at}.name", name, why) for why in found)
-            if not found and name in seen:
-                yield errors.duplicate(f"{at}.name", name)
-            seen.add(name)
-        number = port.get("containerPort", 0)
-        if not number:
-            yield errors.required(f"{at}.containerPort")
-        elif not 1 <= number <= 65535:
-            yield errors.invalid_value(f"{at}.containerPort", number, PORT_RANGE)
-        if port.get("hostPort") and not 1 <= port["hostPort"] <= 65535:
-            yield errors.invalid_value(f"{at}.hostPort", port["hostPort"], PORT_RANGE)
-        yield from one_of(port.get("protocol"), PROTOCOLS, f"{at}.protocol", required=True)
 
 
 def _host_port_causes(ports: Iterable[Object], path: str, taken: set[tuple[str, str, int]]) -> Iterator[Cause]:
@@ -353,100 +388,42 @@ def _host_port_causes(ports: Iterable[Object], path: str, taken: set[tuple[str, 
             taken.add(key)
 
 
-def _env_causes(variables: Iterable[Object], path: str) -> Iterator[Cause]:
-    for index, variable in enumerate(variables):
-        at, name = f"{path}[{index}]", variable.get("name", "")
-        if not name:
-            yield errors.required(f"{at}.name")
-        elif not _ENV_NAME.fullmatch(name):
-            yield errors.invalid_value(f"{at}.name", name, _ENV_MESSAGE)
-        if variable.get("valueFrom") is not None:
-            yield from _env_source_causes(variable, f"{at}.valueFrom")
-
-
-def _env_source_causes(variable: Object, path: str) -> Iterator[Cause]:
-    source = variable["valueFrom"]
-    given = [key for key in _ENV_SOURCES if source.get(key) is not None]
-    if (reference := source.get("fieldRef")) is not None:
-        yield from field_path_causes(reference, f"{path}.fieldRef", ENVIRONMENT_PATHS)
-    if (reference := source.get("resourceFieldRef")) is not None:
-        yield from resource_field_causes(reference, f"{path}.resourceFieldRef", in_volume=False)
-    for key in ("configMapKeyRef", "secretKeyRef"):
-        if (reference := source.get(key)) is not None:
-            yield from _key_reference_causes(reference, f"{path}.{key}")
-    if not given:
-        yield errors.invalid_value(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, "
-                                             "`secretKeyRef` or `fileKeyRef`")
-    elif variable.get("value"):
-        yield errors.invalid_value(path, "", "may not be specified when `value` is not empty")
-    elif len(given) > 1:
-        yield errors.invalid_value(path, "", _MANY)
-
-
-def _key_reference_causes(reference: Object, path: str) -> Iterator[Cause]:
-    name, key = reference.get("name", ""), reference.get("key", "")
-    yield from (errors.invalid_value(f"{path}.name", name, why) for why in dns_subdomain_errors(name))
-    if not key:
-        yield errors.required(f"{path}.key")
-    else:
-        yield from (errors.invalid_value(f"{path}.key", key, why) for why in config_key_errors(key))
-
-
-def _env_from_causes(sources: Iterable[Object], path: str) -> Iterator[Cause]:
-    for index, source in enumerate(sources):
-        at, prefix = f"{path}[{index}]", source.get("prefix", "")
-        if prefix and not _ENV_NAME.fullmatch(prefix):
-            yield errors.invalid_value(f"{at}.prefix", prefix, _ENV_MESSAGE)
-        given = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
-        for key in given:
-            name = source[key].get("name", "")
-            if not name:
-                yield errors.required(f"{at}.{key}.name")
-            else:
-                yield from (errors.invalid_value(f"{at}.{key}.name", name, why) for why in dns_subdomain_errors(name))
-        if not given:
-            yield errors.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
-        elif len(given) > 1:
-            yield errors.invalid_value(path, "", _MANY)
-
-
 def _mount_causes(container: Object, path: str, volumes: dict[str, Object]) -> Iterator[Cause]:
     # The real server names some fields without the index of the mount.
     where, seen = f"{path}.volumeMounts", set()
+    privileged = (container.get("securityContext") or {}).get("privileged")
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         at, name, target = f"{where}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
-        if not name:
-            yield errors.required(f"{at}.name")
+        yield from REQUIRED(name, f"{at}.name")
         if name not in volumes:
             yield errors.not_found_value(f"{at}.name", name)
-        if not target:
-            yield errors.required(f"{at}.mountPath")
+        yield from REQUIRED(target, f"{at}.mountPath")
         if target in seen:
             yield errors.invalid_value(f"{at}.mountPath", target, "must be unique")
         seen.add(target)
-        if mount.get("subPath"):
-            yield from local_path_causes(mount["subPath"], f"{where}.subPath")
-        if mount.get("subPathExpr"):
-            if mount.get("subPath"):
-                yield errors.invalid_value(f"{at}.subPathExpr", mount["subPathExpr"],
-                                           "subPathExpr and subPath are mutually exclusive")
-            yield from local_path_causes(mount["subPathExpr"], f"{where}.subPathExpr")
-        yield from one_of(mount.get("mountPropagation"), PROPAGATIONS, f"{where}.mountPropagation")
-        if mount.get("mountPropagation") == "Bidirectional" and not (
-                container.get("securityContext") or {}).get("privileged"):
-            yield errors.forbidden_field(f"{where}.mountPropagation", "Bidirectional mount propagation is available "
-                                                                      "only to privileged containers")
-        yield from _recursive_causes(mount, f"{where}.recursiveReadOnly")
+        yield from local_path_causes(mount.get("subPath") or "", f"{where}.subPath")
+        if mount.get("subPathExpr") and mount.get("subPath"):
+            yield errors.invalid_value(f"{at}.subPathExpr", mount["subPathExpr"],
+                                       "subPathExpr and subPath are mutually exclusive")
+        yield from local_path_causes(mount.get("subPathExpr") or "", f"{where}.subPathExpr")
+        yield from (_MOUNT if privileged else _UNPRIVILEGED_MOUNT)(mount, where)
 
 
-def _recursive_causes(mount: Object, path: str) -> Iterator[Cause]:
-    recursive = mount.get("recursiveReadOnly")
-    yield from one_of(recursive, ("Disabled", "Enabled", "IfPossible"), path)
-    if recursive in ("Enabled", "IfPossible"):
-        if not mount.get("readOnly"):
-            yield errors.forbidden_field(path, "may only be specified when readOnly is true")
-        if mount.get("mountPropagation") not in (None, "None"):
-            yield errors.forbidden_field(path, "may only be specified when mountPropagation is None or not specified")
+_MOUNT_ROWS = (
+    ("recursiveReadOnly", choice("Disabled", "Enabled", "IfPossible")),
+    when(equals("recursiveReadOnly", "Enabled", "IfPossible"),
+         when(negated(filled("readOnly")), ("recursiveReadOnly", forbidden(
+             "may only be specified when readOnly is true"))),
+         when(negated(equals("mountPropagation", None, "None")), ("recursiveReadOnly", forbidden(
+             "may only be specified when mountPropagation is None or not specified")))),
+)
+_PROPAGATION = ("mountPropagation", choice("Bidirectional", "HostToContainer", "None"))
+_MOUNT = Rules(_PROPAGATION, *_MOUNT_ROWS)
+_UNPRIVILEGED_MOUNT = Rules(
+    _PROPAGATION,
+    when(equals("mountPropagation", "Bidirectional"), ("mountPropagation", forbidden(
+        "Bidirectional mount propagation is available only to privileged containers"))),
+    *_MOUNT_ROWS)
 
 
 def _device_causes(devices: Iterable[Object], path: str, volumes: dict[str, Object]) -> Iterator[Cause]:
@@ -459,8 +436,7 @@ def _device_causes(devices: Iterable[Object], path: str, volumes: dict[str, Obje
         elif not {"persistentVolumeClaim", "ephemeral"} & set(volumes[name]):
             yield errors.invalid_value(f"{at}.name", name, "can only use volume source type of PersistentVolumeClaim "
                                                            "or Ephemeral for block mode")
-        if not device.get("devicePath"):
-            yield errors.required(f"{at}.devicePath")
+        yield from REQUIRED(device.get("devicePath"), f"{at}.devicePath")
 
 
 def _resize_causes(policies: Iterable[Object], path: str, restart_policy: str) -> Iterator[Cause]:
@@ -470,7 +446,7 @@ def _resize_causes(policies: Iterable[Object], path: str, restart_policy: str) -
         if resource in seen:
             yield errors.duplicate(path, resource)
         seen.add(resource)
-        yield from one_of(resource, ("cpu", "memory"), path, required=True)
-        yield from one_of(restart, ("NotRequired", "RestartContainer"), path, required=True)
+        yield from (*REQUIRED(resource, path), *choice("cpu", "memory")(resource, path))
+        yield from (*REQUIRED(restart, path), *choice("NotRequired", "RestartContainer")(restart, path))
         if restart_policy == "Never" and restart == "RestartContainer":
             yield errors.invalid_value(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'")

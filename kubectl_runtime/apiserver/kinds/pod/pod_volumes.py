@@ -1,16 +1,39 @@
-"""Validation of the volumes of a pod spec, and of what PersistentVolumes have in common with them.
+"""Validation of the volumes of a pod spec, and of what PersistentVolumes and claims have in common with them.
 
 References of a pod spec to its own fields and resources, and the paths of files in its volumes.
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
-from kubectl_runtime.apiserver.kinds.base import config_key_errors, label_causes, one_of
-from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors, qualified_name_errors
+from kubectl_runtime.apiserver.kinds.base import CONFIG_KEY
+from kubectl_runtime.apiserver.kinds.rules import (
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
+    LOWERED_SUBDOMAIN,
+    REQUIRED,
+    UNIQUE_IF_SET,
+    Check,
+    Rules,
+    absent,
+    between,
+    choice,
+    each,
+    forbidden,
+    has,
+    invalid,
+    missing,
+    must,
+    present,
+    quantity,
+    required,
+    when,
+)
+from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.meta.quantities import value_of
 
@@ -72,13 +95,13 @@ def local_path_causes(text: str, path: str) -> Iterator[Cause]:
     yield from back_step_causes(text, path)
 
 
-def back_step_causes(text: str, path: str) -> Iterator[Cause]:
+def back_step_causes(text: str | None, path: str) -> Iterator[Cause]:
     """A path without ``..`` as one of its parts."""
-    if ".." in text.split("/"):
+    if ".." in (text or "").split("/"):
         yield errors.invalid_value(path, text, "must not contain '..'")
 
 
-def file_path_causes(text: str, path: str) -> Iterator[Cause]:
+def file_path_causes(text: str | None, path: str) -> Iterator[Cause]:
     """The path of a file in a volume."""
     if not text:
         yield errors.required(path)
@@ -88,43 +111,19 @@ def file_path_causes(text: str, path: str) -> Iterator[Cause]:
         yield errors.invalid_value(path, text, "must not start with '..'")
 
 
-def mode_causes(source: Object, key: str, path: str) -> Iterator[Cause]:
-    """File modes."""
-    mode = source.get(key)
-    if mode is not None and not 0 <= mode <= 0o777:
-        yield errors.invalid_value(f"{path}.{key}", mode, "must be a number between 0 and 0777 (octal), both inclusive")
+_MODE = between(0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive")
+_ITEMS = ("items[*]", Rules(("key", REQUIRED, CONFIG_KEY), ("path", file_path_causes), ("mode", _MODE)))
 
 
-def items_causes(source: Object, path: str) -> Iterator[Cause]:
-    """The keys of a Secret or ConfigMap that become files."""
-    for index, item in enumerate(source.get("items") or ()):
-        at, key = f"{path}.items[{index}]", item.get("key", "")
-        if not key:
-            yield errors.required(f"{at}.key")
-        else:
-            yield from (errors.invalid_value(f"{at}.key", key, why) for why in config_key_errors(key))
-        yield from file_path_causes(item.get("path", ""), f"{at}.path")
-        yield from mode_causes(item, "mode", at)
+
+def _one_pod(modes: list[str] | None, path: str) -> Iterator[Cause]:
+    if modes and len(modes) > 1 and "ReadWriteOncePod" in modes:
+        yield errors.forbidden_field(path, "may not use ReadWriteOncePod with other access modes")
 
 
-ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+ACCESS_MODES = (each(REQUIRED, choice("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")), _one_pod)
 HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _IQN = re.compile(r"iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)".replace("[[:alnum:]-.]", "[A-Za-z0-9.-]"))
-_MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 2**32
-
-Check = Callable[[Object, str], Iterator[Cause]]
-
-
-def volumes_causes(volumes: Iterable[Object], path: str) -> Iterator[Cause]:
-    """What is wrong with the volumes of a pod spec."""
-    seen = set()
-    for index, volume in enumerate(volumes):
-        at, name = f"{path}[{index}]", volume.get("name", "")
-        yield from label_causes(name, f"{at}.name")
-        if name and name in seen:
-            yield errors.duplicate(f"{at}.name", name)
-        seen.add(name)
-        yield from source_causes({key: value for key, value in volume.items() if key != "name"}, at)
 
 
 def source_causes(sources: Object, path: str, *, required: str = "") -> Iterator[Cause]:
@@ -139,84 +138,42 @@ def source_causes(sources: Object, path: str, *, required: str = "") -> Iterator
         yield errors.required(path, required)
 
 
-def claim_causes(spec: Object, path: str) -> Iterator[Cause]:
+#: What is wrong with the volumes of a pod spec.
+VOLUME = Rules(
+    ("name", REQUIRED, DNS_LABEL, UNIQUE_IF_SET),
+    ("", lambda volume, path: source_causes({key: value for key, value in volume.items() if key != "name"}, path)),
+)
+
+_CLAIM = Rules(
+    ("accessModes", required("at least 1 access mode is required"), *ACCESS_MODES),
+    ("", lambda spec, path: _storage(spec, f"{path}.resources[storage]")),
+    ("storageClassName", DNS_SUBDOMAIN),
+    ("volumeMode", choice("Block", "Filesystem")),
+)
+
+
+def claim_causes(spec: Object | None, path: str) -> Iterator[Cause]:
     """What is wrong with the spec of a PersistentVolumeClaim."""
-    yield from access_mode_causes(spec, path)
+    return _CLAIM(spec or {}, path)
+
+
+def _storage(spec: Object, path: str) -> Iterator[Cause]:
     storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    if storage is None:
-        yield errors.required(f"{path}.resources[storage]")
-    elif value_of(storage) <= 0:
-        yield errors.invalid_value(f"{path}.resources[storage]", storage, "must be greater than zero")
-    if name := spec.get("storageClassName"):
-        yield from (errors.invalid_value(f"{path}.storageClassName", name, why) for why in dns_subdomain_errors(name))
-    yield from one_of(spec.get("volumeMode"), ("Block", "Filesystem"), f"{path}.volumeMode")
+    yield from present()(storage, path)
+    yield from quantity(lambda amount: amount > 0, "must be greater than zero")(storage, path)
 
 
-def access_mode_causes(spec: Object, path: str) -> Iterator[Cause]:
-    """At least one mode; the mode for one Pod goes with no other."""
-    modes = spec.get("accessModes") or ()
-    if not modes:
-        yield errors.required(f"{path}.accessModes", "at least 1 access mode is required")
-    for mode in modes:
-        yield from one_of(mode, ACCESS_MODES, f"{path}.accessModes", required=True)
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        yield errors.forbidden_field(f"{path}.accessModes",
-                                     "may not use ReadWriteOncePod with other access modes")
-
-
-def _required(*keys: str) -> Check:
+def _needs(*keys: str) -> Rules:
     """A source that must have some fields and is free in the others."""
-    def check(source: Object, path: str) -> Iterator[Cause]:
-        yield from (errors.required(f"{path}.{key}") for key in keys if not source.get(key))
-
-    return check
+    return Rules(*((key, REQUIRED) for key in keys))
 
 
-def _host_path(source: Object, path: str) -> Iterator[Cause]:
-    if not source.get("path"):
-        yield errors.required(f"{path}.path")
-    else:
-        yield from back_step_causes(source["path"], f"{path}.path")
-    if source.get("type"):
-        yield from one_of(source["type"], HOST_PATH_TYPES, f"{path}.type")
-
-
-def _empty_dir(source: Object, path: str) -> Iterator[Cause]:
-    if source.get("sizeLimit") is not None and value_of(source["sizeLimit"]) < 0:
-        yield errors.forbidden_field(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
-
-
-def _secret(source: Object, path: str) -> Iterator[Cause]:
-    if not source.get("secretName"):
-        yield errors.required(f"{path}.secretName")
-    yield from mode_causes(source, "defaultMode", path)
-    yield from items_causes(source, path)
-
-
-def _config_map(source: Object, path: str) -> Iterator[Cause]:
-    if not source.get("name"):
-        yield errors.required(f"{path}.name")
-    yield from mode_causes(source, "defaultMode", path)
-    yield from items_causes(source, path)
-
-
-def _nfs(source: Object, path: str) -> Iterator[Cause]:
-    yield from _required("server", "path")(source, path)
-    if not (source.get("path") or "").startswith("/"):
-        yield errors.invalid_value(f"{path}.path", source.get("path") or "", "must be an absolute path")
-
-
-def _iscsi(source: Object, path: str) -> Iterator[Cause]:
-    yield from _required("targetPortal", "iqn")(source, path)
-    name = source.get("iqn") or ""
+def _iqn(name: str | None, path: str) -> Iterator[Cause]:
     if name and (not name.startswith(("iqn", "eui", "naa")) or (name.startswith("iqn") and not _IQN.fullmatch(name))):
-        yield errors.invalid_value(f"{path}.iqn", name, "must be valid format")
-    if not 0 <= source.get("lun", 0) <= 255:
-        yield errors.invalid_value(f"{path}.lun", source["lun"], "must be between 0 and 255, inclusive")
+        yield errors.invalid_value(path, name, "must be valid format")
 
 
-def _azure_disk(source: Object, path: str) -> Iterator[Cause]:
-    yield from _required("diskName", "diskURI")(source, path)
+def _disk_uri(source: Object, path: str) -> Iterator[Cause]:
     uri, managed = source.get("diskURI") or "", source.get("kind") == "Managed"
     wanted, example = ("/subscriptions", "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft."
                        "compute/disks/{disk-id}") if managed else (
@@ -226,87 +183,67 @@ def _azure_disk(source: Object, path: str) -> Iterator[Cause]:
 
 
 def _downward(source: Object, path: str) -> Iterator[Cause]:
-    yield from mode_causes(source, "defaultMode", path)
+    yield from _MODE(source.get("defaultMode"), f"{path}.defaultMode")
     for item in source.get("items") or ():  # the real server's paths have no index here
-        yield from file_path_causes(item.get("path", ""), f"{path}.path")
-        field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
-        if field is not None:
-            yield from field_path_causes(field, f"{path}.fieldRef", VOLUME_PATHS)
-            if resource is not None:
-                yield errors.invalid_value(path, "resource",
-                                           "fieldRef and resourceFieldRef can not be specified simultaneously")
-        elif resource is not None:
-            yield from resource_field_causes(resource, f"{path}.resourceFieldRef", in_volume=True)
-        else:
-            yield errors.required(path, "one of fieldRef and resourceFieldRef is required")
-        yield from mode_causes(item, "mode", path)
+        yield from _DOWNWARD_ITEM(item, path)
+
+
+_DOWNWARD_ITEM = Rules(
+    ("path", file_path_causes),
+    when(has("fieldRef"), ("fieldRef", partial(field_path_causes, supported=VOLUME_PATHS))),
+    when(has("fieldRef", "resourceFieldRef"), ("", invalid(
+        "fieldRef and resourceFieldRef can not be specified simultaneously", shown="resource"))),
+    when(absent("fieldRef"), when(has("resourceFieldRef"),
+         ("resourceFieldRef", partial(resource_field_causes, in_volume=True)))),
+    when(absent("fieldRef", "resourceFieldRef"), ("", missing("one of fieldRef and resourceFieldRef is required"))),
+    ("mode", _MODE),
+)
+_PROJECTED_SOURCE = Rules(
+    ("secret", Rules(("name", REQUIRED), _ITEMS)),
+    ("configMap", Rules(("name", REQUIRED), _ITEMS)),
+    when(has("downwardAPI"), ("downwardAPI", _downward)),
+    ("serviceAccountToken.expirationSeconds",
+     must(lambda seconds: seconds >= 600, "may not specify a duration less than 10 minutes"),
+     must(lambda seconds: seconds <= 2**32, "may not specify a duration larger than 2^32 seconds")),
+)
 
 
 def _projected(source: Object, path: str) -> Iterator[Cause]:
-    yield from mode_causes(source, "defaultMode", path)
+    yield from _MODE(source.get("defaultMode"), f"{path}.defaultMode")
     for index, part in enumerate(source.get("sources") or ()):
         at, given = f"{path}.sources[{index}]", [key for key, value in part.items() if value is not None]
         if len(given) > 1:
             yield errors.forbidden_field(at, "may not specify more than 1 volume type per source")
             continue
-        for kind in ("secret", "configMap"):
-            if kind in given:
-                if not part[kind].get("name"):
-                    yield errors.required(f"{at}.{kind}.name")
-                yield from items_causes(part[kind], f"{at}.{kind}")
-        if "downwardAPI" in given:
-            yield from _downward(part["downwardAPI"], f"{at}.downwardAPI")
-        if "serviceAccountToken" in given:
-            yield from _token(part["serviceAccountToken"], f"{at}.serviceAccountToken", path)
-
-
-def _token(source: Object, path: str, volume: str) -> Iterator[Cause]:
-    seconds = source.get("expirationSeconds", 3600)
-    if seconds < _MIN_TOKEN_SECONDS:
-        yield errors.invalid_value(f"{path}.expirationSeconds", seconds,
-                                   "may not specify a duration less than 10 minutes")
-    elif seconds > _MAX_TOKEN_SECONDS:
-        yield errors.invalid_value(f"{path}.expirationSeconds", seconds,
-                                   "may not specify a duration larger than 2^32 seconds")
-    if not source.get("path"):
-        yield errors.required(f"{volume}.path")
-
-
-def _csi(source: Object, path: str) -> Iterator[Cause]:
-    driver = source.get("driver") or ""
-    if not driver:
-        yield errors.required(f"{path}.driver")
-    else:
-        yield from (errors.invalid_value(f"{path}.driver", driver, why) for why in dns_subdomain_errors(driver.lower()))
-
-
-def _ephemeral(source: Object, path: str) -> Iterator[Cause]:
-    template = source.get("volumeClaimTemplate")
-    if template is None:
-        yield errors.required(f"{path}.volumeClaimTemplate")
-    else:
-        yield from claim_causes(template.get("spec") or {}, f"{path}.volumeClaimTemplate.spec")
-
-
-def _image(source: Object, path: str) -> Iterator[Cause]:
-    if not source.get("reference"):
-        yield errors.required(f"{path}.reference")
-    yield from one_of(source.get("pullPolicy"), ("Always", "IfNotPresent", "Never"), f"{path}.pullPolicy")
+        yield from _PROJECTED_SOURCE(part, at)
+        if "serviceAccountToken" in given:  # the real server's path is the volume's
+            yield from REQUIRED(part["serviceAccountToken"].get("path"), f"{path}.path")
 
 
 # In the order in which the real server looks at them: all but the first are forbidden.
 _CHECKS: dict[str, Check] = {
-    "emptyDir": _empty_dir, "hostPath": _host_path, "gitRepo": _required("repository"),
-    "gcePersistentDisk": _required("pdName"), "awsElasticBlockStore": _required("volumeID"), "secret": _secret,
-    "nfs": _nfs, "iscsi": _iscsi, "glusterfs": _required("endpoints", "path"), "flocker": _required(),
-    "persistentVolumeClaim": _required("claimName"), "rbd": _required("monitors", "image"),
-    "cinder": _required("volumeID"), "cephfs": _required("monitors"), "quobyte": _required("registry", "volume"),
-    "downwardAPI": _downward, "fc": _required(), "configMap": _config_map,
-    "azureFile": _required("secretName", "shareName"), "flexVolume": _required("driver"),
-    "vsphereVolume": _required("volumePath"),
-    "photonPersistentDisk": _required("pdID"), "portworxVolume": _required("volumeID"), "azureDisk": _azure_disk,
-    "storageos": _required(), "projected": _projected, "scaleIO": _required("gateway", "system", "volumeName"),
-    "csi": _csi, "ephemeral": _ephemeral, "image": _image, "local": _required("path"),
+    "emptyDir": Rules(when(lambda source: value_of(source.get("sizeLimit") or "0") < 0, ("sizeLimit", forbidden(
+        "SizeLimit field must be a valid resource quantity")))),
+    "hostPath": Rules(("path", REQUIRED, back_step_causes), ("type", choice(*HOST_PATH_TYPES))),
+    "gitRepo": _needs("repository"), "gcePersistentDisk": _needs("pdName"),
+    "awsElasticBlockStore": _needs("volumeID"),
+    "secret": Rules(("secretName", REQUIRED), ("defaultMode", _MODE), _ITEMS),
+    "nfs": Rules(("server", REQUIRED), ("path", REQUIRED, must(
+        lambda path: path.startswith("/"), "must be an absolute path", zero=""))),
+    "iscsi": Rules(("targetPortal", REQUIRED), ("iqn", REQUIRED, _iqn), ("lun", between(0, 255))),
+    "glusterfs": _needs("endpoints", "path"), "flocker": _needs(), "persistentVolumeClaim": _needs("claimName"),
+    "rbd": _needs("monitors", "image"), "cinder": _needs("volumeID"), "cephfs": _needs("monitors"),
+    "quobyte": _needs("registry", "volume"), "downwardAPI": _downward, "fc": _needs(),
+    "configMap": Rules(("name", REQUIRED), ("defaultMode", _MODE), _ITEMS),
+    "azureFile": _needs("secretName", "shareName"), "flexVolume": _needs("driver"),
+    "vsphereVolume": _needs("volumePath"), "photonPersistentDisk": _needs("pdID"),
+    "portworxVolume": _needs("volumeID"),
+    "azureDisk": Rules(("diskName", REQUIRED), ("diskURI", REQUIRED), ("", _disk_uri)),
+    "storageos": _needs(), "projected": _projected, "scaleIO": _needs("gateway", "system", "volumeName"),
+    "csi": Rules(("driver", REQUIRED, LOWERED_SUBDOMAIN)),
+    "ephemeral": Rules(("volumeClaimTemplate", present(), Rules(("spec", claim_causes)))),
+    "image": Rules(("reference", REQUIRED), ("pullPolicy", choice("Always", "IfNotPresent", "Never"))),
+    "local": _needs("path"),
 }
 VOLUME_SOURCES = frozenset(_CHECKS)
 _ORDER = {kind: index for index, kind in enumerate(_CHECKS)}

@@ -1,0 +1,352 @@
+"""The rules of built-in kinds: rows of data, and the interpreter that evaluates them.
+
+A `Rules` table holds rows. A row is a path and its checks; the causes come in the order of the rows::
+
+    PORT = Rules(
+        ("name", DNS_LABEL, UNIQUE),
+        ("port", PORT_NUMBER),
+        ("protocol", REQUIRED, choice("TCP", "UDP")),
+    )
+    SERVICE = Rules(
+        ("spec.type", FIXED),
+        ("spec.ports[*]", PORT),
+        when(equals("spec.type", "NodePort"), ("spec.ports", REQUIRED)),
+    )
+
+- A path is relative to the object of the table. ``[*]`` stands for each item of a list, "" for the object itself.
+- A check is a function of a value and its path that yields causes; a value that is absent is None. A table is a check
+  too: it skips None. Most checks skip what is absent or empty, and leave that to `REQUIRED`.
+- `FIXED` compares with the old object of an update. It works in the table of a kind, not in tables of parts.
+- `UNIQUE` compares with the items before this one in the same list; `UNIQUE_IF_SET` skips empty values.
+- `when` applies rows only to objects for which a condition holds.
+
+`Defaults` maps paths to the values that are filled in where the parent is there and the field is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.objectmeta.names import (
+    dns_label_errors,
+    dns_subdomain_errors,
+    label_value_errors,
+    path_segment_errors,
+    port_name_errors,
+    qualified_name_errors,
+)
+from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.meta.quantities import value_of
+
+Object = dict[str, Any]
+Check = Callable[[Any, str], Iterable[Cause]]
+Condition = Callable[[Object], bool]
+Row = tuple[Any, ...]  # a path, then checks
+Steps = tuple[tuple[str, bool], ...]  # keys, each with whether the value is a list to go through
+
+
+class Fixed(NamedTuple):
+    """The value of an update is that of the old object. `refuse` makes the cause of a path and the new value."""
+
+    refuse: Callable[[str, Any], Cause] = errors.immutable
+    of: Callable[[Any], Any] = lambda value: value  # what is compared
+    once_set: bool = False  # an empty value may still be set
+
+
+FIXED = Fixed()
+
+
+def fixed(why: str) -> Fixed:
+    """Forbid a change, in words of the kind's own."""
+    return Fixed(lambda path, _: errors.forbidden_field(path, why))
+
+
+class Unique(NamedTuple):
+    """No earlier item of the list has this value."""
+
+    of: Callable[[Any], Any] = lambda value: value or ""  # what is compared
+    shown: Callable[[Any], Any] | None = None  # what the cause shows of the value; by default what is compared
+    empty: bool = True  # empty values count too
+
+
+UNIQUE, UNIQUE_IF_SET = Unique(), Unique(empty=False)
+
+
+class When(NamedTuple):
+    """Rows for objects for which a condition holds."""
+
+    condition: Condition
+    rows: tuple[Row | When, ...]
+
+
+def when(condition: Condition, *rows: Row | When) -> When:
+    """Apply rows only to objects for which the condition holds."""
+    return When(condition, rows)
+
+
+class _Compiled(NamedTuple):
+    conditions: tuple[Condition, ...]
+    steps: Steps
+    checks: tuple[Any, ...]
+
+
+def _compile(rows: Iterable[Row | When], conditions: tuple[Condition, ...] = ()) -> Iterator[_Compiled]:
+    for row in rows:
+        if isinstance(row, When):
+            yield from _compile(row.rows, (*conditions, row.condition))
+        else:
+            yield _Compiled(conditions, _steps(row[0]), row[1:])
+
+
+def _steps(path: str) -> Steps:
+    return tuple((part.removesuffix("[*]"), part.endswith("[*]")) for part in path.split(".")) if path else ()
+
+
+class Rules:
+    """A table of rows, compiled once. Calling it yields the causes of an object."""
+
+    def __init__(self, *rows: Row | When) -> None:
+        self._rows = tuple(_compile(rows))
+
+    def __call__(self, obj: Any, path: str = "", *, old: Object | None = None,
+                 seen: dict[int, list[Any]] | None = None) -> Iterator[Cause]:
+        """The causes of an object at a path; `seen` holds values of the items before it, for `UNIQUE`."""
+        if obj is None:
+            return
+        for number, (conditions, steps, checks) in enumerate(self._rows):
+            if conditions and not all(condition(obj) for condition in conditions):
+                continue
+            for value, at, siblings in _values(obj, path, steps, seen):
+                for check in checks:
+                    if isinstance(check, Rules):
+                        yield from check(value, at, seen=siblings)
+                    elif isinstance(check, Unique):
+                        yield from _repeated(check, value, at, {} if siblings is None else siblings, number)
+                    elif not isinstance(check, Fixed):
+                        yield from check(value, at)
+                    elif old is not None:
+                        before = check.of(_value(old, steps))
+                        if before != check.of(value) and (before or not check.once_set):
+                            yield check.refuse(at, value)
+
+
+def _values(value: Any, path: str, steps: Steps,
+            seen: dict[int, Any] | None) -> Iterator[tuple[Any, str, dict[int, Any] | None]]:
+    """The values at the steps, each with its path and what is known of the items before it."""
+    for number, (key, many) in enumerate(steps, 1):
+        value = value.get(key) if value else None
+        path = f"{path}.{key}" if path else key
+        if many:
+            known: dict[int, Any] = {}
+            for index, item in enumerate(value or ()):
+                yield from _values(item, f"{path}[{index}]", steps[number:], known)
+            return
+    yield value, path, seen
+
+
+def _value(obj: Any, steps: Steps) -> Any:
+    for key, _ in steps:
+        obj = obj.get(key) if obj else None
+    return obj
+
+
+def _repeated(check: Unique, value: Any, path: str, seen: dict[int, Any], row: int) -> Iterator[Cause]:
+    compared, known = check.of(value), seen.setdefault(row, set())
+    if compared in known and (compared or check.empty):
+        yield errors.duplicate(path, check.shown(value) if check.shown else compared)
+    known.add(compared)
+
+
+class Defaults:
+    """What is filled in, path by path: a value, or a function of the parent that returns one or None."""
+
+    def __init__(self, values: Mapping[str, Any] | None = None, *, zero: Mapping[str, Any] | None = None) -> None:
+        """`zero` has the defaults of fields in which an empty text or 0 counts as absent."""
+        self._rows = [(*_parent(path), value, missing) for missing, part in ((_is_absent, values), (_is_zero, zero))
+                      for path, value in (part or {}).items()]
+
+    def __or__(self, more: Defaults) -> Defaults:
+        """These defaults, then others."""
+        both = Defaults()
+        both._rows = self._rows + more._rows
+        return both
+
+    def __call__(self, obj: Object) -> None:
+        """Fill in an object, in place."""
+        for steps, key, value, missing in self._rows:
+            for parent, _, _ in _values(obj, "", steps, None):
+                if parent is not None and missing(parent.get(key)):
+                    filled = value(parent) if callable(value) else value
+                    if filled is not None:
+                        parent[key] = json_copy(filled) if isinstance(filled, dict | list) else filled
+
+
+def _parent(path: str) -> tuple[Steps, str]:
+    *parents, (key, _) = _steps(path)
+    return tuple(parents), key
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None
+
+
+def _is_zero(value: Any) -> bool:
+    return not value
+
+
+# Conditions
+
+def has(*paths: str) -> Condition:
+    """A value, which may be empty, at each of the paths."""
+    steps = [_steps(path) for path in paths]
+    return lambda obj: all(_value(obj, each) is not None for each in steps)
+
+
+def absent(*paths: str) -> Condition:
+    """No value at any of the paths."""
+    steps = [_steps(path) for path in paths]
+    return lambda obj: all(_value(obj, each) is None for each in steps)
+
+
+def filled(*paths: str) -> Condition:
+    """A value that is not empty at each of the paths."""
+    steps = [_steps(path) for path in paths]
+    return lambda obj: all(_value(obj, each) for each in steps)
+
+
+def some(*paths: str) -> Condition:
+    """A value that is not empty at one of the paths."""
+    steps = [_steps(path) for path in paths]
+    return lambda obj: any(_value(obj, each) for each in steps)
+
+
+def lacks(*paths: str) -> Condition:
+    """No value, or an empty one, at each of the paths."""
+    found = some(*paths)
+    return lambda obj: not found(obj)
+
+
+def negated(condition: Condition) -> Condition:
+    """The reverse of a condition."""
+    return lambda obj: not condition(obj)
+
+
+def equals(path: str, *values: Any) -> Condition:
+    """One of some values at a path."""
+    steps = _steps(path)
+    return lambda obj: _value(obj, steps) in values
+
+
+# Checks
+
+def required(why: str = "", *, unless: Callable[[Any], bool] = bool) -> Check:
+    """Refuse what is absent or empty."""
+    return lambda value, path: () if unless(value) else (errors.required(path, why),)
+
+
+REQUIRED = required()
+
+
+def present(why: str = "") -> Check:
+    """Refuse what is absent; an empty value is fine."""
+    return required(why, unless=lambda value: value is not None)
+
+
+def missing(why: str) -> Check:
+    """Say that something is required: the condition of the row says when."""
+    return lambda _, path: (errors.required(path, why),)
+
+
+def forbidden(why: str, *, empty: bool = False) -> Check:
+    """Refuse what is there; an empty value only if `empty`."""
+    return lambda value, path: (errors.forbidden_field(path, why),) if value or (empty and value is not None) else ()
+
+
+def choice(*supported: str, zero: Any = None, shown: Callable[[Any], Any] = lambda value: value) -> Check:
+    """Refuse what is not among some values. `zero` stands for a value that is missing or empty; None accepts it.
+
+    `shown` makes what the cause shows of the value.
+    """
+    def check(value: Any, path: str) -> Iterator[Cause]:
+        given = value or zero
+        if given is not None and given not in supported:
+            yield errors.not_supported(path, shown(given), supported)
+
+    return check
+
+
+_ITSELF: Any = object()
+
+
+def must(test: Callable[[Any], bool], why: str, *, zero: Any = None, shown: Any = _ITSELF) -> Check:
+    """Refuse a value that fails a test. `zero` stands for a value that is missing; None accepts it.
+
+    `shown` is the value that the cause names, if it is not the value itself.
+    """
+    def check(value: Any, path: str) -> Iterator[Cause]:
+        given = zero if value is None else value
+        if given is not None and not test(given):
+            yield errors.invalid_value(path, given if shown is _ITSELF else shown, why)
+
+    return check
+
+
+def at_least(least: int, why: str = "", *, zero: Any = None) -> Check:
+    """Refuse a smaller number."""
+    return must(lambda value: value >= least, why or f"must be greater than or equal to {least}", zero=zero)
+
+
+def between(least: int, most: int, why: str = "", *, zero: Any = None) -> Check:
+    """Refuse a number outside of a range."""
+    return must(lambda value: least <= value <= most, why or f"must be between {least} and {most}, inclusive",
+                zero=zero)
+
+
+NATURAL = at_least(0)
+PORT_NUMBER = between(1, 65535)
+
+
+def prohibited(why: str) -> Check:
+    """Forbid a field, whatever is there: the condition of the row says when."""
+    return lambda _, path: (errors.forbidden_field(path, why),)
+
+
+def invalid(why: str, *, shown: Any = _ITSELF) -> Check:
+    """Refuse whatever is there: the condition of the row says when. `shown` is the value that the cause names."""
+    return lambda value, path: (errors.invalid_value(path, value if shown is _ITSELF else shown, why),)
+
+
+def at_most_items(most: int) -> Check:
+    """Refuse a longer list."""
+    return lambda value, path: (errors.too_many(path, len(value), most),) if len(value or ()) > most else ()
+
+
+def each(*checks: Check) -> Check:
+    """Check each item of a list, at the path of the list."""
+    return lambda values, path: (cause for value in values or () for check in checks for cause in check(value, path))
+
+
+def quantity(test: Callable[[Any], bool], why: str) -> Check:
+    """Refuse a quantity that fails a test."""
+    return must(lambda value: test(value_of(value)), why)
+
+
+def name(wrong: Callable[[str], Iterable[str]], *, empty: bool = False) -> Check:
+    """Refuse a text in which a function finds something wrong; an empty or absent one is looked at only if `empty`."""
+    def check(value: Any, path: str) -> Iterator[Cause]:
+        if value or empty:
+            for why in wrong(value or ""):
+                yield errors.invalid_value(path, value or "", why)
+
+    return check
+
+
+DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE = name(dns_label_errors), name(dns_subdomain_errors), name(label_value_errors)
+PATH_SEGMENT, PORT_NAME = name(path_segment_errors), name(port_name_errors)
+ANY_PORT_NAME = name(port_name_errors, empty=True)
+ANY_LABEL, ANY_SUBDOMAIN = name(dns_label_errors, empty=True), name(dns_subdomain_errors, empty=True)
+QUALIFIED, ANY_QUALIFIED = name(qualified_name_errors), name(qualified_name_errors, empty=True)
+LOWERED_SUBDOMAIN = name(lambda text: dns_subdomain_errors(text.lower()))
