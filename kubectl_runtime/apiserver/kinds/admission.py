@@ -44,7 +44,7 @@ _FAILURE_POLICY = choice("Fail", "Ignore")
 
 def _filled_text(why: str = "") -> Check:
     """Refuse a text of blanks."""
-    return required(why, unless=lambda value: (value or "").strip())
+    return required(why, unless=lambda value: bool((value or "").strip()))
 
 
 def _url(url: str | None, path: str) -> Iterator[Cause]:
@@ -196,7 +196,8 @@ _MATCH = Rules(_MATCH_POLICY, *_SELECTORS, ("resourceRules[*]", RULE), ("exclude
 def _annotations(obj: Object, path: str) -> Iterator[Cause]:
     """The keys of audit annotations are qualified by the policy's name."""
     for index, annotation in enumerate(obj["spec"].get("auditAnnotations") or ()):
-        at, key = f"spec.auditAnnotations[{index}]", f"{obj['metadata'].get('name', '')}/{annotation.get('key') or ''}"
+        at = f"{path}spec.auditAnnotations[{index}]"
+        key = f"{obj['metadata'].get('name', '')}/{annotation.get('key') or ''}"
         yield from (errors.invalid_value(f"{at}.key", key, why) for why in qualified_name_errors(key))
         if not (annotation.get("valueExpression") or "").strip():
             yield errors.required(f"{at}.valueExpression", "valueExpression is not specified")

@@ -1,29 +1,19 @@
-"""Deployments, ReplicaSets, ReplicationControllers, PodTemplates: replicas of a pod template.
+"""Workloads: the kinds of apps, ReplicationControllers and PodTemplates."""
 
-StatefulSets.
-
-DaemonSets.
-
-ControllerRevisions: their data is fixed.
-"""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import (
-    NOT_NEGATIVE,
+    AMOUNT_OR_PERCENT,
     BuiltinStrategy,
     amount_of,
     amount_or_percent_causes,
     dig,
-    immutable_causes,
-    label_causes,
     label_selector,
-    non_negative,
-    one_of,
     put_default,
     selector_causes,
     selector_text,
@@ -32,10 +22,88 @@ from kubectl_runtime.apiserver.kinds.pod.pod_defaults import default_pod_spec
 from kubectl_runtime.apiserver.kinds.pod.pod_validation import template_causes
 from kubectl_runtime.apiserver.kinds.pod.pod_volumes import claim_causes
 from kubectl_runtime.apiserver.kinds.pod.warnings import claim_spec_warnings, name_warnings, template_warnings
+from kubectl_runtime.apiserver.kinds.rules import (
+    DNS_LABEL,
+    FIXED,
+    NATURAL,
+    REQUIRED,
+    Defaults,
+    Fixed,
+    Row,
+    Rules,
+    choice,
+    equals,
+    forbidden,
+    has,
+    must,
+    negated,
+    present,
+    required,
+    when,
+)
 from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors
+from kubectl_runtime.apiserver.query.selectors import LabelSelector
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
-_MISMATCH = "`selector` does not match template `labels`"
+_TEMPLATE: dict[str, Any] = {"spec.template": {}, "spec.template.spec": {}}
+_COUNTS = tuple((f"status.{key}", NATURAL) for key in (
+    "replicas", "updatedReplicas", "currentReplicas", "readyReplicas", "availableReplicas", "fullyLabeledReplicas",
+    "unavailableReplicas", "observedGeneration", "collisionCount", "currentNumberScheduled", "numberMisscheduled",
+    "desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable", "numberUnavailable"))
+_COLLISIONS = ("status.collisionCount", Fixed(lambda path, count: errors.invalid_value(
+    path, count or 0, "cannot be decremented"), changed=lambda count, before: (count or 0) < (before or 0)))
+
+
+def _status(*counted: str) -> Rules:
+    """Counts are not negative, and of all replicas no more can be ready, updated, … than there are."""
+    def no_more(obj: Object, path: str) -> Iterator[Cause]:
+        status = obj.get("status") or {}
+        yield from (errors.invalid_value(f"{path}status.{key}", status.get(key) or 0,
+                                         "cannot be greater than status.replicas")
+                    for key in counted if (status.get(key) or 0) > (status.get("replicas") or 0))
+        if (available := status.get("availableReplicas") or 0) > (status.get("readyReplicas") or 0):
+            yield errors.invalid_value(f"{path}status.availableReplicas", available,
+                                       "cannot be greater than readyReplicas")
+
+    return Rules(*_COUNTS, *([("", no_more)] if counted else []), _COLLISIONS)
+
+
+def _selector(kind: str, *, required: bool = True, broken: str | None = "") -> tuple[Row, ...]:
+    """The rows of a selector, and of the labels of the template that it must match unless it is no good itself.
+
+    `broken` is said of a broken selector beside its details, None: nothing.
+    """
+    def check(spec: Object, path: str) -> Iterator[Cause]:
+        selector, at = spec.get("selector"), f"{path}.selector"
+        wrong = selector_causes(selector, at)
+        yield from wrong
+        if selector is None and required:
+            yield errors.required(at)
+        elif selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            yield errors.invalid_value(at, selector, f"empty selector is invalid for {kind}")
+        if not wrong:
+            yield from _mismatch(spec, label_selector(selector))
+        elif broken is not None:
+            yield errors.invalid_value(at, selector, broken)
+
+    return (("spec", check),)
+
+
+def _mismatch(spec: Object, selector: LabelSelector | None) -> Iterator[Cause]:
+    labels = dig(spec, "template.metadata.labels")
+    if selector is None or not selector.matches(labels or {}):  # no selector selects nothing, which is refused too
+        yield errors.invalid_value("spec.template.metadata.labels", labels,
+                                   "`selector` does not match template `labels`")
+
+
+def _template(pods_of: str) -> tuple[Row, ...]:
+    """The rows of a template of Pods that always run."""
+    return (
+        ("spec.template", lambda template, path: template_causes(template or {}, path)),
+        ("spec.template.spec.restartPolicy", choice("Always")),
+        ("spec.template.spec.activeDeadlineSeconds", forbidden(
+            f"activeDeadlineSeconds in {pods_of} is not Supported", empty=True)),
+    )
 
 
 class WorkloadStrategy(BuiltinStrategy):
@@ -43,17 +111,14 @@ class WorkloadStrategy(BuiltinStrategy):
 
     has_status = True
     has_generation = True
-    empty_selector = "empty selector is invalid for deployment"
-    selector_required = True
-    counted: ClassVar[Sequence[str]] = ("updatedReplicas", "readyReplicas", "availableReplicas")  # parts of replicas
-    broken_selector: ClassVar[str | None] = "invalid label selector"  # said of the selector beside its details
-    pods_of = "ReplicaSet"  # whose Pods they are, as a message says it
     names_hosts = True  # whether the names of Pods are made of this object's, so that it should be a DNS label
-    immutable: ClassVar[Sequence[str]] = ("selector",)
+    defaults = Defaults(_TEMPLATE)
 
     def default(self, obj: Object) -> None:
-        """The template's defaults; subclasses add the kind's own."""
-        default_pod_spec(obj["spec"].setdefault("template", {}).setdefault("spec", {}))
+        """Those of the template too."""
+        super().default(obj)
+        if (template := obj["spec"].get("template")) is not None:
+            default_pod_spec(template["spec"])
 
     def blank_shown(self) -> Object:
         """Bookmarks of those kinds of apps that scale say that they have no replicas."""
@@ -73,38 +138,6 @@ class WorkloadStrategy(BuiltinStrategy):
             selector = {"matchLabels": selector}
         return "" if (text := selector_text(selector)) == "<none>" else text
 
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Replicas, selector, template and the kind's own fields."""
-        spec = obj["spec"]
-        causes = non_negative(spec, "replicas", "spec") + self.selector_and_template_causes(spec)
-        return causes + non_negative(spec, "minReadySeconds", "spec") + self.own_causes(spec)
-
-    def selector_and_template_causes(self, spec: Object) -> list[Cause]:
-        """The selector, and the template that must match it unless the selector is no good itself."""
-        selector = spec.get("selector")
-        broken = selector_causes(selector or {}, "spec.selector")
-        causes = list(broken)
-        if selector is None and self.selector_required:
-            causes.append(errors.required("spec.selector"))
-        elif selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            causes.append(errors.invalid_value("spec.selector", selector, self.empty_selector))
-        if broken and self.broken_selector is not None:
-            causes.append(errors.invalid_value("spec.selector", selector, self.broken_selector))
-        elif not broken:
-            causes += mismatch_causes(spec)
-        return causes + template_rules(self.template_of(spec), ("Always",), self.pods_of)
-
-    def template_of(self, spec: Object) -> Object:
-        """The template with what the controller will add."""
-        template: Object = spec.get("template") or {}
-        return template
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """What a create checks, and the selector does not change."""
-        if subresource == "status":
-            return replica_status_causes(new.get("status") or {}, old.get("status") or {}, self.counted)
-        return self.validate_create(new, ctx) + immutable_causes(new["spec"], old["spec"], self.immutable)
-
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Those of the template, when the spec changes; a name that makes no good hostname."""
         if old is not None and old["metadata"].get("generation") == obj["metadata"].get("generation"):
@@ -112,157 +145,111 @@ class WorkloadStrategy(BuiltinStrategy):
         names = name_warnings(obj["metadata"].get("name", "")) if old is None and self.names_hosts else []
         return names + template_warnings(obj["spec"].get("template") or {}, "spec.template.")
 
-    def own_causes(self, spec: Object) -> list[Cause]:
-        """What is wrong with fields that only this kind has."""
-        return []
+
+def _not_both_zero(rolling: Object, path: str) -> Iterator[Cause]:
+    surge, unavailable = rolling.get("maxSurge"), rolling.get("maxUnavailable")
+    if not amount_of(surge) and not amount_of(unavailable) and not _has_bad_amount(rolling):
+        yield errors.invalid_value(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
 
 
-_COUNTS = ("replicas", "updatedReplicas", "currentReplicas", "readyReplicas", "availableReplicas",
-           "fullyLabeledReplicas", "unavailableReplicas", "observedGeneration", "collisionCount",
-           "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady",
-           "updatedNumberScheduled", "numberAvailable", "numberUnavailable")
+def _has_bad_amount(rolling: Object) -> bool:
+    return bool(amount_or_percent_causes(rolling.get("maxUnavailable"), "", most_all=True)
+                or amount_or_percent_causes(rolling.get("maxSurge"), ""))
 
 
-def replica_status_causes(status: Object, before: Object, counted: Sequence[str]) -> list[Cause]:
-    """Counts are not negative, and of all replicas no more can be ready than there are."""
-    causes = [cause for key in _COUNTS for cause in non_negative(status, key, "status")]
-    total = status.get("replicas") or 0
-    causes += [errors.invalid_value(f"status.{key}", status.get(key) or 0, "cannot be greater than status.replicas")
-               for key in counted if (status.get(key) or 0) > total]
-    ready, available = status.get("readyReplicas") or 0, status.get("availableReplicas") or 0
-    if counted and available > ready:
-        causes.append(errors.invalid_value("status.availableReplicas", available,
-                                           "cannot be greater than readyReplicas"))
-    if (status.get("collisionCount") or 0) < (before.get("collisionCount") or 0):
-        causes.append(errors.invalid_value("status.collisionCount", status.get("collisionCount") or 0,
-                                           "cannot be decremented"))
-    return causes
+def _rolling_by_default(update: Object) -> Object | None:
+    return {} if update["type"] == "RollingUpdate" else None
 
 
-def mismatch_causes(spec: Object) -> list[Cause]:
-    """Whether the selector matches the template."""
-    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    selector = label_selector(spec.get("selector"))
-    if selector is None or not selector.matches(labels or {}):  # no selector selects nothing, which is refused too
-        return [errors.invalid_value("spec.template.metadata.labels", labels, _MISMATCH)]
-    return []
+def _shown_type(update: Object) -> Object:
+    """An update strategy of an unknown type as the real server prints its internal type."""
+    return {"Type": update.get("type"), "RollingUpdate": None}
 
 
-def template_rules(template: Object, restart_policies: Sequence[str], pods_of: str) -> list[Cause]:
-    """What is wrong with the template of Pods that always run."""
-    causes = template_causes(template, "spec.template")
-    spec = template.get("spec") or {}
-    policy = spec.get("restartPolicy")
-    if policy not in restart_policies:
-        causes.append(errors.not_supported("spec.template.spec.restartPolicy", policy, restart_policies))
-    if spec.get("activeDeadlineSeconds") is not None:
-        causes.append(errors.forbidden_field("spec.template.spec.activeDeadlineSeconds",
-                                             f"activeDeadlineSeconds in {pods_of} is not Supported"))
-    return causes
+def _deadline(spec: Object, path: str) -> Iterator[Cause]:
+    deadline, least = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
+    if deadline is not None and deadline <= least:
+        yield errors.invalid_value(f"{path}.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
 
 class DeploymentStrategy(WorkloadStrategy):
-    """Deployments."""
+    """Deployments: one replica, a rolling update by quarters."""
 
     status_keeps = ("labels",)
-
-    def default(self, obj: Object) -> None:
-        """One replica, a rolling update by quarters."""
-        super().default(obj)
-        spec = obj["spec"]
-        put_default(spec, "replicas", 1)
-        strategy = spec.setdefault("strategy", {})
-        put_default(strategy, "type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            put_default(strategy, "rollingUpdate", {})
-            put_default(strategy["rollingUpdate"], "maxUnavailable", "25%")
-            put_default(strategy["rollingUpdate"], "maxSurge", "25%")
-        put_default(spec, "revisionHistoryLimit", 10)
-        put_default(spec, "progressDeadlineSeconds", 600)
+    defaults = Defaults({
+        **_TEMPLATE, "spec.replicas": 1, "spec.strategy": {}, "spec.strategy.type": "RollingUpdate",
+        "spec.strategy.rollingUpdate": _rolling_by_default,
+        "spec.strategy.rollingUpdate.maxUnavailable": "25%", "spec.strategy.rollingUpdate.maxSurge": "25%",
+        "spec.revisionHistoryLimit": 10, "spec.progressDeadlineSeconds": 600})
+    rules = Rules(
+        ("spec.replicas", NATURAL),
+        *_selector("deployment", broken="invalid label selector"),
+        *_template("ReplicaSet"),
+        ("spec.minReadySeconds", NATURAL),
+        ("spec.strategy", Rules(
+            when(equals("type", "Recreate"), ("rollingUpdate", forbidden(
+                "may not be specified when strategy `type` is 'Recreate'", empty=True))),
+            when(equals("type", "RollingUpdate"), ("rollingUpdate", Rules(
+                ("maxUnavailable", AMOUNT_OR_PERCENT),
+                ("maxSurge", amount_or_percent_causes),
+                ("", _not_both_zero)))),
+            when(negated(equals("type", "Recreate", "RollingUpdate")), ("", lambda update, path: (
+                errors.not_supported(path, _shown_type(update), ("Recreate", "RollingUpdate")),))),
+        )),
+        ("spec.revisionHistoryLimit", NATURAL),
+        ("spec.progressDeadlineSeconds", NATURAL),
+        ("spec", _deadline),
+        ("spec.selector", FIXED),
+    )
+    status_rules = _status("updatedReplicas", "readyReplicas", "availableReplicas")
 
     def generation_part(self, obj: Object) -> Any:
         """A Deployment's annotations raise its generation too: its controller copies them to ReplicaSets."""
         return obj.get("spec"), obj.get("metadata", {}).get("annotations")
 
-    def own_causes(self, spec: Object) -> list[Cause]:
-        """The update strategy and the deadlines."""
-        causes = _strategy_causes(spec["strategy"], "spec.strategy")
-        causes += non_negative(spec, "revisionHistoryLimit", "spec")
-        deadline, least = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
-        if deadline is not None:
-            causes += non_negative(spec, "progressDeadlineSeconds", "spec")
-            if deadline <= least:
-                causes.append(errors.invalid_value("spec.progressDeadlineSeconds", deadline,
-                                                   "must be greater than minReadySeconds"))
-        return causes
-
-
-def _strategy_causes(strategy: Object, path: str) -> list[Cause]:
-    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate") or {}
-    if kind == "Recreate":
-        return [] if strategy.get("rollingUpdate") is None else [
-            errors.forbidden_field(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")]
-    if kind != "RollingUpdate":
-        return [errors.not_supported(path, {"Type": kind, "RollingUpdate": None}, ("Recreate", "RollingUpdate"))]
-    surge, unavailable = rolling.get("maxSurge"), rolling.get("maxUnavailable")
-    at = f"{path}.rollingUpdate"
-    causes = amount_or_percent_causes(unavailable, f"{at}.maxUnavailable", most_all=True)
-    causes += amount_or_percent_causes(surge, f"{at}.maxSurge")
-    if not causes and not amount_of(surge) and not amount_of(unavailable):
-        causes.append(errors.invalid_value(f"{at}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
-    return causes
-
 
 class ReplicaSetStrategy(WorkloadStrategy):
-    """ReplicaSets."""
+    """ReplicaSets: one replica."""
 
-    counted: ClassVar[Sequence[str]] = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+    defaults = Defaults({**_TEMPLATE, "spec.replicas": 1})
+    rules = Rules(
+        ("spec.replicas", NATURAL),
+        *_selector("deployment", broken="invalid label selector"),
+        *_template("ReplicaSet"),
+        ("spec.minReadySeconds", NATURAL),
+        ("spec.selector", FIXED),
+    )
+    status_rules = _status("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
-    def default(self, obj: Object) -> None:
-        """One replica."""
-        super().default(obj)
-        put_default(obj["spec"], "replicas", 1)
 
-
-class ReplicationControllerStrategy(ReplicaSetStrategy):
-    """ReplicationControllers: their selector is a map and defaults to the template's labels."""
+class ReplicationControllerStrategy(WorkloadStrategy):
+    """ReplicationControllers: their selector is a map that defaults to the template's labels, and may change."""
 
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         "status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
+    defaults = Defaults({
+        "spec.template.spec": {}, "spec.replicas": 1,
+        "spec.selector": lambda spec: dig(spec, "template.metadata.labels") or None})
+    rules = Rules(
+        ("spec.replicas", NATURAL),
+        ("spec.selector", REQUIRED),
+        ("spec.template", present()),
+        when(has("spec.template"),
+             ("spec", lambda spec, _: _mismatch(spec, label_selector({"matchLabels": spec.get("selector") or {}}))),
+             *_template("ReplicationController"),
+             ("spec.minReadySeconds", NATURAL)),
+    )
+    status_rules = ReplicaSetStrategy.status_rules
 
     def default(self, obj: Object) -> None:
-        """Labels and selector from the template."""
-        spec = obj["spec"]
-        if spec.get("template") is not None:
-            super().default(obj)
-        put_default(spec, "replicas", 1)
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-        if labels:
-            put_default(spec, "selector", dict(labels))
+        """The labels of the template for the object itself, too."""
+        super().default(obj)
+        if labels := dig(obj["spec"], "template.metadata.labels"):
             put_default(obj.setdefault("metadata", {}), "labels", dict(labels))
 
     def default_orphans(self) -> bool:
         """The API of v1 is older than garbage collection: deleting orphans, unless told otherwise."""
         return True
-
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Selector and template."""
-        spec = obj["spec"]
-        selector = spec.get("selector") or {}
-        causes = non_negative(spec, "replicas", "spec")
-        if not selector:
-            causes.append(errors.required("spec.selector"))
-        if spec.get("template") is None:
-            return [*causes, errors.required("spec.template")]
-        causes += mismatch_causes({**spec, "selector": {"matchLabels": selector}})
-        causes += template_rules(spec["template"], ("Always",), "ReplicationController")
-        return causes + non_negative(spec, "minReadySeconds", "spec")
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation: the selector may change."""
-        if subresource == "status":
-            return replica_status_causes(new.get("status") or {}, old.get("status") or {}, self.counted)
-        return self.validate_create(new, ctx)
 
 
 class PodTemplateStrategy(BuiltinStrategy):
@@ -270,14 +257,12 @@ class PodTemplateStrategy(BuiltinStrategy):
 
     has_generation = True
     delete_returns_object = True
+    generation_path = "template"
+    rules = Rules(("template", template_causes))
 
     def default(self, obj: Object) -> None:
         """The template's."""
         default_pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
-
-    def generation_part(self, obj: Object) -> Any:
-        """The template."""
-        return obj.get("template")
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Those of a template that changed."""
@@ -285,68 +270,82 @@ class PodTemplateStrategy(BuiltinStrategy):
             return []
         return template_warnings(obj["template"], "template.")
 
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The template."""
-        return template_causes(obj["template"], "template")
 
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation."""
-        return self.validate_create(new, ctx)
+_MUTABLE = ("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+            "persistentVolumeClaimRetentionPolicy", "minReadySeconds")
+_NOT_MUTABLE = (f"updates to statefulset spec for fields other than {', '.join(map(repr, _MUTABLE[:-1]))} "
+                f"and '{_MUTABLE[-1]}' are forbidden")
+
+
+def _with_claims(spec: Object, path: str) -> Iterator[Cause]:
+    """The template with the volumes that the claims become."""
+    template = dict(spec.get("template") or {})
+    known = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
+    if known:
+        claims = [{"name": name, "persistentVolumeClaim": {"claimName": "of-pod"}} for name in known]
+        pod = template.get("spec") or {}
+        others = [volume for volume in pod.get("volumes") or () if volume.get("name") not in known]
+        template["spec"] = {**pod, "volumes": claims + others}
+    yield from template_causes(template, f"{path}.template")
+
+
+def _partition(update: Object, path: str) -> Iterator[Cause]:
+    rolling = update.get("rollingUpdate")
+    if update.get("type") == "OnDelete":
+        if rolling is not None:
+            yield errors.invalid_value(f"{path}.rollingUpdate",
+                                       {"Partition": rolling.get("partition", 0), "MaxUnavailable": None},
+                                       "only allowed for updateStrategy 'RollingUpdate'")
+    elif update.get("type") != "RollingUpdate":
+        yield errors.invalid_value(path, _shown_type(update), "must be 'RollingUpdate' or 'OnDelete'")
+    else:
+        yield from NATURAL((rolling or {}).get("partition"), f"{path}.rollingUpdate.partition")
 
 
 class StatefulSetStrategy(WorkloadStrategy):
-    """StatefulSets."""
+    """StatefulSets: ordered Pods, a rolling update, volumes that stay."""
 
-    empty_selector = "empty selector is invalid for statefulset"
-    broken_selector = ""
-    counted: ClassVar[Sequence[str]] = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
-    pods_of = "StatefulSet"
     names_hosts = False
-    immutable: ClassVar[Sequence[str]] = ()
-    mutable = ("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
-               "persistentVolumeClaimRetentionPolicy", "minReadySeconds")
+    name_errors = staticmethod(dns_label_errors)  # since Pods get it as their hostname
+    dropped = ("spec.updateStrategy.rollingUpdate.maxUnavailable",)
+    defaults = Defaults({
+        **_TEMPLATE, "spec.podManagementPolicy": "OrderedReady",
+        "spec.updateStrategy": {}, "spec.updateStrategy.type": "RollingUpdate",
+        "spec.updateStrategy.rollingUpdate": _rolling_by_default,
+        "spec.updateStrategy.rollingUpdate.partition": 0,
+        "spec.persistentVolumeClaimRetentionPolicy": {},
+        "spec.persistentVolumeClaimRetentionPolicy.whenDeleted": "Retain",
+        "spec.persistentVolumeClaimRetentionPolicy.whenScaled": "Retain",
+        "spec.replicas": 1, "spec.revisionHistoryLimit": 10,
+        "spec.volumeClaimTemplates[*].spec": {}, "spec.volumeClaimTemplates[*].spec.volumeMode": "Filesystem",
+        "spec.volumeClaimTemplates[*].status": {}, "spec.volumeClaimTemplates[*].status.phase": "Pending"})
+    update_rules = Rules(
+        ("spec.replicas", NATURAL),
+        *_selector("statefulset"),
+        ("spec", _with_claims),
+        *_template("StatefulSet")[1:],
+        ("spec.minReadySeconds", NATURAL),
+        ("spec.podManagementPolicy", must(("OrderedReady", "Parallel").__contains__,
+                                          "must be 'OrderedReady' or 'Parallel'", zero="")),
+        ("spec.updateStrategy", _partition),
+        *((f"spec.persistentVolumeClaimRetentionPolicy.{key}", choice("Retain", "Delete"))
+          for key in ("whenDeleted", "whenScaled")),
+        ("spec.ordinals.start", NATURAL),
+        ("spec", Fixed(lambda path, _: errors.forbidden_field(path, _NOT_MUTABLE), of=lambda spec: {
+            key: value for key, value in spec.items() if key not in _MUTABLE})),
+    )
+    rules = Rules(
+        ("", update_rules),
+        ("spec.serviceName", DNS_LABEL),
+        ("spec.volumeClaimTemplates[*]", Rules(("spec", claim_causes))),
+    )
+    status_rules = _status("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 
     def default(self, obj: Object) -> None:
-        """Ordered pods, a rolling update, volumes that stay."""
+        """Those of the claims too."""
         super().default(obj)
-        spec = obj["spec"]
-        put_default(spec, "podManagementPolicy", "OrderedReady")
-        update = spec.setdefault("updateStrategy", {})
-        put_default(update, "type", "RollingUpdate")
-        if update["type"] == "RollingUpdate":
-            put_default(update, "rollingUpdate", {})
-            put_default(update["rollingUpdate"], "partition", 0)
-        put_default(spec, "persistentVolumeClaimRetentionPolicy", {})
-        put_default(spec["persistentVolumeClaimRetentionPolicy"], "whenDeleted", "Retain")
-        put_default(spec["persistentVolumeClaimRetentionPolicy"], "whenScaled", "Retain")
-        put_default(spec, "replicas", 1)
-        put_default(spec, "revisionHistoryLimit", 10)
-        for claim in spec.get("volumeClaimTemplates") or ():
+        for claim in obj["spec"].get("volumeClaimTemplates") or ():
             claim.update(apiVersion="v1", kind="PersistentVolumeClaim")
-            put_default(claim.setdefault("spec", {}), "volumeMode", "Filesystem")
-            put_default(claim.setdefault("status", {}), "phase", "Pending")
-
-    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """A field of a feature that is off goes."""
-        super().prepare_create(obj, ctx)
-        _drop_max_unavailable(obj)
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """As at creation."""
-        super().prepare_update(new, old, subresource, ctx)
-        _drop_max_unavailable(new)
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Most of the spec is fixed."""
-        if subresource == "status":
-            return super().validate_update(new, old, subresource, ctx)
-        causes = super().validate_create(new, ctx)
-        rest = [{key: value for key, value in obj["spec"].items() if key not in self.mutable} for obj in (new, old)]
-        if rest[0] != rest[1]:
-            names = ", ".join(f"'{name}'" for name in self.mutable[:-1])
-            causes.append(errors.forbidden_field("spec", "updates to statefulset spec for fields other than "
-                                                 f"{names} and '{self.mutable[-1]}' are forbidden"))
-        return causes
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Those of the claims too."""
@@ -359,87 +358,53 @@ class StatefulSetStrategy(WorkloadStrategy):
                          "is recommended")
         return found
 
-    def template_of(self, spec: Object) -> Object:
-        """The template with the volumes that the claims become."""
-        template = dict(spec.get("template") or {})
-        known = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
-        if known:
-            claims = [{"name": name, "persistentVolumeClaim": {"claimName": "of-pod"}} for name in known]
-            pod = template.get("spec") or {}
-            others = [volume for volume in pod.get("volumes") or () if volume.get("name") not in known]
-            template["spec"] = {**pod, "volumes": claims + others}
-        return template
-
-    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """A DNS label, since Pods get it as their hostname."""
-        return dns_label_errors(name, prefix=prefix)
-
-    def own_causes(self, spec: Object) -> list[Cause]:
-        """Policies, the update strategy, the service and the claims."""
-        policy = spec.get("podManagementPolicy")
-        causes = [] if policy in ("OrderedReady", "Parallel") else [
-            errors.invalid_value("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")]
-        causes += _update_causes(spec["updateStrategy"], "spec.updateStrategy")
-        for key, value in spec["persistentVolumeClaimRetentionPolicy"].items():
-            causes += one_of(value, ("Retain", "Delete"), f"spec.persistentVolumeClaimRetentionPolicy.{key}")
-        causes += non_negative(spec.get("ordinals") or {}, "start", "spec.ordinals")
-        return causes
-
-    def _first_causes(self, spec: Object) -> list[Cause]:
-        """What is checked at creation only, since it never changes."""
-        causes = label_causes(spec["serviceName"], "spec.serviceName") if spec.get("serviceName") else []
-        for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-            causes += claim_causes(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec")
-        return causes
-
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """As of other workloads; the service and the claims."""
-        return super().validate_create(obj, ctx) + self._first_causes(obj["spec"])
-
-
-def _update_causes(update: Object, path: str) -> list[Cause]:
-    kind, rolling = update.get("type"), update.get("rollingUpdate")
-    if kind == "OnDelete":
-        shown = {"Partition": (rolling or {}).get("partition", 0), "MaxUnavailable": None}
-        return [] if rolling is None else [
-            errors.invalid_value(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")]
-    if kind != "RollingUpdate":
-        return [errors.invalid_value(path, {"Type": kind, "RollingUpdate": None},
-                                     "must be 'RollingUpdate' or 'OnDelete'")]
-    return non_negative(rolling or {}, "partition", f"{path}.rollingUpdate")
-
-
-def _drop_max_unavailable(obj: Object) -> None:
-    (obj["spec"]["updateStrategy"].get("rollingUpdate") or {}).pop("maxUnavailable", None)
-
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
+def _one_of_both(rolling: Object, path: str) -> Iterator[Cause]:
+    surge, unavailable = rolling.get("maxSurge"), rolling.get("maxUnavailable")
+    if amount_of(surge) and amount_of(unavailable):
+        yield errors.invalid_value(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero")
+    elif not amount_of(surge) and not amount_of(unavailable):
+        yield errors.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+
+
 class DaemonSetStrategy(WorkloadStrategy):
-    """DaemonSets: no replicas, no scale."""
+    """DaemonSets: no replicas, no scale; a rolling update, one node at a time."""
 
     names_hosts = False
-    selector_required = False  # its lack shows in the template, which nothing matches
-    broken_selector = None
-    counted = ()
-    pods_of = "DaemonSet"
-    empty_selector = "empty selector is invalid for daemonset"
+    defaults = Defaults({
+        **_TEMPLATE, "spec.updateStrategy": {}, "spec.updateStrategy.type": "RollingUpdate",
+        "spec.updateStrategy.rollingUpdate": lambda update: {"maxUnavailable": 1} if update["type"] == "RollingUpdate"
+        else None,
+        "spec.updateStrategy.rollingUpdate.maxSurge": 0,
+        "spec.revisionHistoryLimit": 10})
+    rules = Rules(
+        *_selector("daemonset", required=False, broken=None),  # its lack shows in the template, which nothing matches
+        *_template("DaemonSet"),
+        ("spec.minReadySeconds", NATURAL),
+        ("spec.updateStrategy", Rules(
+            when(equals("type", "RollingUpdate"), ("rollingUpdate", Rules(
+                ("maxUnavailable", AMOUNT_OR_PERCENT),
+                ("maxSurge", AMOUNT_OR_PERCENT),
+                ("", _one_of_both)))),
+            when(negated(equals("type", "OnDelete", "RollingUpdate")), ("", lambda update, path: (
+                errors.not_supported(path, _shown_type(update), ("RollingUpdate", "OnDelete")),))),
+        )),
+        ("spec.revisionHistoryLimit", NATURAL),
+        ("spec.selector", FIXED),
+    )
+    status_rules = _status()
 
     def default(self, obj: Object) -> None:
-        """A rolling update, one node at a time; the annotation in which a former field lives on."""
+        """The annotation in which a former field lives on."""
         super().default(obj)
         annotations = obj["metadata"].get("annotations") or {}
         obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: annotations.get(TEMPLATE_GENERATION, "0")}
-        spec = obj["spec"]
-        update = spec.setdefault("updateStrategy", {})
-        put_default(update, "type", "RollingUpdate")
+        update = obj["spec"]["updateStrategy"]
         if update["type"] == "RollingUpdate":
-            put_default(update, "rollingUpdate", {})
             put_default(update["rollingUpdate"], "maxUnavailable", 1)
-        if update.get("rollingUpdate") is not None:
-            put_default(update["rollingUpdate"], "maxSurge", 0)
-        put_default(spec, "revisionHistoryLimit", 10)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """The first template."""
@@ -453,44 +418,18 @@ class DaemonSetStrategy(WorkloadStrategy):
         changed = new["spec"].get("template") != old["spec"].get("template")
         new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(before + changed)
 
-    def own_causes(self, spec: Object) -> list[Cause]:
-        """The update strategy."""
-        return _daemon_set_update_causes(spec["updateStrategy"], "spec.updateStrategy") + non_negative(
-            spec, "revisionHistoryLimit", "spec")
-
     def scale_paths(self) -> tuple[str, str, str] | None:
         """It has none."""
         return None
 
 
-def _daemon_set_update_causes(update: Object, path: str) -> list[Cause]:
-    kind, rolling = update.get("type"), update.get("rollingUpdate") or {}
-    if kind == "OnDelete":
-        return []
-    if kind != "RollingUpdate":
-        return [errors.not_supported(path, {"Type": kind, "RollingUpdate": None}, ("RollingUpdate", "OnDelete"))]
-    surge, unavailable, at = rolling.get("maxSurge"), rolling.get("maxUnavailable"), f"{path}.rollingUpdate"
-    causes = amount_or_percent_causes(unavailable, f"{at}.maxUnavailable", most_all=True)
-    causes += amount_or_percent_causes(surge, f"{at}.maxSurge", most_all=True)
-    if amount_of(surge) and amount_of(unavailable):
-        causes.append(errors.invalid_value(f"{at}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
-    elif not amount_of(surge) and not amount_of(unavailable):
-        causes.append(errors.required(f"{at}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
-    return causes
-
-
 class ControllerRevisionStrategy(BuiltinStrategy):
     """ControllerRevisions: their data is fixed."""
 
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """There is data, and a number."""
-        data, revision = obj.get("data"), obj.get("revision") or 0
-        causes = [] if revision >= 0 else [errors.invalid_value("revision", revision, NOT_NEGATIVE)]
-        if data is None:
-            return [*causes, errors.required("data", "data is mandatory")]
-        return causes if isinstance(data, dict) else [
-            *causes, errors.required("data", "data must be a valid JSON object")]
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Data stays."""
-        return [] if new.get("data") == old.get("data") else [errors.immutable("data", new.get("data"))]
+    rules = Rules(
+        ("revision", NATURAL),
+        ("data", present("data is mandatory")),
+        when(has("data"), ("data", required("data must be a valid JSON object",
+                                            unless=lambda data: isinstance(data, dict)))),
+    )
+    update_rules = Rules(("data", FIXED))

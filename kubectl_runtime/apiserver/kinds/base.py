@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
@@ -32,7 +32,6 @@ from kubectl_runtime.apiserver.kinds.rules import (
 from kubectl_runtime.apiserver.managedfields.tracking import ResetFields
 from kubectl_runtime.apiserver.objectmeta.names import (
     NameErrors,
-    dns_label_errors,
     dns_subdomain_errors,
     label_value_errors,
     path_segment_errors,
@@ -219,20 +218,6 @@ def fill(obj: Object, **defaults: Any) -> None:
             obj[key] = value
 
 
-def non_negative(obj: Object, key: str, path: str) -> list[Cause]:
-    """The cause of a negative number."""
-    value = obj.get(key)
-    return [errors.invalid_value(f"{path}.{key}", value, NOT_NEGATIVE)] if isinstance(value, int) and value < 0 else []
-
-
-def one_of(value: Any, supported: Iterable[str], path: str, *, required: bool = False) -> list[Cause]:
-    """The cause of a value outside its enumeration; nothing for an absent one unless it is required."""
-    choices = list(supported)
-    if not value:
-        return [errors.required(path)] if required else []
-    return [] if value in choices else [errors.not_supported(path, value, choices)]
-
-
 def config_key_errors(key: str) -> list[str]:
     """The details of what is wrong with a key of a ConfigMap or Secret."""
     found = [] if len(key) <= 253 else ["must be no more than 253 characters"]
@@ -246,13 +231,6 @@ def config_key_errors(key: str) -> list[str]:
 
 
 CONFIG_KEY = name(config_key_errors)
-
-
-def label_causes(value: str, path: str) -> list[Cause]:
-    """The causes of a text that must be a DNS label."""
-    if not value:
-        return [errors.required(path)]
-    return [errors.invalid_value(path, value, why) for why in dns_label_errors(value)]
 
 
 def domain_path_causes(text: str, path: str) -> list[Cause]:
@@ -271,12 +249,6 @@ def labels_causes(labels: Object | None, path: str) -> list[Cause]:
         causes += [errors.invalid_value(path, key, why) for why in qualified_name_errors(key)]
         causes += [errors.invalid_value(path, value, why) for why in label_value_errors(value)]
     return causes
-
-
-def immutable_causes(new: Object, old: Object, keys: Sequence[str], path: str = "spec") -> list[Cause]:
-    """``field is immutable`` for each key of two specs that differs."""
-    at = f"{path}." if path else ""
-    return [errors.immutable(f"{at}{key}", new.get(key)) for key in keys if new.get(key) != old.get(key)]
 
 
 def label_selector(selector: Object | None) -> LabelSelector | None:

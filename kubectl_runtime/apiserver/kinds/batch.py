@@ -1,16 +1,14 @@
 """Jobs and CronJobs.
 
-Validation of a Job's spec, of a Job itself and in the template of a CronJob.
-
-Validation of a Job's status as it is updated: only of what the update changes, as in the real server.
-
-Schedules of CronJobs: what is wrong with one, in the words of the parser that the real server uses.
+An update of a Job's status is checked only for what it changes, as in the real server. What is wrong with a schedule is
+said in the words of the parser that the real server uses.
 """
+
 from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,19 +16,34 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import (
     BuiltinStrategy,
+    dig,
     domain_path_causes,
-    fill,
-    immutable_causes,
     label_selector,
-    non_negative,
-    one_of,
-    put_default,
     true_conditions,
 )
 from kubectl_runtime.apiserver.kinds.pod.pod_defaults import default_pod_spec
 from kubectl_runtime.apiserver.kinds.pod.pod_validation import template_causes
 from kubectl_runtime.apiserver.kinds.pod.warnings import name_warnings, template_warnings
-from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors, qualified_name_errors
+from kubectl_runtime.apiserver.kinds.rules import (
+    ANY_QUALIFIED,
+    NATURAL,
+    REQUIRED,
+    Defaults,
+    Rules,
+    at_most_items,
+    choice,
+    equals,
+    filled,
+    has,
+    invalid,
+    lacks,
+    must,
+    negated,
+    present,
+    required,
+    when,
+)
+from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -143,28 +156,10 @@ def _number(text: str, names: dict[str, int]) -> int:
 
 INDEXED = "Indexed"
 MAX_INDEXED_PARALLELISM = 100_000
-_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-           "backoffLimitPerIndex", "maxFailedIndexes")
-_ENDING = ("OnFailure", "Never")  # restart policies under which a Job can end
-_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
-_INDEXED_ONLY = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
-
-
-def job_spec_causes(spec: Object, path: str) -> list[Cause]:
-    """What is wrong with a Job's spec, but for its selector."""
-    causes = [cause for key in _COUNTS for cause in non_negative(spec, key, path)]
-    causes += one_of(spec.get("completionMode"), ("NonIndexed", INDEXED), f"{path}.completionMode")
-    causes += _indexed_causes(spec, path) if spec.get("completionMode") == INDEXED else _plain_causes(spec, path)
-    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
-        causes.append(errors.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
-    if manager := spec.get("managedBy"):
-        causes += domain_path_causes(manager, f"{path}.managedBy")
-    for index, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
-        causes += _failure_rule_causes(rule, f"{path}.podFailurePolicy.rules[{index}]", spec)
-    replacement = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
-    causes += one_of(spec.get("podReplacementPolicy"), replacement, f"{path}.podReplacementPolicy")
-    causes += template_causes(spec.get("template") or {}, f"{path}.template")
-    return causes + _restart_causes(spec, f"{path}.template.spec.restartPolicy")
+_IS_INDEXED = equals("completionMode", INDEXED)
+_NEEDS_INDEXES = when(negated(_IS_INDEXED), *(
+    when(has(key), (key, invalid("requires indexed completion mode")))
+    for key in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")))
 
 
 def pod_name_causes(obj: Object) -> list[Cause]:
@@ -178,89 +173,38 @@ def pod_name_causes(obj: Object) -> list[Cause]:
             for _why in dns_label_errors(pod)]
 
 
-def _plain_causes(spec: Object, path: str) -> list[Cause]:
-    return [errors.invalid_value(f"{path}.{key}", spec[key], "requires indexed completion mode")
-            for key in _INDEXED_ONLY if spec.get(key) is not None]
-
-
-def _indexed_causes(spec: Object, path: str) -> list[Cause]:
-    causes, completions, parallelism = [], spec.get("completions"), spec.get("parallelism") or 0
-    if completions is None:
-        causes.append(errors.required(f"{path}.completions", "when completion mode is Indexed"))
-    if parallelism > MAX_INDEXED_PARALLELISM:
-        causes.append(errors.invalid_value(f"{path}.parallelism", parallelism, "must be less than or equal to "
-                                           f"{MAX_INDEXED_PARALLELISM} when completion mode is Indexed"))
-    failed = spec.get("maxFailedIndexes")
-    if failed is not None and completions is not None and failed > completions:
-        causes.append(errors.invalid_value(f"{path}.maxFailedIndexes", failed,
-                                           "must be less than or equal to completions"))
-    if (policy := spec.get("successPolicy")) is not None:
-        causes += _success_causes(policy, f"{path}.successPolicy.rules", completions or 0)
-    return causes
-
-
-def _success_causes(policy: Object, path: str, completions: int) -> list[Cause]:
-    rules = policy.get("rules") or ()
-    causes = [] if rules else [errors.required(path, "at least one rules must be specified when the successPolicy is "
-                                                     "specified")]
-    for index, rule in enumerate(rules):
-        at, count, indexes = f"{path}[{index}]", rule.get("succeededCount"), rule.get("succeededIndexes")
+def _success_rules(spec: Object, path: str) -> Iterator[Cause]:
+    completions = spec.get("completions") or 0
+    for index, rule in enumerate((spec.get("successPolicy") or {}).get("rules") or ()):
+        at, count, indexes = (f"{path}.successPolicy.rules[{index}]", rule.get("succeededCount"),
+                              rule.get("succeededIndexes"))
         if count is None and indexes is None:
-            causes.append(errors.required(at, "at least one of succeededCount or succeededIndexes must be specified"))
-        if indexes is not None and (why := _index_error(indexes, completions)):
-            causes.append(errors.invalid_value(f"{at}.succeededIndexes", indexes,
-                                               f"error parsing succeededIndexes: {why}"))
-        causes += non_negative(rule, "succeededCount", at)
+            yield errors.required(at, "at least one of succeededCount or succeededIndexes must be specified")
+        if indexes is not None and (why := _format_error(indexes, completions)):
+            yield errors.invalid_value(f"{at}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}")
+        yield from NATURAL(count, f"{at}.succeededCount")
         if count is not None and count > completions:
-            causes.append(errors.invalid_value(f"{at}.succeededCount", count, f"must be less than or equal to "
-                                               f"{completions} (the number of specified completions)"))
-    return causes
+            yield errors.invalid_value(f"{at}.succeededCount", count, "must be less than or equal to "
+                                       f"{completions} (the number of specified completions)")
 
 
-def _index_error(text: str, completions: int) -> str:
-    """Why a list of indexes (``0,3-5``) is none, "" if it is."""
-    last = -1
-    for interval in text.split(",") if text else ():
-        parts = interval.split("-")
-        if len(parts) > 2:
-            return (f'the fragment "{interval}" violates the requirement that an index interval can have at most two '
-                    "parts separated by '-'")
-        for part in parts:
-            if not part.isdecimal():
-                return f'cannot convert string to integer for index: "{part}"'
-            if int(part) >= completions:
-                return f'too large index: "{part}"'
-            if int(part) <= last:
-                return f"non-increasing order, previous: {last}, current: {int(part)}"
-            last = int(part)
-    return ""
+_INDEXES = when(
+    _IS_INDEXED,
+    ("completions", present("when completion mode is Indexed")),
+    ("parallelism", must(lambda number: number <= MAX_INDEXED_PARALLELISM, "must be less than or equal to "
+                         f"{MAX_INDEXED_PARALLELISM} when completion mode is Indexed")),
+    when(has("maxFailedIndexes", "completions"), when(
+        lambda spec: spec["maxFailedIndexes"] > spec["completions"],
+        ("maxFailedIndexes", invalid("must be less than or equal to completions")))),
+    when(has("successPolicy"), ("successPolicy.rules", required(
+        "at least one rules must be specified when the successPolicy is specified"))),
+    ("", _success_rules),
+)
 
 
-def _failure_rule_causes(rule: Object, path: str, spec: Object) -> Iterator[Cause]:
-    action, codes, conditions = rule.get("action"), rule.get("onExitCodes"), rule.get("onPodConditions") or ()
-    if not action:
-        yield errors.required(f"{path}.action", 'valid values: ["Count" "FailIndex" "FailJob" "Ignore"]')
-    elif action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
-        yield errors.invalid_value(f"{path}.action", action, "requires the backoffLimitPerIndex to be set")
-    else:
-        yield from one_of(action, _ACTIONS, f"{path}.action")
-    if codes is not None:
-        yield from _exit_code_causes(codes, f"{path}.onExitCodes", spec)
-    for index, pattern in enumerate(conditions):
-        at, kind = f"{path}.onPodConditions[{index}]", pattern.get("type", "")
-        yield from (errors.invalid_value(f"{at}.type", kind, why) for why in qualified_name_errors(kind))
-        yield from one_of(pattern.get("status"), ("False", "True", "Unknown"), f"{at}.status")
-    if codes is not None and conditions:
-        yield Cause("FieldValueInvalid", "Invalid value: specifying both OnExitCodes and OnPodConditions is not "
-                                         "supported", path)
-    elif codes is None and not conditions:
-        yield Cause("FieldValueInvalid", "Invalid value: specifying one of OnExitCodes and OnPodConditions is required",
-                    path)
-
-
-def _exit_code_causes(codes: Object, path: str, spec: Object) -> Iterator[Cause]:
+def _exit_codes(codes: Object, path: str, spec: Object) -> Iterator[Cause]:
     operator, values, name = codes.get("operator"), codes.get("values") or [], codes.get("containerName")
-    yield from one_of(operator, ("In", "NotIn"), f"{path}.operator", required=True)
+    yield from (*REQUIRED(operator, f"{path}.operator"), *choice("In", "NotIn")(operator, f"{path}.operator"))
     pod = (spec.get("template") or {}).get("spec") or {}
     known = {entry.get("name") for key in ("containers", "initContainers") for entry in pod.get(key) or ()}
     if name is not None and name not in known:
@@ -268,8 +212,7 @@ def _exit_code_causes(codes: Object, path: str, spec: Object) -> Iterator[Cause]
                                    "must be one of the container or initContainer names in the pod template")
     if not values:
         yield errors.invalid_value(f"{path}.values", values, "at least one value is required")
-    elif len(values) > 255:
-        yield errors.too_many(f"{path}.values", len(values), 255)
+    yield from at_most_items(255)(values, f"{path}.values")
     if values != sorted(values):
         yield errors.invalid_value(f"{path}.values", values, "must be ordered")
     for index, value in enumerate(values):
@@ -279,16 +222,55 @@ def _exit_code_causes(codes: Object, path: str, spec: Object) -> Iterator[Cause]
             yield errors.invalid_value(f"{path}.values[{index}]", value, "must not be 0 for the In operator")
 
 
-def _restart_causes(spec: Object, path: str) -> list[Cause]:
-    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
+_POD_CONDITION = Rules(("type", ANY_QUALIFIED), ("status", choice("False", "True", "Unknown")))
+
+
+def _failure_rules(spec: Object, path: str) -> Iterator[Cause]:
+    for index, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
+        at, action = f"{path}.podFailurePolicy.rules[{index}]", rule.get("action")
+        codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or ()
+        if not action:
+            yield errors.required(f"{at}.action", 'valid values: ["Count" "FailIndex" "FailJob" "Ignore"]')
+        elif action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
+            yield errors.invalid_value(f"{at}.action", action, "requires the backoffLimitPerIndex to be set")
+        yield from choice("Count", "FailIndex", "FailJob", "Ignore")(action, f"{at}.action")
+        if codes is not None:
+            yield from _exit_codes(codes, f"{at}.onExitCodes", spec)
+        for number, pattern in enumerate(conditions):
+            yield from _POD_CONDITION(pattern, f"{at}.onPodConditions[{number}]")
+        if (codes is not None) == bool(conditions):
+            both = "specifying both OnExitCodes and OnPodConditions is not supported"
+            none = "specifying one of OnExitCodes and OnPodConditions is required"
+            yield Cause("FieldValueInvalid", f"Invalid value: {both if conditions else none}", at)
+
+
+def _restart_policy(spec: Object, path: str) -> Iterable[Cause]:
+    policy, at = dig(spec, "template.spec.restartPolicy"), f"{path}.template.spec.restartPolicy"
     if policy == "Always":  # which is the default, so that it counts as left out
-        return [errors.required(path, 'valid values: "OnFailure", "Never"')]
+        return [errors.required(at, 'valid values: "OnFailure", "Never"')]
     if spec.get("podFailurePolicy") and policy == "OnFailure":
-        return [errors.invalid_value(path, policy, 'only "Never" is supported when podFailurePolicy is specified')]
-    return one_of(policy, _ENDING, path)
+        return [errors.invalid_value(at, policy, 'only "Never" is supported when podFailurePolicy is specified')]
+    return choice("OnFailure", "Never")(policy, at)  # the policies under which a Job can end
 
 
-_STATUS_COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
+#: A Job's spec, but for its selector.
+JOB_SPEC = Rules(
+    *((key, NATURAL) for key in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
+                                 "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes")),
+    ("completionMode", choice("NonIndexed", INDEXED)),
+    _INDEXES,
+    _NEEDS_INDEXES,
+    when(has("maxFailedIndexes"), ("backoffLimitPerIndex", present("when maxFailedIndexes is specified"))),
+    when(filled("managedBy"), ("managedBy", domain_path_causes)),
+    ("", _failure_rules),
+    when(filled("podFailurePolicy"), ("podReplacementPolicy", choice("Failed"))),
+    when(lacks("podFailurePolicy"), ("podReplacementPolicy", choice("Failed", "TerminatingOrFailed"))),
+    ("template", lambda template, path: template_causes(template or {}, path)),
+    ("", _restart_policy),
+)
+
+
+_STATUS = Rules(*((key, NATURAL) for key in ("active", "succeeded", "failed", "ready", "terminating")))
 _TERMINAL = ("Complete", "Failed", "FailureTarget")
 _EXCLUSIVE = (("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCriteriaMet", "Failed"),
               ("SuccessCriteriaMet", "FailureTarget"))
@@ -299,7 +281,7 @@ def job_status_causes(new: Object, old: Object) -> list[Cause]:
     spec, status, before = new["spec"], new.get("status") or {}, old.get("status") or {}
     now, then = true_conditions(status), true_conditions(before)
     changed = {key for key in status.keys() | before.keys() if status.get(key) != before.get(key)}
-    causes = [cause for key in _STATUS_COUNTS for cause in non_negative(status, key, "status")]
+    causes = [*_STATUS(status, "status")]
     causes += _uncounted_causes(status.get("uncountedTerminatedPods") or {})
     causes += _index_causes(spec, status, changed)
     causes += _time_causes(status, changed, now, then)
@@ -417,7 +399,7 @@ def _intervals(text: str) -> list[tuple[int, int]]:
 def _format_error(text: str, completions: int) -> str:
     """Why a list of indexes is not of increasing intervals below the number of completions, if it is not."""
     previous: int | None = None
-    for part in text.split(","):
+    for part in text.split(",") if text else ():
         numbers = part.split("-")
         if len(numbers) > 2:
             return (f"the fragment {errors.go_quoted(part)} violates the requirement that an index interval can have "
@@ -449,22 +431,21 @@ class JobStrategy(BuiltinStrategy):
         "status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
     unsupported_field = 'field label "{}" not supported for Job'
 
+    defaults = Defaults({
+        "spec.template": {}, "spec.template.spec": {},
+        "spec.completions": lambda spec: 1 if spec.get("parallelism") is None else None,
+        "spec.parallelism": 1,
+        "spec.backoffLimit": lambda spec: 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1,
+        "spec.completionMode": "NonIndexed",
+        "spec.suspend": False,
+        "spec.manualSelector": False,
+        "spec.podReplacementPolicy": lambda spec: "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
+    }, zero={"spec.podFailurePolicy.rules[*].onPodConditions[*].status": "True"})
+
     def default(self, obj: Object) -> None:
-        """One completion, six retries; labels from the template."""
-        spec = obj["spec"]
-        template = spec.setdefault("template", {})
-        default_pod_spec(template.setdefault("spec", {}))
-        if spec.get("completions") is None and spec.get("parallelism") is None:
-            spec["completions"] = 1
-        put_default(spec, "parallelism", 1)
-        put_default(spec, "backoffLimit", 2**31 - 1 if spec.get("backoffLimitPerIndex") is not None else 6)
-        put_default(spec, "completionMode", "NonIndexed")
-        put_default(spec, "suspend", False)
-        put_default(spec, "manualSelector", False)
-        put_default(spec, "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
-        for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
-            for pattern in rule.get("onPodConditions") or ():
-                fill(pattern, status="True")
+        """Those of the template; labels from the template."""
+        super().default(obj)
+        default_pod_spec(obj["spec"]["template"]["spec"])
         _default_labels(obj)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
@@ -491,7 +472,7 @@ class JobStrategy(BuiltinStrategy):
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """Counts, template, and a restart policy under which a Job can end."""
-        return (_generated_selector_causes(obj) + job_spec_causes(obj["spec"], "spec") + _selector_causes(obj["spec"])
+        return (_generated_selector_causes(obj) + list(JOB_SPEC(obj["spec"], "spec")) + _selector_causes(obj["spec"])
                 + pod_name_causes(obj))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
@@ -505,13 +486,14 @@ class JobStrategy(BuiltinStrategy):
             keys.remove("template")  # a suspended Job may be re-targeted before it starts
             if _fixed_template(spec["template"]) != _fixed_template(before["template"]):
                 return [errors.immutable("spec.template.spec", spec["template"].get("spec"))]
-        causes = 2 * (job_spec_causes(spec, "spec") + _selector_causes(spec))  # the real server checks it twice
+        causes = 2 * (list(JOB_SPEC(spec, "spec")) + _selector_causes(spec))  # the real server checks it twice
         if spec.get("completionMode") != INDEXED:
             keys.insert(0, "completions")
         elif spec.get("completions") not in (before.get("completions"), spec.get("parallelism")):
             causes.append(errors.invalid_value("spec.completions", spec.get("completions"),
                                                "can only be modified in tandem with spec.parallelism"))
-        return causes + immutable_causes(spec, before, keys)
+        return causes + [errors.immutable(f"spec.{key}", spec.get(key)) for key in keys
+                         if spec.get(key) != before.get(key)]
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Those of the template."""
@@ -577,60 +559,6 @@ def _selector_causes(spec: Object) -> list[Cause]:
     return causes
 
 
-class CronJobStrategy(BuiltinStrategy):
-    """CronJobs."""
-
-    has_status = True
-    has_generation = True
-
-    def default(self, obj: Object) -> None:
-        """History limits, concurrency."""
-        spec = obj["spec"]
-        put_default(spec, "concurrencyPolicy", "Allow")
-        put_default(spec, "suspend", False)
-        put_default(spec, "successfulJobsHistoryLimit", 3)
-        put_default(spec, "failedJobsHistoryLimit", 1)
-        template = spec.setdefault("jobTemplate", {}).setdefault("spec", {}).setdefault("template", {})
-        default_pod_spec(template.setdefault("spec", {}))
-
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Schedule, policies and the template of the Jobs; a name so short that Jobs can be named after it."""
-        causes, name = self._spec_causes(obj["spec"], {}), obj["metadata"].get("name", "")
-        if len(name) > _MAX_CRON_NAME:
-            causes.append(errors.invalid_value("metadata.name", name,
-                                               f"must be no more than {_MAX_CRON_NAME} characters"))
-        return causes
-
-    def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Those of the template; a time zone in the schedule, which is refused at creation."""
-        found = _warnings(obj, old, obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
-        if old is not None and "TZ" in obj["spec"].get("schedule", ""):
-            found.append("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes."
-                         "io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
-        return found
-
-    def _spec_causes(self, spec: Object, before: Object) -> list[Cause]:
-        causes = _schedule_causes(spec, before)
-        causes += non_negative(spec, "startingDeadlineSeconds", "spec")
-        if (zone := spec.get("timeZone")) is not None and zone != before.get("timeZone"):
-            causes += [errors.invalid_value("spec.timeZone", zone, why) for why in time_zone_errors(zone)]
-        causes += one_of(spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy")
-        job = spec["jobTemplate"]["spec"]
-        causes += job_spec_causes(job, "spec.jobTemplate.spec")
-        if job.get("selector") is not None:
-            causes.append(errors.invalid_value("spec.jobTemplate.spec.selector", job["selector"],
-                                               "`selector` will be auto-generated"))
-        if job.get("manualSelector"):
-            causes.append(errors.not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
-        for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-            causes += non_negative(spec, key, "spec")
-        return causes
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation; what the schedule and the time zone were before may stay."""
-        return [] if subresource == "status" else self._spec_causes(new["spec"], old["spec"])
-
-
 def _schedule_causes(spec: Object, before: Object) -> list[Cause]:
     schedule = spec.get("schedule") or ""
     if not schedule:
@@ -642,3 +570,57 @@ def _schedule_causes(spec: Object, before: Object) -> list[Cause]:
         elif spec.get("timeZone") is not None:
             found.append("cannot use both timeZone field and TZ or CRON_TZ in schedule")
     return [errors.invalid_value("spec.schedule", schedule, why) for why in found]
+
+
+class CronJobStrategy(BuiltinStrategy):
+    """CronJobs."""
+
+    has_status = True
+    has_generation = True
+    defaults = Defaults({
+        "spec.concurrencyPolicy": "Allow", "spec.suspend": False, "spec.successfulJobsHistoryLimit": 3,
+        "spec.failedJobsHistoryLimit": 1, "spec.jobTemplate": {}, "spec.jobTemplate.spec": {},
+        "spec.jobTemplate.spec.template": {}, "spec.jobTemplate.spec.template.spec": {}})
+    rules = Rules(
+        ("spec.concurrencyPolicy", choice("Allow", "Forbid", "Replace")),
+        ("spec.jobTemplate.spec", JOB_SPEC),
+        when(has("spec.jobTemplate.spec.selector"),
+             ("spec.jobTemplate.spec.selector", invalid("`selector` will be auto-generated"))),
+        when(filled("spec.jobTemplate.spec.manualSelector"), ("spec.jobTemplate.spec.manualSelector", lambda _, path: (
+            errors.not_supported(path, True, ("nil", "false")),))),
+        ("spec.successfulJobsHistoryLimit", NATURAL),
+        ("spec.failedJobsHistoryLimit", NATURAL),
+    )
+
+    def default(self, obj: Object) -> None:
+        """Those of the template too."""
+        super().default(obj)
+        default_pod_spec(obj["spec"]["jobTemplate"]["spec"]["template"]["spec"])
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The spec, and a name so short that Jobs can be named after it."""
+        causes, name = self._causes(obj, {}), obj["metadata"].get("name", "")
+        if len(name) > _MAX_CRON_NAME:
+            causes.append(errors.invalid_value("metadata.name", name,
+                                               f"must be no more than {_MAX_CRON_NAME} characters"))
+        return causes
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation; what the schedule and the time zone were before may stay."""
+        return [] if subresource == "status" else self._causes(new, old["spec"])
+
+    def _causes(self, obj: Object, before: Object) -> list[Cause]:
+        spec = obj["spec"]
+        causes = _schedule_causes(spec, before)
+        causes += NATURAL(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds")
+        if (zone := spec.get("timeZone")) is not None and zone != before.get("timeZone"):
+            causes += [errors.invalid_value("spec.timeZone", zone, why) for why in time_zone_errors(zone)]
+        return causes + list(self.rules(obj))
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Those of the template; a time zone in the schedule, which is refused at creation."""
+        found = _warnings(obj, old, obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+        if old is not None and "TZ" in obj["spec"].get("schedule", ""):
+            found.append("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes."
+                         "io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
+        return found

@@ -1,17 +1,16 @@
-"""ConfigMaps and Secrets: named values, which can be frozen.
+"""ConfigMaps and Secrets, which can be frozen, and ServiceAccounts."""
 
-ServiceAccounts.
-"""
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, config_key_errors, put_default
+from kubectl_runtime.apiserver.kinds.rules import Rules, name
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 MAX_DATA = 1 << 20  # bytes of all values of a ConfigMap or Secret
@@ -23,11 +22,13 @@ _REQUIRED_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
 }
+_ANY_KEY = name(config_key_errors, empty=True)
 _JSON_TYPES = ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson")
 
 
-def _key_causes(data: Object, path: str) -> list[Cause]:
-    return [errors.invalid_value(f"{path}[{key}]", key, why) for key in sorted(data) for why in config_key_errors(key)]
+def _keys(data: Object | None, path: str) -> Iterator[Cause]:
+    for key in sorted(data or {}):
+        yield from _ANY_KEY(key, f"{path}[{key}]")
 
 
 def _frozen_causes(new: Object, old: Object, keys: tuple[str, ...]) -> list[Cause]:
@@ -39,70 +40,43 @@ def _frozen_causes(new: Object, old: Object, keys: tuple[str, ...]) -> list[Caus
                      if (new.get(key) or {}) != (old.get(key) or {})]
 
 
+def _texts(obj: Object, path: str) -> Iterator[Cause]:
+    """The keys of texts, each of which is no key of a binary value too."""
+    for key in sorted(obj.get("data") or {}):
+        at = f"{path}data[{key}]"
+        yield from _ANY_KEY(key, at)
+        if key in (obj.get("binaryData") or {}):
+            yield errors.invalid_value(at, key, "duplicate of key present in binaryData")
+
+
+def _size(obj: Object, path: str) -> list[Cause]:
+    size = sum(len(value.encode()) for value in (obj.get("data") or {}).values())
+    size += sum(len(value) * 3 // 4 for value in (obj.get("binaryData") or {}).values())
+    return [errors.too_long(path or "[]", MAX_DATA)] if size > MAX_DATA else []
+
+
 class ConfigMapStrategy(BuiltinStrategy):
     """ConfigMaps."""
 
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Keys and size; no key twice."""
-        data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
-        causes = []
-        for key in sorted(data):
-            causes += [errors.invalid_value(f"data[{key}]", key, why) for why in config_key_errors(key)]
-            if key in binary:
-                causes.append(errors.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
-        causes += _key_causes(binary, "binaryData")
-        size = sum(len(value.encode()) for value in data.values())
-        size += sum(len(value) * 3 // 4 for value in binary.values())
-        return causes if size <= MAX_DATA else [*causes, errors.too_long("[]", MAX_DATA)]
+    rules = Rules(("", _texts), ("binaryData", _keys), ("", _size))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation, and immutable ones do not change."""
         return _frozen_causes(new, old, ("data", "binaryData")) + self.validate_create(new, ctx)
 
 
-class SecretStrategy(BuiltinStrategy):
-    """Secrets; stringData is merged into data and never shown."""
-
-    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"type": "type"}
-
-    def default(self, obj: Object) -> None:
-        """The type; stringData as base64."""
-        put_default(obj, "type", "Opaque")
-        if texts := obj.pop("stringData", None):
-            data = obj.setdefault("data", {})
-            for key, text in texts.items():
-                data[key] = base64.b64encode(text.encode()).decode()
-
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Keys, size, and what the known types require."""
-        data = obj.get("data") or {}
-        causes = _key_causes(data, "data")
-        if sum(len(value or "") * 3 // 4 for value in data.values()) > MAX_DATA:
-            causes.append(errors.too_long("data", MAX_DATA))
-        return causes + _secret_type_causes(obj, data)
-
-    def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """A certificate or key that is none. (Whether they belong together is not looked at.)"""
-        data = obj.get("data") or {}
-        for key, name in (("tls.crt", "certificate"), ("tls.key", "key")) if obj.get("type") == _TLS else ():
-            if b"-----BEGIN" not in base64.b64decode(data.get(key) or ""):
-                return [f"tls: failed to find any PEM data in {name} input"]
-        return []
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation; the type never changes."""
-        causes = []
-        if new.get("type") != old.get("type"):
-            causes.append(errors.immutable("type", new.get("type")))
-        return causes + _frozen_causes(new, old, ("data",)) + self.validate_create(new, ctx)
+def _secret_size(data: Object | None, path: str) -> list[Cause]:
+    size = sum(len(value or "") * 3 // 4 for value in (data or {}).values())
+    return [errors.too_long(path, MAX_DATA)] if size > MAX_DATA else []
 
 
-def _secret_type_causes(obj: Object, data: Object) -> list[Cause]:
-    kind = obj.get("type", "")
+def _required_of_type(obj: Object, path: str) -> list[Cause]:
+    """What the known types of Secrets require."""
+    kind, data = obj.get("type", ""), obj.get("data") or {}
     if kind == "kubernetes.io/service-account-token":
         annotation = "kubernetes.io/service-account.name"
         present = (obj.get("metadata", {}).get("annotations") or {}).get(annotation)
-        return [] if present else [errors.required(f"metadata.annotations[{annotation}]")]
+        return [] if present else [errors.required(f"{path}metadata.annotations[{annotation}]")]
     if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
         return [errors.required("data[username]"), errors.required("data[password]")]
     causes = [errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ())
@@ -125,6 +99,34 @@ def _json_error(data: bytes) -> str:
     if not first:
         return "unexpected end of JSON input"
     return f"invalid character '{first}' looking for beginning of value"
+
+
+class SecretStrategy(BuiltinStrategy):
+    """Secrets; stringData is merged into data and never shown."""
+
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"type": "type"}
+    rules = Rules(("data", _keys, _secret_size), ("", _required_of_type))
+
+    def default(self, obj: Object) -> None:
+        """The type; stringData as base64."""
+        put_default(obj, "type", "Opaque")
+        if texts := obj.pop("stringData", None):
+            data = obj.setdefault("data", {})
+            for key, text in texts.items():
+                data[key] = base64.b64encode(text.encode()).decode()
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """A certificate or key that is none. (Whether they belong together is not looked at.)"""
+        data = obj.get("data") or {}
+        for key, title in (("tls.crt", "certificate"), ("tls.key", "key")) if obj.get("type") == _TLS else ():
+            if b"-----BEGIN" not in base64.b64decode(data.get(key) or ""):
+                return [f"tls: failed to find any PEM data in {title} input"]
+        return []
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation; the type never changes."""
+        changed = [] if new.get("type") == old.get("type") else [errors.immutable("type", new.get("type"))]
+        return changed + _frozen_causes(new, old, ("data",)) + self.validate_create(new, ctx)
 
 
 _MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"

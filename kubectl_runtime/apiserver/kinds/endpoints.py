@@ -42,7 +42,7 @@ def _slice_addresses(obj: Object, path: str) -> Iterator[Cause]:
     """Each endpoint has addresses of the slice's type."""
     kind = obj.get("addressType") or ""
     for index, endpoint in enumerate(obj.get("endpoints") or ()):
-        at, addresses = f"endpoints[{index}]", endpoint.get("addresses") or ()
+        at, addresses = f"{path}endpoints[{index}]", endpoint.get("addresses") or ()
         if not addresses:
             yield errors.required(f"{at}.addresses", "must contain at least 1 address")
         elif len(addresses) > MAX_ADDRESSES:

@@ -1,14 +1,10 @@
-"""LimitRanges and ResourceQuotas.
+"""LimitRanges and ResourceQuotas, and the requests and limits of Pods.
 
-Validation of LimitRanges and ResourceQuotas.
-
-What the admission plugin LimitRanger does with the LimitRanges of a namespace: it fills in, and refuses.
-
-Containers without requests or limits get the defaults, and the Pod an annotation that says so; a Pod or claim that asks
-for more or less than is allowed is refused with 403. Only the creation of a Pod is looked at.
-
-Requests and limits of a Pod: what is derived from others, and the quality of service that follows from them.
+The admission plugin LimitRanger gives containers the default requests and limits of their namespace, and the Pod an
+annotation that says so. It refuses a new Pod or claim outside of the limits with 403. ResourceQuotas are stored, not
+enforced.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,9 +13,20 @@ from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
-from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, immutable_causes
+from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
 from kubectl_runtime.apiserver.kinds.pod.containers import STANDARD, amount_causes, is_extended, name_causes
-from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
+from kubectl_runtime.apiserver.kinds.rules import (
+    ANY_QUALIFIED,
+    FIXED,
+    UNIQUE,
+    Rules,
+    each,
+    equals,
+    forbidden,
+    must,
+    required,
+    when,
+)
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 from kubectl_runtime.core.meta.quantities import canonical, value_of
 
@@ -30,7 +37,6 @@ _CONFLICTS = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}
 _COMPUTE = {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 _COUNTED = {"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
             "persistentvolumeclaims", "services.nodeports", "services.loadbalancers"}
-_NOT_ON_PODS = ("default", "defaultRequest")
 _PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 # (part, its name, the part that it may not exceed, the name of that)
 _ORDERS = (("min", "min", "max", "max"), ("defaultRequest", "default request", "max", "max"),
@@ -38,33 +44,18 @@ _ORDERS = (("min", "min", "max", "max"), ("defaultRequest", "default request", "
            ("min", "min", "defaultRequest", "default request"), ("min", "min", "default", "default"))
 
 
-def limit_causes(spec: Object) -> Iterator[Cause]:
-    """What is wrong with the limits of a LimitRange."""
-    seen = set()
-    for index, limit in enumerate(spec.get("limits") or ()):
-        at, kind = f"spec.limits[{index}]", limit.get("type") or ""
-        found = qualified_name_errors(kind)
-        yield from (errors.invalid_value(f"{at}.type", kind, why) for why in found)
-        if not found and "/" not in kind and kind not in LIMIT_TYPES:
-            yield errors.invalid_value(f"{at}.type", kind, "must be a standard limit type or fully qualified")
-        if kind in seen:
-            yield errors.duplicate(f"{at}.type", kind)
-        seen.add(kind)
-        if kind == "Pod":
-            yield from (errors.forbidden_field(f"{at}.{key}", "may not be specified when `type` is 'Pod'")
-                        for key in _NOT_ON_PODS if limit.get(key))
-        if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(key) or {}) for key in ("max", "min")):
-            yield errors.required(f"{at}.limits", "either minimum or maximum storage value is required, but neither "
-                                                  "was provided")
-        yield from _amounts(limit, at, kind)
-        yield from _orders(limit, at)
-        yield from _ratios(limit, f"{at}.maxLimitRequestRatio")
+def _limit_type(given: str | None, path: str) -> Iterator[Cause]:
+    kind = given or ""
+    found = [*ANY_QUALIFIED(kind, path)]
+    yield from found
+    if not found and "/" not in kind and kind not in LIMIT_TYPES:
+        yield errors.invalid_value(path, kind, "must be a standard limit type or fully qualified")
 
 
-def _amounts(limit: Object, path: str, kind: str) -> Iterator[Cause]:
+def _amounts(limit: Object, path: str) -> Iterator[Cause]:
     for part in _PARTS:
         for name, amount in (limit.get(part) or {}).items():
-            if kind == "Container":
+            if limit.get("type") == "Container":
                 yield from name_causes(name, f"{path}.{part}[{name}]")
             elif "/" not in name and name not in STANDARD and not name.startswith("hugepages-"):
                 yield errors.invalid_value(f"{path}.{part}[{name}]", name,
@@ -86,7 +77,8 @@ def _orders(limit: Object, path: str) -> Iterator[Cause]:
                                        f"than {upper_name} value {most}")
 
 
-def _ratios(limit: Object, path: str) -> Iterator[Cause]:
+def _ratios(limit: Object, at: str) -> Iterator[Cause]:
+    path = f"{at}.maxLimitRequestRatio"
     for name, ratio in (limit.get("maxLimitRequestRatio") or {}).items():
         if value_of(ratio) < 1:
             yield errors.invalid_value(f"{path}[{name}]", ratio, f"ratio {ratio} is less than 1")
@@ -97,39 +89,53 @@ def _ratios(limit: Object, path: str) -> Iterator[Cause]:
                                        f"ratio {ratio} is greater than max/min = {float(quotient):f}")
 
 
-def quota_causes(spec: Object) -> Iterator[Cause]:
-    """What is wrong with the resources and scopes of a ResourceQuota."""
-    hard, scopes = spec.get("hard") or {}, spec.get("scopes") or []
-    for name, amount in hard.items():
-        yield from _quota_name_causes(name, f"spec.hard[{name}]")
-        yield from amount_causes(name, amount, f"spec.hard[{name}]")
+def _no_storage(limit: Object, path: str) -> Iterator[Cause]:
+    if not any("storage" in (limit.get(key) or {}) for key in ("max", "min")):
+        yield errors.required(f"{path}.limits",
+                              "either minimum or maximum storage value is required, but neither was provided")
+
+
+_NOT_ON_PODS = forbidden("may not be specified when `type` is 'Pod'")
+_LIMIT = Rules(
+    ("type", _limit_type, UNIQUE),
+    when(equals("type", "Pod"), ("default", _NOT_ON_PODS), ("defaultRequest", _NOT_ON_PODS)),
+    when(equals("type", "PersistentVolumeClaim"), ("", _no_storage)),
+    ("", _amounts, _orders, _ratios),
+)
+
+
+def _hard(amounts: Object | None, path: str) -> Iterator[Cause]:
+    for name, amount in (amounts or {}).items():
+        yield from _quota_name_causes(name, f"{path}[{name}]")
+        yield from amount_causes(name, amount, f"{path}[{name}]")
         if value_of(amount).denominator != 1 and (name in _COUNTED or name.startswith("count/")):
-            yield errors.invalid_value(f"spec.hard[{name}]", amount, "must be an integer")
+            yield errors.invalid_value(f"{path}[{name}]", amount, "must be an integer")
+
+
+def _scopes(spec: Object, path: str) -> Iterator[Cause]:
+    scopes, at = spec.get("scopes") or [], f"{path}.scopes"
     for scope in scopes:
         if scope not in SCOPES:
-            yield errors.invalid_value("spec.scopes", scopes, "unsupported scope")
-        elif any(_is_beside(scope, name) for name in hard):
-            yield errors.invalid_value("spec.scopes", scopes, "unsupported scope applied to resource")
-    yield from (errors.invalid_value("spec.scopes", scopes, "conflicting scopes")
-                for pair in _CONFLICTS if pair <= set(scopes))
-    path = "spec.scopeSelector.matchExpressions"  # the real server's paths have no index here
-    for entry in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
-        scope, operator, values = entry.get("scopeName", ""), entry.get("operator", ""), entry.get("values") or ()
-        if scope not in SCOPES:
-            yield errors.invalid_value(f"{path}.scopeName", scope, "unsupported scope")
-        if operator in ("In", "NotIn") and not values:
-            yield errors.required(f"{path}.values", "must be at least one value when `operator` is 'In' or 'NotIn' for "
-                                                    "scope selector")
-        elif operator in ("Exists", "DoesNotExist") and values:
-            yield errors.invalid_value(f"{path}.values", values, "must be no value when `operator` is 'Exist' or "
-                                                                 "'DoesNotExist' for scope selector")
-        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            yield errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+            yield errors.invalid_value(at, scopes, "unsupported scope")
+        elif any(_is_beside(scope, name) for name in spec.get("hard") or ()):
+            yield errors.invalid_value(at, scopes, "unsupported scope applied to resource")
+    yield from (errors.invalid_value(at, scopes, "conflicting scopes") for pair in _CONFLICTS if pair <= set(scopes))
+
+
+_SCOPE_EXPRESSION = Rules(
+    ("scopeName", must(SCOPES.__contains__, "unsupported scope", zero="")),
+    when(equals("operator", "In", "NotIn"), ("values", required(
+        "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"))),
+    when(equals("operator", "Exists", "DoesNotExist"), ("values", must(lambda values: not values, (
+        "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")))),
+    ("operator", must(("In", "NotIn", "Exists", "DoesNotExist").__contains__, "not a valid selector operator",
+                      zero="")),
+)
 
 
 def _quota_name_causes(name: str, path: str) -> Iterator[Cause]:
-    found = qualified_name_errors(name)
-    yield from (errors.invalid_value(path, name, why) for why in found)
+    found = [*ANY_QUALIFIED(name, path)]
+    yield from found
     if not found and "/" not in name and name not in STANDARD and "hugepages-" not in name:
         yield errors.invalid_value(path, name, "must be a standard resource type or fully qualified")
         yield errors.invalid_value(path, name, "must be a standard resource for quota")
@@ -145,6 +151,8 @@ def _is_beside(scope: str, name: str) -> bool:
 class LimitRangeStrategy(BuiltinStrategy):
     """LimitRanges: what is left out follows from the other limits, as in the real server."""
 
+    rules = Rules(("spec.limits[*]", _LIMIT))
+
     def default(self, obj: Object) -> None:
         """Container limits default from max, requests from limits, then from min."""
         for item in (obj.get("spec") or {}).get("limits") or ():
@@ -154,14 +162,6 @@ class LimitRangeStrategy(BuiltinStrategy):
             request: Object = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
             _set_if_any(item, "default", default)
             _set_if_any(item, "defaultRequest", request)
-
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Each limit."""
-        return list(limit_causes(obj.get("spec") or {}))
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation."""
-        return self.validate_create(new, ctx)
 
 
 def _set_if_any(item: Object, key: str, value: Any) -> None:
@@ -174,17 +174,13 @@ class ResourceQuotaStrategy(BuiltinStrategy):
 
     has_status = True
     delete_returns_object = True
-
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The resources and the scopes."""
-        return list(quota_causes(obj.get("spec") or {}))
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation; the scopes stay."""
-        if subresource:
-            return []
-        spec, before = new.get("spec") or {}, old.get("spec") or {}
-        return self.validate_create(new, ctx) + immutable_causes(spec, before, ("scopes",))
+    rules = Rules(
+        ("spec.hard", _hard),
+        ("spec", _scopes),
+        # the real server's paths have no index here
+        ("spec.scopeSelector.matchExpressions", each(_SCOPE_EXPRESSION)),
+        ("spec.scopes", FIXED),
+    )
 
 
 _POD_COMPUTE = ("cpu", "memory")  # what the quality of service looks at

@@ -1,7 +1,5 @@
-"""Namespaces: spec.finalizers holds a deletion until the namespace is empty.
+"""Namespaces and Nodes."""
 
-Nodes.
-"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -14,12 +12,22 @@ from kubectl_runtime.apiserver.kinds.base import (
     NOT_NEGATIVE,
     BuiltinStrategy,
     fill,
-    one_of,
     parse_cidr,
     put_default,
 )
+from kubectl_runtime.apiserver.kinds.rules import (
+    ANY_QUALIFIED,
+    LABEL_VALUE,
+    REQUIRED,
+    Fixed,
+    Rules,
+    choice,
+    each,
+    must,
+    once_set,
+)
 from kubectl_runtime.apiserver.objectmeta.metadata import STANDARD_FINALIZERS, collector_finalizers
-from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors, label_value_errors, qualified_name_errors
+from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 from kubectl_runtime.core.meta.quantities import value_of
 
@@ -28,12 +36,20 @@ _SECURITY_LABELS = {f"pod-security.kubernetes.io/{mode}" for mode in ("enforce",
 _SECURITY_LEVELS = ("privileged", "baseline", "restricted")
 
 
-def _finalizer_causes(name: str, path: str) -> list[Cause]:
-    causes = [errors.invalid_value(path, name, why) for why in qualified_name_errors(name)]
+def _finalizer(name: str, path: str) -> list[Cause]:
+    causes = [*ANY_QUALIFIED(name, path)]
     if "/" not in name and name not in STANDARD_FINALIZERS:
         causes.append(errors.invalid_value(path, name,
                                            "name is neither a standard finalizer name nor is it fully qualified"))
     return causes
+
+
+def _security_levels(labels: Object | None, path: str) -> list[Cause]:
+    return [errors.invalid_value(f"{path}[{label}]", level, "must be one of privileged, baseline, restricted")
+            for label, level in (labels or {}).items() if label in _SECURITY_LABELS and level not in _SECURITY_LEVELS]
+
+
+_FINALIZERS = Rules(("spec.finalizers[*]", _finalizer))
 
 
 class NamespaceStrategy(BuiltinStrategy):
@@ -42,6 +58,8 @@ class NamespaceStrategy(BuiltinStrategy):
     has_status = True
     terminates = True
     immortal = frozenset({"default", "kube-public", "kube-system"})
+    name_errors = staticmethod(dns_label_errors)
+    rules = Rules(("spec.finalizers", each(_finalizer)), ("metadata.labels", _security_levels))
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"status.phase": "status.phase"}
     delete_returns_object = True
 
@@ -71,26 +89,10 @@ class NamespaceStrategy(BuiltinStrategy):
         super().prepare_update(new, old, subresource, ctx)
         self.keep("spec", new, old)
 
-    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """A DNS label."""
-        return dns_label_errors(name, prefix=prefix)
-
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Finalizers of the spec; the levels of Pod security."""
-        causes = []
-        for finalizer in (obj.get("spec") or {}).get("finalizers") or ():
-            causes += _finalizer_causes(finalizer, "spec.finalizers")
-        for label, level in (obj["metadata"].get("labels") or {}).items():
-            if label in _SECURITY_LABELS and level not in _SECURITY_LEVELS:
-                causes.append(errors.invalid_value(f"metadata.labels[{label}]", level,
-                                                   "must be one of privileged, baseline, restricted"))
-        return causes
-
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """The phase belongs to the deletion."""
         if subresource == "finalize":
-            return [cause for index, name in enumerate((new.get("spec") or {}).get("finalizers") or ())
-                    for cause in _finalizer_causes(name, f"spec.finalizers[{index}]")]
+            return list(_FINALIZERS(new))
         phase, deleting = (new.get("status") or {}).get("phase"), bool(old["metadata"].get("deletionTimestamp"))
         if subresource != "status" or phase == ("Terminating" if deleting else "Active"):
             return []
@@ -117,10 +119,57 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
+_TAINT = Rules(
+    ("key", ANY_QUALIFIED),
+    ("value", LABEL_VALUE),
+    ("effect", REQUIRED, choice(*EFFECTS)),
+)
+
+
+def _taints(obj: Object, path: str) -> Iterator[Cause]:
+    seen = set()
+    for index, taint in enumerate(obj["spec"].get("taints") or ()):
+        at = f"metadata.taints[{index}]"  # the real server's path
+        yield from _TAINT(taint, path + at)
+        key, effect = taint.get("key", ""), taint.get("effect", "")
+        if (key, effect) in seen:
+            cause = errors.duplicate(at, {"Key": key, "Value": taint.get("value", ""), "Effect": effect,
+                                          "TimeAdded": taint.get("timeAdded")})
+            yield Cause(cause.reason, f"{cause.message}: taints must be unique by key and effect pair", at)
+        seen.add((key, effect))
+
+
+def _amounts(amounts: Object | None, path: str) -> Iterator[Cause]:
+    yield from (errors.invalid_value(f"{path}.{name}", amount, NOT_NEGATIVE)
+                for name, amount in (amounts or {}).items() if value_of(amount) < 0)
+
+
+def _of_different_families(blocks: list[str]) -> bool:
+    versions = [block.version for block in map(parse_cidr, blocks) if block]
+    return len(blocks) <= 2 and len(set(versions)) == len(versions)
+
+
+def _set_once(key: str, title: str) -> tuple[str, Fixed]:
+    why = f'node updates may not change {title} except from "" to valid'
+    return f"spec.{key}", Fixed(lambda path, _: errors.forbidden_field(path, why), changed=once_set)
+
+
+_SET_ONCE = (_set_once("podCIDRs", "podCIDR"), _set_once("providerID", "providerID"))
+
+
 class NodeStrategy(BuiltinStrategy):
     """Nodes: a kubelet brings the status along when it creates its Node."""
 
     has_status = True
+    rules = Rules(
+        ("", _taints),
+        ("status.capacity", _amounts),
+        ("status.allocatable", _amounts),
+        ("spec.podCIDRs[*]", must(lambda block: parse_cidr(block) is not None, CIDR_MESSAGE)),
+        ("spec.podCIDRs", must(_of_different_families, "may specify no more than one CIDR for each IP family")),
+        *_SET_ONCE,
+    )
+    status_rules = Rules(*_SET_ONCE)
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         "spec.unschedulable": lambda obj: "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
 
@@ -141,22 +190,6 @@ class NodeStrategy(BuiltinStrategy):
         if not any(all(entry.get(key) == value for key, value in NOT_READY.items()) for entry in taints):
             obj["spec"]["taints"] = [*taints, dict(NOT_READY)]
 
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Taints, networks, amounts."""
-        return list(_causes(obj))
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation; networks and the provider's name stay once they are set."""
-        causes = self.validate_create(new, ctx) if not subresource else []
-        spec, before = new["spec"], old["spec"]
-        if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
-            causes.append(errors.forbidden_field("spec.podCIDRs",
-                                                 "node updates may not change podCIDR except from \"\" to valid"))
-        if before.get("providerID") and spec.get("providerID") != before["providerID"]:
-            causes.append(errors.forbidden_field("spec.providerID",
-                                                 "node updates may not change providerID except from \"\" to valid"))
-        return causes
-
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Fields that nobody uses any more."""
         found = []
@@ -165,28 +198,3 @@ class NodeStrategy(BuiltinStrategy):
         if obj["spec"].get("externalID"):
             found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
         return found
-
-
-def _causes(obj: Object) -> Iterator[Cause]:
-    seen = set()
-    for index, taint in enumerate(obj["spec"].get("taints") or ()):
-        at = f"metadata.taints[{index}]"  # the real server's path
-        key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
-        yield from (errors.invalid_value(f"{at}.key", key, why) for why in qualified_name_errors(key))
-        yield from (errors.invalid_value(f"{at}.value", value, why) for why in label_value_errors(value))
-        yield from one_of(effect, EFFECTS, f"{at}.effect", required=True)
-        if (key, effect) in seen:
-            shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
-            cause = errors.duplicate(at, shown)
-            yield Cause(cause.reason, f"{cause.message}: taints must be unique by key and effect pair", at)
-        seen.add((key, effect))
-    status = obj.get("status") or {}
-    yield from (errors.invalid_value(f"status.{part}.{name}", amount, NOT_NEGATIVE)
-                for part in ("capacity", "allocatable") for name, amount in (status.get(part) or {}).items()
-                if value_of(amount) < 0)
-    blocks = obj["spec"].get("podCIDRs") or []
-    parsed = [parse_cidr(block) for block in blocks]
-    yield from (errors.invalid_value(f"spec.podCIDRs[{index}]", block, CIDR_MESSAGE)
-                for index, block in enumerate(blocks) if parsed[index] is None)
-    if len(blocks) > 2 or len({block.version for block in parsed if block}) < len([block for block in parsed if block]):
-        yield errors.invalid_value("spec.podCIDRs", blocks, "may specify no more than one CIDR for each IP family")

@@ -64,7 +64,7 @@ def _class_name(obj: Object, path: str) -> Iterator[Cause]:
     """The annotation agrees with the field that replaced it."""
     given = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
     if None not in (given, name := obj["spec"].get("ingressClassName")) and given != name:
-        yield errors.invalid_value(f"annotations.{CLASS_ANNOTATION}", given,
+        yield errors.invalid_value(f"{path}annotations.{CLASS_ANNOTATION}", given,
                                    "must match `ingressClassName` when both are specified")
 
 

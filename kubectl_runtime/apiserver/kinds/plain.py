@@ -114,7 +114,7 @@ def _named_after_version(obj: Object, path: str) -> list[Cause]:
     given, spec = obj["metadata"].get("name") or "", obj["spec"]
     wanted = f"{spec.get('version') or ''}.{spec.get('group') or ''}"
     why = f'must be `spec.version+"."+spec.group`: "{wanted}"'
-    return [] if given == wanted else [errors.invalid_value("metadata.name", given, why)]
+    return [] if given == wanted else [errors.invalid_value(f"{path}metadata.name", given, why)]
 
 
 class APIServiceStrategy(BuiltinStrategy):
@@ -199,7 +199,8 @@ def _request_defaults(path: str) -> Defaults:
     parts = [f"{path}.requests[*].{part}" for part in ("exactly", "firstAvailable[*]")]
     return Defaults(zero={
         **{f"{part}.allocationMode": "ExactCount" for part in parts},
-        **{f"{part}.count": lambda request: 1 if request["allocationMode"] == "ExactCount" else None for part in parts}})
+        **{f"{part}.count": lambda request: 1 if request["allocationMode"] == "ExactCount" else None
+           for part in parts}})
 
 
 class ResourceClaimStrategy(BuiltinStrategy):

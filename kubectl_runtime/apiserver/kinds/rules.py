@@ -26,6 +26,7 @@ A `Rules` table holds rows. A row is a path and its checks; the causes come in t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import ne
 from typing import Any, NamedTuple
 
 from kubectl_runtime.apiserver import errors
@@ -53,10 +54,15 @@ class Fixed(NamedTuple):
 
     refuse: Callable[[str, Any], Cause] = errors.immutable
     of: Callable[[Any], Any] = lambda value: value  # what is compared
-    once_set: bool = False  # an empty value may still be set
+    changed: Callable[[Any, Any], bool] = ne  # whether a new value is another one than the old, as the rule means it
 
 
 FIXED = Fixed()
+
+
+def once_set(value: Any, before: Any) -> bool:
+    """A change of a field that may still be set while it is empty."""
+    return bool(before) and bool(value != before)
 
 
 def fixed(why: str) -> Fixed:
@@ -129,7 +135,7 @@ class Rules:
                         yield from check(value, at)
                     elif old is not None:
                         before = check.of(_value(old, steps))
-                        if before != check.of(value) and (before or not check.once_set):
+                        if check.changed(check.of(value), before):
                             yield check.refuse(at, value)
 
 

@@ -1,8 +1,10 @@
 """Services of a cluster with IPv4 only: rules, and the allocation of addresses and node ports.
 
-The ranges are kube-apiserver's defaults. Addresses belong to a Service from create to delete. A free one is the first of a sequence that begins at a hash of the
-Service's namespace and name, so that the same manifests get the same addresses.
+The ranges are kube-apiserver's defaults. An address belongs to a Service from create to delete. The first one of a
+sequence that is free is taken; the sequence begins at a hash of the Service's namespace and name, so that the same
+manifests get the same addresses.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -189,13 +191,13 @@ def _external_name(text: str | None, path: str) -> Iterator[Cause]:
 def _addresses(spec: Object, path: str) -> Iterator[Cause]:
     one, several, kind = spec.get("clusterIP") or "", spec.get("clusterIPs") or [], spec.get("type", "")
     if several and not one:
-        yield errors.invalid_value("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified")
+        yield errors.invalid_value(f"{path}.clusterIPs", several, "must be empty when `clusterIP` is not specified")
     elif several and several[0] != one:
-        yield errors.invalid_value("spec.clusterIPs", several, "first value must match `clusterIP`")
+        yield errors.invalid_value(f"{path}.clusterIPs", several, "first value must match `clusterIP`")
     if one == "None" and kind in WITH_NODE_PORTS:
-        yield errors.invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+        yield errors.invalid_value(f"{path}.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     for index, address in enumerate(several or [one] if one else ()):
-        at, parsed = f"spec.clusterIPs[{index}]", parse_ip(address)
+        at, parsed = f"{path}.clusterIPs[{index}]", parse_ip(address)
         if address == "None":
             continue
         if parsed is None:
@@ -208,16 +210,16 @@ def _families(spec: Object, path: str) -> Iterator[Cause]:
     free = spec.get("clusterIP") == "None" and not spec.get("selector")  # the server knows no addresses of its own then
     families, policy = spec.get("ipFamilies") or (), spec.get("ipFamilyPolicy")
     for index, family in enumerate(families):
-        at = f"spec.ipFamilies[{index}]"
+        at = f"{path}.ipFamilies[{index}]"
         if family not in ("IPv4", "IPv6"):
             yield errors.not_supported(at, family, ("IPv4", "IPv6"))
         elif family in families[:index]:
             yield errors.duplicate(at, family)
         elif family == "IPv6" and not free:
             yield errors.invalid_value(at, family, "not configured on this cluster")
-    yield from choice("PreferDualStack", "RequireDualStack", "SingleStack")(policy, "spec.ipFamilyPolicy")
+    yield from choice("PreferDualStack", "RequireDualStack", "SingleStack")(policy, f"{path}.ipFamilyPolicy")
     if policy == "RequireDualStack" and not free:
-        yield errors.invalid_value("spec.ipFamilyPolicy", policy,
+        yield errors.invalid_value(f"{path}.ipFamilyPolicy", policy,
                                    "this cluster is not configured for dual-stack services")
 
 
@@ -232,21 +234,22 @@ def _external_ip(text: str, path: str) -> Iterator[Cause]:
         yield errors.invalid_value(path, text, why)
 
 
-def _source_ranges(blocks: list[str] | None, path: str) -> Iterator[Cause]:
-    for index, block in enumerate(blocks or ()):
-        at = f"spec.LoadBalancerSourceRanges[{index}]"
+def _source_ranges(spec: Object, path: str) -> Iterator[Cause]:
+    for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        at = f"{path}.LoadBalancerSourceRanges[{index}]"  # the real server's path
         yield from block_causes(block, at) or (() if block else [errors.invalid_value(at, block, CIDR_MESSAGE)])
 
 
 def _is_reachable(obj: Object) -> bool:
     """Whether clients outside of the cluster reach the Service."""
-    kind = obj["spec"].get("type")
+    kind: str = obj["spec"].get("type", "")
     return kind in WITH_NODE_PORTS or (kind == "ClusterIP" and bool(obj["spec"].get("externalIPs")))
 
 
 def _is_checked(obj: Object) -> bool:
     """Whether a load balancer asks the nodes for their health."""
-    return obj["spec"].get("type") == "LoadBalancer" and obj["spec"].get("externalTrafficPolicy") == "Local"
+    spec: Object = obj["spec"]
+    return (spec.get("type"), spec.get("externalTrafficPolicy")) == ("LoadBalancer", "Local")
 
 
 def _has_several_ports(obj: Object) -> bool:
@@ -306,7 +309,7 @@ class ServiceStrategy(BuiltinStrategy):
         *_PORTS_AND_ADDRESSES,
         ("spec.type", REQUIRED, choice("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
         ("spec.externalIPs[*]", _external_ip),
-        when(_IS_BALANCED, ("spec.loadBalancerSourceRanges", _source_ranges)),
+        when(_IS_BALANCED, ("spec", _source_ranges)),
         when(negated(_IS_BALANCED), when(filled("spec.loadBalancerSourceRanges"),
              ("spec.LoadBalancerSourceRanges", prohibited(_ONLY_BALANCED)))),
         when(has("spec.loadBalancerClass"), ("spec.loadBalancerClass", ANY_QUALIFIED)),

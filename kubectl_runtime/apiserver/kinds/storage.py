@@ -53,6 +53,7 @@ from kubectl_runtime.apiserver.kinds.rules import (
     lacks,
     missing,
     negated,
+    once_set,
     present,
     prohibited,
     quantity,
@@ -232,7 +233,7 @@ class VolumeStrategy(BuiltinStrategy):
         ("spec", Fixed(lambda *_: errors.forbidden_field(
             "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation\n"), of=_sources)),
         ("spec.nodeAffinity", Fixed(lambda _, value: errors.invalid_value(
-            "nodeAffinity", value, "field is immutable, except for updating from beta label to GA"), once_set=True)),
+            "nodeAffinity", value, "field is immutable, except for updating from beta label to GA"), changed=once_set)),
         ("spec.volumeMode", _FIXED_MODE),
     )
 

@@ -1,4 +1,4 @@
-"""Validation of the containers of a pod spec: resources, probes and hooks, security contexts, ports, environment, mounts.
+"""Validation of the containers of a pod spec, with their resources, probes, hooks and security contexts.
 
 Privileged containers are allowed, as on clusters whose servers run with ``--allow-privileged``.
 """
@@ -128,8 +128,8 @@ POD_RESOURCES: Check = partial(resource_causes, pod=True)
 
 _KINDS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _HEADER = re.compile("[-A-Za-z0-9]+")
-_HEADER_MESSAGE = ("a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used "
-                   "for validation is '[-A-Za-z0-9]+')")
+_HEADER_MESSAGE = ("a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex "
+                   "used for validation is '[-A-Za-z0-9]+')")
 _GRACE = "terminationGracePeriodSeconds"
 
 

@@ -31,12 +31,12 @@ from kubectl_runtime.apiserver.kinds.rules import (
     choice,
     equals,
     filled,
+    forbidden,
     has,
     invalid,
     lacks,
     must,
     present,
-    prohibited,
     required,
     when,
 )
@@ -225,7 +225,7 @@ _HOST = Rules(
     when(filled("shareProcessNamespace", "hostPID"), ("securityContext.shareProcessNamespace", invalid(
         "ShareProcessNamespace and HostPID cannot both be enabled", shown=True))),
     when(lambda spec: spec.get("hostUsers") is False, *(
-        when(filled(key), (key, prohibited("when `hostUsers` is false"))) for key in ("hostNetwork", "hostPID", "hostIPC"))),
+        (key, forbidden("when `hostUsers` is false")) for key in ("hostNetwork", "hostPID", "hostIPC"))),
     ("hostAliases[*]", Rules(("ip", must(is_ip, IP_MESSAGE, zero="")), ("hostnames[*]", ANY_SUBDOMAIN))),
 )
 _PLACEMENT = Rules(
@@ -238,7 +238,7 @@ _PLACEMENT = Rules(
         ("searches", must(lambda searches: len(searches) <= MAX_SEARCHES,
                           f"must not have more than {MAX_SEARCHES} search paths")),
         ("searches[*]", _search),
-        ("options[*]", lambda option, path: () if option.get("name") else (errors.required(path, "must not be empty"),)),
+        ("options[*]", required("must not be empty", unless=lambda option: bool(option.get("name")))),
     )),
     ("readinessGates[*].conditionType", ANY_QUALIFIED),
     ("schedulingGates[*]", lambda gate, path: ANY_QUALIFIED(gate.get("name"), path),
