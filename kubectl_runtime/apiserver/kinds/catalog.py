@@ -1,7 +1,7 @@
 """Which built-in kinds there are: kube-apiserver 1.36 with its default APIs, in the order of discovery.
 
-`builtin_types()` makes the `ServedResource` of each: the table below says what cannot be derived; strategies and
-columns are looked up by group and kind. Beta and alpha versions are off by default, as in the real server.
+`builtin_types()` makes the `ServedResource` of each: the table below says what cannot be derived. Beta and alpha
+versions are off by default, as in the real server.
 """
 
 from __future__ import annotations
@@ -12,10 +12,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kubectl_runtime.apiserver.crds.definitions import CrdStrategy
+from kubectl_runtime.apiserver.kinds import (
+    admission,
+    apps,
+    autoscaling,
+    batch,
+    certificates,
+    configuration,
+    endpoints,
+    events,
+    limits,
+    namespaces,
+    networking,
+    plain,
+    rbac,
+    scheduling,
+    services,
+    storage,
+)
+from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
 from kubectl_runtime.apiserver.kinds.columns.column_catalog import COLUMNS
-from kubectl_runtime.apiserver.kinds.strategies import strategy
+from kubectl_runtime.apiserver.kinds.pod import pods
 from kubectl_runtime.apiserver.schemas import Schema, builtin
 from kubectl_runtime.apiserver.storage.registry import ALL_VERBS, ServedResource, Subresource
+from kubectl_runtime.apiserver.strategy import checks_of
 
 CREATE = ("create",)
 GET = ("get",)
@@ -25,7 +46,10 @@ STREAM = ("create", "get")
 
 @dataclass(frozen=True)
 class _Kind:
-    """A row of the table; `sub` names subresources, those of `_SUBRESOURCES` or plain ones (get, patch, update)."""
+    """A row of the table; `sub` names subresources, those of `_SUBRESOURCES` or plain ones (get, patch, update).
+
+    `rules` is the strategy class with the rules of the kind.
+    """
 
     plural: str
     kind: str
@@ -35,6 +59,7 @@ class _Kind:
     verbs: tuple[str, ...] = ALL_VERBS
     deprecation: str = ""
     namespaced: bool = True
+    rules: type[BuiltinStrategy] = BuiltinStrategy
 
 
 def _cluster(*args: Any, **kwargs: Any) -> _Kind:
@@ -63,33 +88,38 @@ _TABLE: dict[tuple[str, str], tuple[_Kind, ...]] = {
         _Kind("bindings", "Binding", verbs=CREATE),
         _cluster("componentstatuses", "ComponentStatus", "cs", verbs=("get", "list"),
                  deprecation="v1 ComponentStatus is deprecated in v1.19+"),
-        _Kind("configmaps", "ConfigMap", "cm"),
+        _Kind("configmaps", "ConfigMap", "cm", rules=configuration.ConfigMapStrategy),
         _Kind("endpoints", "Endpoints", "ep",
-              deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
-        _Kind("events", "Event", "ev"),
-        _Kind("limitranges", "LimitRange", "limits"),
-        _cluster("namespaces", "Namespace", "ns", "finalize status", verbs=_NO_COLLECTION),
-        _cluster("nodes", "Node", "no", "proxy status"),
-        _Kind("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", "status"),
-        _cluster("persistentvolumes", "PersistentVolume", "pv", "status"),
+              deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+              rules=endpoints.EndpointsStrategy),
+        _Kind("events", "Event", "ev", rules=events.EventStrategy),
+        _Kind("limitranges", "LimitRange", "limits", rules=limits.LimitRangeStrategy),
+        _cluster("namespaces", "Namespace", "ns", "finalize status", verbs=_NO_COLLECTION,
+                 rules=namespaces.NamespaceStrategy),
+        _cluster("nodes", "Node", "no", "proxy status", rules=namespaces.NodeStrategy),
+        _Kind("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", "status", rules=storage.ClaimStrategy),
+        _cluster("persistentvolumes", "PersistentVolume", "pv", "status", rules=storage.VolumeStrategy),
         _Kind("pods", "Pod", "po",
-              "attach binding ephemeralcontainers eviction exec log portforward proxy resize status", "all"),
-        _Kind("podtemplates", "PodTemplate"),
-        _Kind("replicationcontrollers", "ReplicationController", "rc", "scale status", "all"),
-        _Kind("resourcequotas", "ResourceQuota", "quota", "status"),
-        _Kind("secrets", "Secret"),
-        _Kind("serviceaccounts", "ServiceAccount", "sa", "token"),
-        _Kind("services", "Service", "svc", "proxy status", "all"),
+              "attach binding ephemeralcontainers eviction exec log portforward proxy resize status", "all",
+              rules=pods.PodStrategy),
+        _Kind("podtemplates", "PodTemplate", rules=apps.PodTemplateStrategy),
+        _Kind("replicationcontrollers", "ReplicationController", "rc", "scale status", "all",
+              rules=apps.ReplicationControllerStrategy),
+        _Kind("resourcequotas", "ResourceQuota", "quota", "status", rules=limits.ResourceQuotaStrategy),
+        _Kind("secrets", "Secret", rules=configuration.SecretStrategy),
+        _Kind("serviceaccounts", "ServiceAccount", "sa", "token", rules=configuration.ServiceAccountStrategy),
+        _Kind("services", "Service", "svc", "proxy status", "all", rules=services.ServiceStrategy),
     ),
-    ("apiregistration.k8s.io", "v1"): (_cluster("apiservices", "APIService", "", "status", _API_EXTENSIONS),),
+    ("apiregistration.k8s.io", "v1"): (_cluster("apiservices", "APIService", "", "status", _API_EXTENSIONS,
+                                                rules=plain.APIServiceStrategy),),
     ("apps", "v1"): (
-        _Kind("controllerrevisions", "ControllerRevision"),
-        _Kind("daemonsets", "DaemonSet", "ds", "status", "all"),
-        _Kind("deployments", "Deployment", "deploy", "scale status", "all"),
-        _Kind("replicasets", "ReplicaSet", "rs", "scale status", "all"),
-        _Kind("statefulsets", "StatefulSet", "sts", "scale status", "all"),
+        _Kind("controllerrevisions", "ControllerRevision", rules=apps.ControllerRevisionStrategy),
+        _Kind("daemonsets", "DaemonSet", "ds", "status", "all", rules=apps.DaemonSetStrategy),
+        _Kind("deployments", "Deployment", "deploy", "scale status", "all", rules=apps.DeploymentStrategy),
+        _Kind("replicasets", "ReplicaSet", "rs", "scale status", "all", rules=apps.ReplicaSetStrategy),
+        _Kind("statefulsets", "StatefulSet", "sts", "scale status", "all", rules=apps.StatefulSetStrategy),
     ),
-    ("events.k8s.io", "v1"): (_Kind("events", "Event", "ev"),),
+    ("events.k8s.io", "v1"): (_Kind("events", "Event", "ev", rules=events.NewEventStrategy),),
     ("authentication.k8s.io", "v1"): (
         _cluster("selfsubjectreviews", "SelfSubjectReview", verbs=CREATE),
         _cluster("tokenreviews", "TokenReview", verbs=CREATE),
@@ -100,61 +130,87 @@ _TABLE: dict[tuple[str, str], tuple[_Kind, ...]] = {
         _cluster("selfsubjectrulesreviews", "SelfSubjectRulesReview", verbs=CREATE),
         _cluster("subjectaccessreviews", "SubjectAccessReview", verbs=CREATE),
     ),
-    ("autoscaling", "v2"): (_Kind("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "status", "all"),),
-    ("autoscaling", "v1"): (_Kind("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "status", "all"),),
+    ("autoscaling", "v2"): (_Kind("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "status", "all",
+                                  rules=autoscaling.AutoscalerStrategy),),
+    ("autoscaling", "v1"): (_Kind("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "status", "all",
+                                  rules=autoscaling.OldAutoscalerStrategy),),
     ("batch", "v1"): (
-        _Kind("cronjobs", "CronJob", "cj", "status", "all"),
-        _Kind("jobs", "Job", "", "status", "all"),
+        _Kind("cronjobs", "CronJob", "cj", "status", "all", rules=batch.CronJobStrategy),
+        _Kind("jobs", "Job", "", "status", "all", rules=batch.JobStrategy),
     ),
     ("certificates.k8s.io", "v1"): (
-        _cluster("certificatesigningrequests", "CertificateSigningRequest", "csr", "approval status"),),
+        _cluster("certificatesigningrequests", "CertificateSigningRequest", "csr", "approval status",
+                 rules=certificates.SigningRequestStrategy),),
     ("networking.k8s.io", "v1"): (
-        _cluster("ingressclasses", "IngressClass"),
-        _Kind("ingresses", "Ingress", "ing", "status"),
-        _cluster("ipaddresses", "IPAddress", "ip"),
-        _Kind("networkpolicies", "NetworkPolicy", "netpol"),
-        _cluster("servicecidrs", "ServiceCIDR", "", "status"),
+        _cluster("ingressclasses", "IngressClass", rules=networking.IngressClassStrategy),
+        _Kind("ingresses", "Ingress", "ing", "status", rules=networking.IngressStrategy),
+        _cluster("ipaddresses", "IPAddress", "ip", rules=networking.IPAddressStrategy),
+        _Kind("networkpolicies", "NetworkPolicy", "netpol", rules=networking.NetworkPolicyStrategy),
+        _cluster("servicecidrs", "ServiceCIDR", "", "status", rules=networking.ServiceCIDRStrategy),
     ),
-    ("policy", "v1"): (_Kind("poddisruptionbudgets", "PodDisruptionBudget", "pdb", "status"),),
+    ("policy", "v1"): (_Kind("poddisruptionbudgets", "PodDisruptionBudget", "pdb", "status",
+                             rules=scheduling.DisruptionBudgetStrategy),),
     ("rbac.authorization.k8s.io", "v1"): (
-        _cluster("clusterrolebindings", "ClusterRoleBinding"),
-        _cluster("clusterroles", "ClusterRole"),
-        _Kind("rolebindings", "RoleBinding"),
-        _Kind("roles", "Role"),
+        _cluster("clusterrolebindings", "ClusterRoleBinding", rules=rbac.ClusterBindingStrategy),
+        _cluster("clusterroles", "ClusterRole", rules=rbac.ClusterRoleStrategy),
+        _Kind("rolebindings", "RoleBinding", rules=rbac.BindingStrategy),
+        _Kind("roles", "Role", rules=rbac.RoleStrategy),
     ),
     ("storage.k8s.io", "v1"): (
-        _cluster("csidrivers", "CSIDriver"),
-        _cluster("csinodes", "CSINode"),
-        _Kind("csistoragecapacities", "CSIStorageCapacity"),
-        _cluster("storageclasses", "StorageClass", "sc"),
-        _cluster("volumeattachments", "VolumeAttachment", "", "status"),
-        _cluster("volumeattributesclasses", "VolumeAttributesClass", "vac"),
+        _cluster("csidrivers", "CSIDriver", rules=storage.CSIDriverStrategy),
+        _cluster("csinodes", "CSINode", rules=storage.CSINodeStrategy),
+        _Kind("csistoragecapacities", "CSIStorageCapacity", rules=storage.CapacityStrategy),
+        _cluster("storageclasses", "StorageClass", "sc", rules=storage.StorageClassStrategy),
+        _cluster("volumeattachments", "VolumeAttachment", "", "status", rules=storage.AttachmentStrategy),
+        _cluster("volumeattributesclasses", "VolumeAttributesClass", "vac", rules=storage.AttributesClassStrategy),
     ),
     ("admissionregistration.k8s.io", "v1"): (
-        _cluster("mutatingadmissionpolicies", "MutatingAdmissionPolicy", "", "", _API_EXTENSIONS),
-        _cluster("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", "", "", _API_EXTENSIONS),
-        _cluster("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "", "", _API_EXTENSIONS),
-        _cluster("validatingadmissionpolicies", "ValidatingAdmissionPolicy", "", "status", _API_EXTENSIONS),
-        _cluster("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", "", "", _API_EXTENSIONS),
-        _cluster("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "", "", _API_EXTENSIONS),
+        _cluster("mutatingadmissionpolicies", "MutatingAdmissionPolicy", "", "", _API_EXTENSIONS,
+                 rules=admission.MutatingPolicyStrategy),
+        _cluster("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", "", "", _API_EXTENSIONS,
+                 rules=admission.MutatingBindingStrategy),
+        _cluster("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "", "", _API_EXTENSIONS,
+                 rules=admission.MutatingWebhookStrategy),
+        _cluster("validatingadmissionpolicies", "ValidatingAdmissionPolicy", "", "status", _API_EXTENSIONS,
+                 rules=admission.ValidatingPolicyStrategy),
+        _cluster("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", "", "", _API_EXTENSIONS,
+                 rules=admission.ValidatingBindingStrategy),
+        _cluster("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "", "", _API_EXTENSIONS,
+                 rules=admission.WebhookStrategy),
     ),
     ("apiextensions.k8s.io", "v1"): (
-        _cluster("customresourcedefinitions", "CustomResourceDefinition", "crd crds", "status", _API_EXTENSIONS),),
-    ("scheduling.k8s.io", "v1"): (_cluster("priorityclasses", "PriorityClass", "pc"),),
-    ("coordination.k8s.io", "v1"): (_Kind("leases", "Lease"),),
-    ("node.k8s.io", "v1"): (_cluster("runtimeclasses", "RuntimeClass"),),
-    ("discovery.k8s.io", "v1"): (_Kind("endpointslices", "EndpointSlice"),),
+        _cluster("customresourcedefinitions", "CustomResourceDefinition", "crd crds", "status", _API_EXTENSIONS,
+                 rules=CrdStrategy),),
+    ("scheduling.k8s.io", "v1"): (_cluster("priorityclasses", "PriorityClass", "pc",
+                                           rules=scheduling.PriorityClassStrategy),),
+    ("coordination.k8s.io", "v1"): (_Kind("leases", "Lease", rules=plain.LeaseStrategy),),
+    ("node.k8s.io", "v1"): (_cluster("runtimeclasses", "RuntimeClass", rules=scheduling.RuntimeClassStrategy),),
+    ("discovery.k8s.io", "v1"): (_Kind("endpointslices", "EndpointSlice", rules=endpoints.EndpointSliceStrategy),),
     ("resource.k8s.io", "v1"): (
-        _cluster("deviceclasses", "DeviceClass"),
-        _Kind("resourceclaims", "ResourceClaim", "", "status"),
-        _Kind("resourceclaimtemplates", "ResourceClaimTemplate"),
-        _cluster("resourceslices", "ResourceSlice"),
+        _cluster("deviceclasses", "DeviceClass", rules=plain.DeviceClassStrategy),
+        _Kind("resourceclaims", "ResourceClaim", "", "status", rules=plain.ResourceClaimStrategy),
+        _Kind("resourceclaimtemplates", "ResourceClaimTemplate", rules=plain.ResourceClaimTemplateStrategy),
+        _cluster("resourceslices", "ResourceSlice", rules=plain.ResourceSliceStrategy),
     ),
     ("flowcontrol.apiserver.k8s.io", "v1"): (
-        _cluster("flowschemas", "FlowSchema", "", "status"),
-        _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", "", "status"),
+        _cluster("flowschemas", "FlowSchema", "", "status", rules=plain.FlowSchemaStrategy),
+        _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", "", "status",
+                 rules=plain.PriorityLevelStrategy),
     ),
 }
+
+# A PUT of a missing object of these kinds creates it.
+_CREATED_BY_PUT = {"ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "Role",
+                   "RoleBinding", "RuntimeClass", "Service"}
+# A PUT of these kinds needs a resourceVersion.
+_CHECKED_BY_VERSION = {
+    "APIService", "CSIDriver", "CSINode", "CSIStorageCapacity", "CustomResourceDefinition", "Lease",
+    "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "PodDisruptionBudget",
+    "RuntimeClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+    "VolumeAttachment"}
+# A write to the status of these kinds leaves all metadata as it is.
+_METADATA_KEPT = {"APIService", "FlowSchema", "PriorityLevelConfiguration", "ResourceClaim", "ServiceCIDR",
+                  "ValidatingAdmissionPolicy", "VolumeAttachment"}
 
 # Where the objects of a type are stored, if not under its own group and plural: one Event is seen through two groups.
 _STORAGE = {("events.k8s.io", "events"): "/events"}
@@ -178,8 +234,12 @@ def builtin_types() -> Iterator[ServedResource]:
 
 def _resource_type(group: str, version: str, row: _Kind) -> ServedResource:
     names = row.sub.split()
-    rules = strategy(group, version, row.kind)
+    rules = row.rules(f"{group.partition('.')[0] or 'core'}.{version}.{row.kind}")
     rules.has_status = rules.has_status or "status" in names
+    rules.allow_create_on_update = row.kind in _CREATED_BY_PUT
+    rules.allow_unconditional_update = row.kind not in _CHECKED_BY_VERSION
+    rules.metadata_checks = checks_of(group, row.kind)
+    rules.keeps_metadata = row.kind in _METADATA_KEPT
     return ServedResource(
         group, version, row.kind, row.plural, row.kind.lower(), row.namespaced, row.verbs,
         short_names=tuple(row.short.split()),

@@ -31,8 +31,9 @@ def _priority(obj: Object, path: str) -> list[Cause]:
     if name in SYSTEM_PRIORITIES:
         return []
     if name.startswith("system-"):
-        return [errors.forbidden_field(f"{path}metadata.name", "priority class names with 'system-' prefix are reserved "
-                                       f"for system use only. error: {name} is not a known system priority class")]
+        return [errors.forbidden_field(f"{path}metadata.name", "priority class names with 'system-' prefix are "
+                                       "reserved for system use only. error: "
+                                       f"{name} is not a known system priority class")]
     return [errors.forbidden_field(f"{path}value", "maximum allowed value of a user defined priority is 1000000000")
             ] if obj.get("value", 0) > 1_000_000_000 else []
 
