@@ -93,9 +93,20 @@ def when(condition: Condition, *rows: Row | When) -> When:
     return When(condition, rows)
 
 
+_OPTIONAL: set[Any] = set()  # checks that accept an absent value, so that rows of them need not be evaluated for it
+
+
+def _optional(check: Check) -> Check:
+    _OPTIONAL.add(check)
+    return check
+
+
 class _Compiled(NamedTuple):
     conditions: tuple[Condition, ...]
+    path: str
     steps: Steps
+    lists: bool  # whether the path goes through lists
+    optional: bool  # whether no check looks at an absent value
     checks: tuple[Any, ...]
 
 
@@ -104,7 +115,8 @@ def _compile(rows: Iterable[Row | When], conditions: tuple[Condition, ...] = ())
         if isinstance(row, When):
             yield from _compile(row.rows, (*conditions, row.condition))
         else:
-            yield _Compiled(conditions, _steps(row[0]), row[1:])
+            optional = all(isinstance(check, Rules) or check in _OPTIONAL for check in row[1:])
+            yield _Compiled(conditions, row[0], _steps(row[0]), "[*]" in row[0], optional, row[1:])
 
 
 def _steps(path: str) -> Steps:
@@ -112,41 +124,59 @@ def _steps(path: str) -> Steps:
 
 
 class Rules:
-    """A table of rows, compiled once. Calling it yields the causes of an object."""
+    """A table of rows, compiled once. Calling it gives the causes of an object."""
 
     def __init__(self, *rows: Row | When) -> None:
         self._rows = tuple(_compile(rows))
 
     def __call__(self, obj: Any, path: str = "", *, old: Object | None = None,
-                 seen: dict[int, list[Any]] | None = None) -> Iterator[Cause]:
+                 seen: dict[int, set[Any]] | None = None) -> list[Cause]:
         """The causes of an object at a path; `seen` holds values of the items before it, for `UNIQUE`."""
+        found: list[Cause] = []
         if obj is None:
-            return
-        for number, (conditions, steps, checks) in enumerate(self._rows):
-            if conditions and not all(condition(obj) for condition in conditions):
+            return found
+        for number, row in enumerate(self._rows):
+            if row.conditions and not all(condition(obj) for condition in row.conditions):
                 continue
-            for value, at, siblings in _values(obj, path, steps, seen):
-                for check in checks:
-                    if isinstance(check, Rules):
-                        yield from check(value, at, seen=siblings)
-                    elif isinstance(check, Unique):
-                        yield from _repeated(check, value, at, {} if siblings is None else siblings, number)
-                    elif not isinstance(check, Fixed):
-                        yield from check(value, at)
-                    elif old is not None:
-                        before = check.of(_value(old, steps))
-                        if check.changed(check.of(value), before):
-                            yield check.refuse(at, value)
+            if row.lists:
+                for value, at, siblings in _values(obj, path, row.steps, seen):
+                    _check(found, row.checks, value, at, siblings, number)
+                continue
+            value = _value(obj, row.steps)
+            if value is None and row.optional:
+                continue
+            at = f"{path}.{row.path}" if path and row.path else path or row.path
+            before = None if old is None else _value(old, row.steps)
+            _check(found, row.checks, value, at, seen, number, updated=old is not None, before=before)
+        return found
+
+
+def _check(found: list[Cause], checks: tuple[Any, ...], value: Any, path: str, seen: dict[int, set[Any]] | None,
+           row: int, *, updated: bool = False, before: Any = None) -> None:
+    """Add the causes of a value to those found."""
+    for check in checks:
+        if isinstance(check, Rules):
+            found += check(value, path, seen=seen)
+        elif isinstance(check, Fixed):
+            if updated and check.changed(check.of(value), check.of(before)):
+                found.append(check.refuse(path, value))
+        elif isinstance(check, Unique):
+            compared, known = check.of(value), ({} if seen is None else seen).setdefault(row, set())
+            if compared in known and (compared or check.empty):
+                found.append(errors.duplicate(path, check.shown(value) if check.shown else compared))
+            known.add(compared)
+        else:
+            found += check(value, path)
 
 
 def _values(value: Any, path: str, steps: Steps,
-            seen: dict[int, Any] | None) -> Iterator[tuple[Any, str, dict[int, Any] | None]]:
+            seen: dict[int, set[Any]] | None) -> Iterator[tuple[Any, str, dict[int, set[Any]] | None]]:
     """The values at the steps, each with its path and what is known of the items before it."""
     for number, (key, many) in enumerate(steps, 1):
         value = value.get(key) if value else None
         path = f"{path}.{key}" if path else key
         if many:
-            known: dict[int, Any] = {}
+            known: dict[int, set[Any]] = {}
             for index, item in enumerate(value or ()):
                 yield from _values(item, f"{path}[{index}]", steps[number:], known)
             return
@@ -159,20 +189,14 @@ def _value(obj: Any, steps: Steps) -> Any:
     return obj
 
 
-def _repeated(check: Unique, value: Any, path: str, seen: dict[int, Any], row: int) -> Iterator[Cause]:
-    compared, known = check.of(value), seen.setdefault(row, set())
-    if compared in known and (compared or check.empty):
-        yield errors.duplicate(path, check.shown(value) if check.shown else compared)
-    known.add(compared)
-
-
 class Defaults:
     """What is filled in, path by path: a value, or a function of the parent that returns one or None."""
 
     def __init__(self, values: Mapping[str, Any] | None = None, *, zero: Mapping[str, Any] | None = None) -> None:
         """`zero` has the defaults of fields in which an empty text or 0 counts as absent."""
-        self._rows = [(*_parent(path), value, missing) for missing, part in ((_is_absent, values), (_is_zero, zero))
-                      for path, value in (part or {}).items()]
+        self._rows = [(steps[:-1], "[*]" in path, steps[-1][0], value, zeros)
+                      for zeros, part in ((False, values), (True, zero)) for path, value in (part or {}).items()
+                      if (steps := _steps(path))]
 
     def __or__(self, more: Defaults) -> Defaults:
         """These defaults, then others."""
@@ -182,25 +206,13 @@ class Defaults:
 
     def __call__(self, obj: Object) -> None:
         """Fill in an object, in place."""
-        for steps, key, value, missing in self._rows:
-            for parent, _, _ in _values(obj, "", steps, None):
-                if parent is not None and missing(parent.get(key)):
-                    filled = value(parent) if callable(value) else value
-                    if filled is not None:
-                        parent[key] = json_copy(filled) if isinstance(filled, dict | list) else filled
-
-
-def _parent(path: str) -> tuple[Steps, str]:
-    *parents, (key, _) = _steps(path)
-    return tuple(parents), key
-
-
-def _is_absent(value: Any) -> bool:
-    return value is None
-
-
-def _is_zero(value: Any) -> bool:
-    return not value
+        for steps, lists, key, value, zeros in self._rows:
+            for parent in [each for each, _, _ in _values(obj, "", steps, None)] if lists else (_value(obj, steps),):
+                if parent is None or (given := parent.get(key)) or (given is not None and not zeros):
+                    continue
+                filled = value(parent) if callable(value) else value
+                if filled is not None:
+                    parent[key] = json_copy(filled) if isinstance(filled, dict | list) else filled
 
 
 # Conditions
@@ -268,7 +280,8 @@ def missing(why: str) -> Check:
 
 def forbidden(why: str, *, empty: bool = False) -> Check:
     """Refuse what is there; an empty value only if `empty`."""
-    return lambda value, path: (errors.forbidden_field(path, why),) if value or (empty and value is not None) else ()
+    return _optional(
+        lambda value, path: (errors.forbidden_field(path, why),) if value or (empty and value is not None) else ())
 
 
 def choice(*supported: str, zero: Any = None, shown: Callable[[Any], Any] = lambda value: value) -> Check:
@@ -276,12 +289,12 @@ def choice(*supported: str, zero: Any = None, shown: Callable[[Any], Any] = lamb
 
     `shown` makes what the cause shows of the value.
     """
-    def check(value: Any, path: str) -> Iterator[Cause]:
+    def check(value: Any, path: str) -> Iterable[Cause]:
         given = value or zero
-        if given is not None and given not in supported:
-            yield errors.not_supported(path, shown(given), supported)
+        accepted = given is None or given in supported
+        return () if accepted else (errors.not_supported(path, shown(given), supported),)
 
-    return check
+    return _optional(check) if zero is None else check
 
 
 _ITSELF: Any = object()
@@ -292,12 +305,13 @@ def must(test: Callable[[Any], bool], why: str, *, zero: Any = None, shown: Any 
 
     `shown` is the value that the cause names, if it is not the value itself.
     """
-    def check(value: Any, path: str) -> Iterator[Cause]:
+    def check(value: Any, path: str) -> Iterable[Cause]:
         given = zero if value is None else value
-        if given is not None and not test(given):
-            yield errors.invalid_value(path, given if shown is _ITSELF else shown, why)
+        if given is None or test(given):
+            return ()
+        return (errors.invalid_value(path, given if shown is _ITSELF else shown, why),)
 
-    return check
+    return _optional(check) if zero is None else check
 
 
 def at_least(least: int, why: str = "", *, zero: Any = None) -> Check:
@@ -342,12 +356,12 @@ def quantity(test: Callable[[Any], bool], why: str) -> Check:
 
 def name(wrong: Callable[[str], Iterable[str]], *, empty: bool = False) -> Check:
     """Refuse a text in which a function finds something wrong; an empty or absent one is looked at only if `empty`."""
-    def check(value: Any, path: str) -> Iterator[Cause]:
-        if value or empty:
-            for why in wrong(value or ""):
-                yield errors.invalid_value(path, value or "", why)
+    def check(value: Any, path: str) -> Iterable[Cause]:
+        if not value and not empty:
+            return ()
+        return [errors.invalid_value(path, value or "", why) for why in wrong(value or "")]
 
-    return check
+    return _optional(check) if not empty else check
 
 
 DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE = name(dns_label_errors), name(dns_subdomain_errors), name(label_value_errors)

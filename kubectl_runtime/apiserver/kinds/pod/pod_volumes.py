@@ -152,7 +152,7 @@ _CLAIM = Rules(
 )
 
 
-def claim_causes(spec: Object | None, path: str) -> Iterator[Cause]:
+def claim_causes(spec: Object | None, path: str) -> list[Cause]:
     """What is wrong with the spec of a PersistentVolumeClaim."""
     return _CLAIM(spec or {}, path)
 
