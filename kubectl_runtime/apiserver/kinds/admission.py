@@ -9,27 +9,8 @@ from urllib.parse import urlsplit
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import PORT_RANGE, BuiltinStrategy, selector_causes
-from kubectl_runtime.apiserver.kinds.rules import (
-    DNS_SUBDOMAIN,
-    QUALIFIED,
-    REQUIRED,
-    UNIQUE,
-    UNIQUE_IF_SET,
-    Check,
-    Defaults,
-    Rules,
-    between,
-    choice,
-    forbidden,
-    has,
-    lacks,
-    missing,
-    must,
-    present,
-    required,
-    when,
-)
 from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors, qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.base.errors import MissingExtra
@@ -38,13 +19,13 @@ from kubectl_runtime.schema.cel import condition as match_condition
 
 REVIEW_VERSIONS = ("v1", "v1beta1")
 _FORM = "desired format: https://host[/path]"
-_MATCH_POLICY = ("matchPolicy", choice("Equivalent", "Exact"))
-_FAILURE_POLICY = choice("Fail", "Ignore")
+_MATCH_POLICY = ("matchPolicy", r.choice("Equivalent", "Exact"))
+_FAILURE_POLICY = r.choice("Fail", "Ignore")
 
 
-def _filled_text(why: str = "") -> Check:
+def _filled_text(why: str = "") -> r.Check:
     """Refuse a text of blanks."""
-    return required(why, unless=lambda value: bool((value or "").strip()))
+    return r.required(why, unless=lambda value: bool((value or "").strip()))
 
 
 def _url(url: str | None, path: str) -> Iterator[Cause]:
@@ -78,24 +59,24 @@ def _url_path(target: str | None, path: str) -> Iterator[Cause]:
 
 
 #: A reference to a Service behind which something listens.
-SERVICE_ADDRESS = Rules(
-    ("name", REQUIRED),
-    ("namespace", REQUIRED),
-    ("port", between(1, 65535, f"port is not valid: {PORT_RANGE}")),
+SERVICE_ADDRESS = r.Rules(
+    ("name", r.REQUIRED),
+    ("namespace", r.REQUIRED),
+    ("port", r.between(1, 65535, f"port is not valid: {PORT_RANGE}")),
     ("path", _url_path),
 )
 
 #: Where a webhook is: a URL, or a Service.
-CLIENT = Rules(
-    when(lambda config: has("url")(config) == has("service")(config),
-         ("", missing("exactly one of url or service is required"))),
-    when(lambda config: has("url")(config) != has("service")(config),
-         ("url", _url),
-         ("service", SERVICE_ADDRESS)),
+CLIENT = r.Rules(
+    r.when(lambda config: r.has("url")(config) == r.has("service")(config),
+           ("", r.missing("exactly one of url or service is required"))),
+    r.when(lambda config: r.has("url")(config) != r.has("service")(config),
+           ("url", _url),
+           ("service", SERVICE_ADDRESS)),
 )
 
 
-def _starred(what: str) -> Check:
+def _starred(what: str) -> r.Check:
     """Refuse an empty list, and a star among other values."""
     return lambda values, path: (
         (errors.required(path),) if not values else
@@ -114,13 +95,13 @@ def _resources(resources: list[str] | None, path: str) -> Iterator[Cause]:
                                    "if '*' is present, must not specify other resources without subresources")
 
 
-RULE = Rules(
+RULE = r.Rules(
     ("apiGroups", _starred("API groups")),
     ("apiVersions", _starred("API versions")),
     ("resources", _resources),
     ("operations", _starred("operations")),
-    ("operations[*]", REQUIRED, choice("*", "CONNECT", "CREATE", "DELETE", "UPDATE")),
-    ("scope", choice("*", "Cluster", "Namespaced")),
+    ("operations[*]", r.REQUIRED, r.choice("*", "CONNECT", "CREATE", "DELETE", "UPDATE")),
+    ("scope", r.choice("*", "Cluster", "Namespaced")),
 )
 
 
@@ -132,9 +113,9 @@ def _compiles(expression: str | None, path: str) -> Iterator[Cause]:
         yield errors.invalid_value(path, expression, str(error))
 
 
-def _condition(*checks: Check) -> Rules:
+def _condition(*checks: r.Check) -> r.Rules:
     """A match condition, with further checks of its expression."""
-    return Rules(("expression", _filled_text(), *checks), ("name", REQUIRED, QUALIFIED, UNIQUE))
+    return r.Rules(("expression", _filled_text(), *checks), ("name", r.REQUIRED, r.QUALIFIED, r.UNIQUE))
 
 
 _SELECTORS = (("namespaceSelector", selector_causes), ("objectSelector", selector_causes))
@@ -151,19 +132,20 @@ def _review_versions(given: list[str] | None, path: str) -> Iterator[Cause]:
         yield errors.invalid_value(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}")
 
 
-_WEBHOOK = Rules(
-    ("name", REQUIRED, DNS_SUBDOMAIN, must(lambda name: not name or name.count(".") >= 2, "should be a domain with at "
-                                           "least three segments separated by dots"), UNIQUE_IF_SET),
+_WEBHOOK = r.Rules(
+    ("name", r.REQUIRED, r.DNS_SUBDOMAIN, r.must(
+        lambda name: not name or name.count(".") >= 2,
+        "should be a domain with at least three segments separated by dots"), r.UNIQUE_IF_SET),
     ("admissionReviewVersions", _review_versions),
     ("rules[*]", RULE),
     ("failurePolicy", _FAILURE_POLICY),
     _MATCH_POLICY,
-    ("sideEffects", present("must specify one of None, NoneOnDryRun"), choice("None", "NoneOnDryRun")),
-    ("timeoutSeconds", between(1, 30, "the timeout value must be between 1 and 30 seconds")),
+    ("sideEffects", r.present("must specify one of None, NoneOnDryRun"), r.choice("None", "NoneOnDryRun")),
+    ("timeoutSeconds", r.between(1, 30, "the timeout value must be between 1 and 30 seconds")),
     *_SELECTORS,
     ("clientConfig", CLIENT),
     ("matchConditions[*]", _condition(_compiles)),
-    ("reinvocationPolicy", choice("IfNeeded", "Never")),
+    ("reinvocationPolicy", r.choice("IfNeeded", "Never")),
 )
 
 
@@ -172,17 +154,17 @@ class WebhookStrategy(BuiltinStrategy):
 
     has_generation = True
     generation_path = "webhooks"
-    defaults = Defaults({
+    defaults = r.Defaults({
         "webhooks[*].failurePolicy": "Fail", "webhooks[*].matchPolicy": "Equivalent",
         "webhooks[*].namespaceSelector": {}, "webhooks[*].objectSelector": {}, "webhooks[*].timeoutSeconds": 10,
         "webhooks[*].clientConfig.service.port": 443, "webhooks[*].rules[*].scope": "*"})
-    rules = Rules(("webhooks[*]", _WEBHOOK))
+    rules = r.Rules(("webhooks[*]", _WEBHOOK))
 
 
 class MutatingWebhookStrategy(WebhookStrategy):
     """MutatingWebhookConfigurations: called once, unless they ask for more."""
 
-    defaults = WebhookStrategy.defaults | Defaults({"webhooks[*].reinvocationPolicy": "Never"})
+    defaults = WebhookStrategy.defaults | r.Defaults({"webhooks[*].reinvocationPolicy": "Never"})
 
 
 def _match_defaults(path: str) -> dict[str, object]:
@@ -190,7 +172,7 @@ def _match_defaults(path: str) -> dict[str, object]:
             f"{path}.resourceRules[*].scope": "*", f"{path}.excludeResourceRules[*].scope": "*"}
 
 
-_MATCH = Rules(_MATCH_POLICY, *_SELECTORS, ("resourceRules[*]", RULE), ("excludeResourceRules[*]", RULE))
+_MATCH = r.Rules(_MATCH_POLICY, *_SELECTORS, ("resourceRules[*]", RULE), ("excludeResourceRules[*]", RULE))
 
 
 def _annotations(obj: Object, path: str) -> Iterator[Cause]:
@@ -207,39 +189,39 @@ class MutatingPolicyStrategy(BuiltinStrategy):
     """MutatingAdmissionPolicies, of which nothing is checked."""
 
     has_generation = True
-    defaults = Defaults({"spec.failurePolicy": "Fail", **_match_defaults("spec.matchConstraints")})
+    defaults = r.Defaults({"spec.failurePolicy": "Fail", **_match_defaults("spec.matchConstraints")})
 
 
 class ValidatingPolicyStrategy(MutatingPolicyStrategy):
     """ValidatingAdmissionPolicies."""
 
-    rules = Rules(
+    rules = r.Rules(
         ("spec.failurePolicy", _FAILURE_POLICY),
-        ("spec.paramKind", Rules(("apiVersion", REQUIRED), ("kind", REQUIRED))),
-        ("spec.matchConstraints", present(), _MATCH, Rules(("resourceRules", REQUIRED))),
+        ("spec.paramKind", r.Rules(("apiVersion", r.REQUIRED), ("kind", r.REQUIRED))),
+        ("spec.matchConstraints", r.present(), _MATCH, r.Rules(("resourceRules", r.REQUIRED))),
         ("spec.matchConditions[*]", _condition()),
-        ("spec.variables[*]", Rules(
+        ("spec.variables[*]", r.Rules(
             ("name", _filled_text("name is not specified")),
             ("expression", _filled_text("expression is not specified")))),
-        when(lacks("spec.validations", "spec.auditAnnotations"),
-             ("spec.validations", missing("validations or auditAnnotations must contain at least one item")),
-             ("spec.auditAnnotations", missing("validations or auditAnnotations must contain at least one item"))),
-        ("spec.validations[*]", Rules(
+        r.when(r.lacks("spec.validations", "spec.auditAnnotations"),
+               ("spec.validations", r.missing("validations or auditAnnotations must contain at least one item")),
+               ("spec.auditAnnotations", r.missing("validations or auditAnnotations must contain at least one item"))),
+        ("spec.validations[*]", r.Rules(
             ("expression", _filled_text("expression is not specified")),
-            ("reason", choice("Forbidden", "Invalid", "RequestEntityTooLarge")))),
+            ("reason", r.choice("Forbidden", "Invalid", "RequestEntityTooLarge")))),
         ("", _annotations),
     )
 
 
 _BINDING = (
-    ("spec.policyName", REQUIRED, DNS_SUBDOMAIN),
-    ("spec.paramRef", Rules(
-        when(lambda reference: bool(reference.get("name")) and has("selector")(reference),
-             ("name", forbidden("name and selector are mutually exclusive")),
-             ("selector", forbidden("name and selector are mutually exclusive", empty=True))),
-        when(lambda reference: not reference.get("name") and not has("selector")(reference),
-             ("", missing("one of name or selector must be specified"))),
-        ("parameterNotFoundAction", present(), choice("Deny", "Allow")))),
+    ("spec.policyName", r.REQUIRED, r.DNS_SUBDOMAIN),
+    ("spec.paramRef", r.Rules(
+        r.when(lambda reference: bool(reference.get("name")) and r.has("selector")(reference),
+               ("name", r.forbidden("name and selector are mutually exclusive")),
+               ("selector", r.forbidden("name and selector are mutually exclusive", empty=True))),
+        r.when(lambda reference: not reference.get("name") and not r.has("selector")(reference),
+               ("", r.missing("one of name or selector must be specified"))),
+        ("parameterNotFoundAction", r.present(), r.choice("Deny", "Allow")))),
     ("spec.matchResources", _MATCH),
 )
 
@@ -248,8 +230,8 @@ class MutatingBindingStrategy(BuiltinStrategy):
     """MutatingAdmissionPolicyBindings."""
 
     has_generation = True
-    defaults = Defaults(_match_defaults("spec.matchResources"))
-    rules = Rules(*_BINDING)
+    defaults = r.Defaults(_match_defaults("spec.matchResources"))
+    rules = r.Rules(*_BINDING)
 
 
 def _actions(given: list[str] | None, path: str) -> Iterator[Cause]:
@@ -259,7 +241,7 @@ def _actions(given: list[str] | None, path: str) -> Iterator[Cause]:
         if action in actions[:index]:
             yield errors.duplicate(at, action)
         else:
-            yield from (*REQUIRED(action, at), *choice(*supported)(action, at))
+            yield from (*r.REQUIRED(action, at), *r.choice(*supported)(action, at))
     if {"Deny", "Warn"} <= set(actions):
         yield errors.invalid_value(path, actions, "must not contain both Deny and Warn (repeating the same validation "
                                    "failure information in the API response and headers serves no purpose)")
@@ -268,5 +250,5 @@ def _actions(given: list[str] | None, path: str) -> Iterator[Cause]:
 class ValidatingBindingStrategy(MutatingBindingStrategy):
     """ValidatingAdmissionPolicyBindings: they name what follows a denial."""
 
-    rules = Rules(*_BINDING, ("spec.validationActions", required("at least one validation action is required"),
+    rules = r.Rules(*_BINDING, ("spec.validationActions", r.required("at least one validation action is required"),
                               _actions))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import (
     AMOUNT_OR_PERCENT,
     BuiltinStrategy,
@@ -22,39 +23,20 @@ from kubectl_runtime.apiserver.kinds.pod.pod_defaults import default_pod_spec
 from kubectl_runtime.apiserver.kinds.pod.pod_validation import template_causes
 from kubectl_runtime.apiserver.kinds.pod.pod_volumes import claim_causes
 from kubectl_runtime.apiserver.kinds.pod.warnings import claim_spec_warnings, name_warnings, template_warnings
-from kubectl_runtime.apiserver.kinds.rules import (
-    DNS_LABEL,
-    FIXED,
-    NATURAL,
-    REQUIRED,
-    Defaults,
-    Fixed,
-    Row,
-    Rules,
-    choice,
-    equals,
-    forbidden,
-    has,
-    must,
-    negated,
-    present,
-    required,
-    when,
-)
 from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors
 from kubectl_runtime.apiserver.query.selectors import LabelSelector
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 _TEMPLATE: dict[str, Any] = {"spec.template": {}, "spec.template.spec": {}}
-_COUNTS = tuple((f"status.{key}", NATURAL) for key in (
+_COUNTS = tuple((f"status.{key}", r.NATURAL) for key in (
     "replicas", "updatedReplicas", "currentReplicas", "readyReplicas", "availableReplicas", "fullyLabeledReplicas",
     "unavailableReplicas", "observedGeneration", "collisionCount", "currentNumberScheduled", "numberMisscheduled",
     "desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable", "numberUnavailable"))
-_COLLISIONS = ("status.collisionCount", Fixed(lambda path, count: errors.invalid_value(
+_COLLISIONS = ("status.collisionCount", r.Fixed(lambda path, count: errors.invalid_value(
     path, count or 0, "cannot be decremented"), changed=lambda count, before: (count or 0) < (before or 0)))
 
 
-def _status(*counted: str) -> Rules:
+def _status(*counted: str) -> r.Rules:
     """Counts are not negative, and of all replicas no more can be ready, updated, … than there are."""
     def no_more(obj: Object, path: str) -> Iterator[Cause]:
         status = obj.get("status") or {}
@@ -65,10 +47,10 @@ def _status(*counted: str) -> Rules:
             yield errors.invalid_value(f"{path}status.availableReplicas", available,
                                        "cannot be greater than readyReplicas")
 
-    return Rules(*_COUNTS, *([("", no_more)] if counted else []), _COLLISIONS)
+    return r.Rules(*_COUNTS, *([("", no_more)] if counted else []), _COLLISIONS)
 
 
-def _selector(kind: str, *, required: bool = True, broken: str | None = "") -> tuple[Row, ...]:
+def _selector(kind: str, *, required: bool = True, broken: str | None = "") -> tuple[r.Row, ...]:
     """The rows of a selector, and of the labels of the template that it must match unless it is no good itself.
 
     `broken` is said of a broken selector beside its details, None: nothing.
@@ -96,12 +78,12 @@ def _mismatch(spec: Object, selector: LabelSelector | None) -> Iterator[Cause]:
                                    "`selector` does not match template `labels`")
 
 
-def _template(pods_of: str) -> tuple[Row, ...]:
+def _template(pods_of: str) -> tuple[r.Row, ...]:
     """The rows of a template of Pods that always run."""
     return (
         ("spec.template", lambda template, path: template_causes(template or {}, path)),
-        ("spec.template.spec.restartPolicy", choice("Always")),
-        ("spec.template.spec.activeDeadlineSeconds", forbidden(
+        ("spec.template.spec.restartPolicy", r.choice("Always")),
+        ("spec.template.spec.activeDeadlineSeconds", r.forbidden(
             f"activeDeadlineSeconds in {pods_of} is not Supported", empty=True)),
     )
 
@@ -112,7 +94,7 @@ class WorkloadStrategy(BuiltinStrategy):
     has_status = True
     has_generation = True
     names_hosts = True  # whether the names of Pods are made of this object's, so that it should be a DNS label
-    defaults = Defaults(_TEMPLATE)
+    defaults = r.Defaults(_TEMPLATE)
 
     def default(self, obj: Object) -> None:
         """Those of the template too."""
@@ -176,30 +158,30 @@ class DeploymentStrategy(WorkloadStrategy):
     """Deployments: one replica, a rolling update by quarters."""
 
     status_keeps = ("labels",)
-    defaults = Defaults({
+    defaults = r.Defaults({
         **_TEMPLATE, "spec.replicas": 1, "spec.strategy": {}, "spec.strategy.type": "RollingUpdate",
         "spec.strategy.rollingUpdate": _rolling_by_default,
         "spec.strategy.rollingUpdate.maxUnavailable": "25%", "spec.strategy.rollingUpdate.maxSurge": "25%",
         "spec.revisionHistoryLimit": 10, "spec.progressDeadlineSeconds": 600})
-    rules = Rules(
-        ("spec.replicas", NATURAL),
+    rules = r.Rules(
+        ("spec.replicas", r.NATURAL),
         *_selector("deployment", broken="invalid label selector"),
         *_template("ReplicaSet"),
-        ("spec.minReadySeconds", NATURAL),
-        ("spec.strategy", Rules(
-            when(equals("type", "Recreate"), ("rollingUpdate", forbidden(
+        ("spec.minReadySeconds", r.NATURAL),
+        ("spec.strategy", r.Rules(
+            r.when(r.equals("type", "Recreate"), ("rollingUpdate", r.forbidden(
                 "may not be specified when strategy `type` is 'Recreate'", empty=True))),
-            when(equals("type", "RollingUpdate"), ("rollingUpdate", Rules(
+            r.when(r.equals("type", "RollingUpdate"), ("rollingUpdate", r.Rules(
                 ("maxUnavailable", AMOUNT_OR_PERCENT),
                 ("maxSurge", amount_or_percent_causes),
                 ("", _not_both_zero)))),
-            when(negated(equals("type", "Recreate", "RollingUpdate")), ("", lambda update, path: (
+            r.when(r.negated(r.equals("type", "Recreate", "RollingUpdate")), ("", lambda update, path: (
                 errors.not_supported(path, _shown_type(update), ("Recreate", "RollingUpdate")),))),
         )),
-        ("spec.revisionHistoryLimit", NATURAL),
-        ("spec.progressDeadlineSeconds", NATURAL),
+        ("spec.revisionHistoryLimit", r.NATURAL),
+        ("spec.progressDeadlineSeconds", r.NATURAL),
         ("spec", _deadline),
-        ("spec.selector", FIXED),
+        ("spec.selector", r.FIXED),
     )
     status_rules = _status("updatedReplicas", "readyReplicas", "availableReplicas")
 
@@ -211,13 +193,13 @@ class DeploymentStrategy(WorkloadStrategy):
 class ReplicaSetStrategy(WorkloadStrategy):
     """ReplicaSets: one replica."""
 
-    defaults = Defaults({**_TEMPLATE, "spec.replicas": 1})
-    rules = Rules(
-        ("spec.replicas", NATURAL),
+    defaults = r.Defaults({**_TEMPLATE, "spec.replicas": 1})
+    rules = r.Rules(
+        ("spec.replicas", r.NATURAL),
         *_selector("deployment", broken="invalid label selector"),
         *_template("ReplicaSet"),
-        ("spec.minReadySeconds", NATURAL),
-        ("spec.selector", FIXED),
+        ("spec.minReadySeconds", r.NATURAL),
+        ("spec.selector", r.FIXED),
     )
     status_rules = _status("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
@@ -227,17 +209,17 @@ class ReplicationControllerStrategy(WorkloadStrategy):
 
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         "status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
-    defaults = Defaults({
+    defaults = r.Defaults({
         "spec.template.spec": {}, "spec.replicas": 1,
         "spec.selector": lambda spec: dig(spec, "template.metadata.labels") or None})
-    rules = Rules(
-        ("spec.replicas", NATURAL),
-        ("spec.selector", REQUIRED),
-        ("spec.template", present()),
-        when(has("spec.template"),
-             ("spec", lambda spec, _: _mismatch(spec, label_selector({"matchLabels": spec.get("selector") or {}}))),
-             *_template("ReplicationController"),
-             ("spec.minReadySeconds", NATURAL)),
+    rules = r.Rules(
+        ("spec.replicas", r.NATURAL),
+        ("spec.selector", r.REQUIRED),
+        ("spec.template", r.present()),
+        r.when(r.has("spec.template"),
+               ("spec", lambda spec, _: _mismatch(spec, label_selector({"matchLabels": spec.get("selector") or {}}))),
+               *_template("ReplicationController"),
+               ("spec.minReadySeconds", r.NATURAL)),
     )
     status_rules = ReplicaSetStrategy.status_rules
 
@@ -258,7 +240,7 @@ class PodTemplateStrategy(BuiltinStrategy):
     has_generation = True
     delete_returns_object = True
     generation_path = "template"
-    rules = Rules(("template", template_causes))
+    rules = r.Rules(("template", template_causes))
 
     def default(self, obj: Object) -> None:
         """The template's."""
@@ -299,7 +281,7 @@ def _partition(update: Object, path: str) -> Iterator[Cause]:
     elif update.get("type") != "RollingUpdate":
         yield errors.invalid_value(path, _shown_type(update), "must be 'RollingUpdate' or 'OnDelete'")
     else:
-        yield from NATURAL((rolling or {}).get("partition"), f"{path}.rollingUpdate.partition")
+        yield from r.NATURAL((rolling or {}).get("partition"), f"{path}.rollingUpdate.partition")
 
 
 class StatefulSetStrategy(WorkloadStrategy):
@@ -308,7 +290,7 @@ class StatefulSetStrategy(WorkloadStrategy):
     names_hosts = False
     name_errors = staticmethod(dns_label_errors)  # since Pods get it as their hostname
     dropped = ("spec.updateStrategy.rollingUpdate.maxUnavailable",)
-    defaults = Defaults({
+    defaults = r.Defaults({
         **_TEMPLATE, "spec.podManagementPolicy": "OrderedReady",
         "spec.updateStrategy": {}, "spec.updateStrategy.type": "RollingUpdate",
         "spec.updateStrategy.rollingUpdate": _rolling_by_default,
@@ -319,25 +301,25 @@ class StatefulSetStrategy(WorkloadStrategy):
         "spec.replicas": 1, "spec.revisionHistoryLimit": 10,
         "spec.volumeClaimTemplates[*].spec": {}, "spec.volumeClaimTemplates[*].spec.volumeMode": "Filesystem",
         "spec.volumeClaimTemplates[*].status": {}, "spec.volumeClaimTemplates[*].status.phase": "Pending"})
-    update_rules = Rules(
-        ("spec.replicas", NATURAL),
+    update_rules = r.Rules(
+        ("spec.replicas", r.NATURAL),
         *_selector("statefulset"),
         ("spec", _with_claims),
         *_template("StatefulSet")[1:],
-        ("spec.minReadySeconds", NATURAL),
-        ("spec.podManagementPolicy", must(("OrderedReady", "Parallel").__contains__,
+        ("spec.minReadySeconds", r.NATURAL),
+        ("spec.podManagementPolicy", r.must(("OrderedReady", "Parallel").__contains__,
                                           "must be 'OrderedReady' or 'Parallel'", zero="")),
         ("spec.updateStrategy", _partition),
-        *((f"spec.persistentVolumeClaimRetentionPolicy.{key}", choice("Retain", "Delete"))
+        *((f"spec.persistentVolumeClaimRetentionPolicy.{key}", r.choice("Retain", "Delete"))
           for key in ("whenDeleted", "whenScaled")),
-        ("spec.ordinals.start", NATURAL),
-        ("spec", Fixed(lambda path, _: errors.forbidden_field(path, _NOT_MUTABLE), of=lambda spec: {
+        ("spec.ordinals.start", r.NATURAL),
+        ("spec", r.Fixed(lambda path, _: errors.forbidden_field(path, _NOT_MUTABLE), of=lambda spec: {
             key: value for key, value in spec.items() if key not in _MUTABLE})),
     )
-    rules = Rules(
+    rules = r.Rules(
         ("", update_rules),
-        ("spec.serviceName", DNS_LABEL),
-        ("spec.volumeClaimTemplates[*]", Rules(("spec", claim_causes))),
+        ("spec.serviceName", r.DNS_LABEL),
+        ("spec.volumeClaimTemplates[*]", r.Rules(("spec", claim_causes))),
     )
     status_rules = _status("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 
@@ -374,26 +356,26 @@ class DaemonSetStrategy(WorkloadStrategy):
     """DaemonSets: no replicas, no scale; a rolling update, one node at a time."""
 
     names_hosts = False
-    defaults = Defaults({
+    defaults = r.Defaults({
         **_TEMPLATE, "spec.updateStrategy": {}, "spec.updateStrategy.type": "RollingUpdate",
         "spec.updateStrategy.rollingUpdate": lambda update: {"maxUnavailable": 1} if update["type"] == "RollingUpdate"
         else None,
         "spec.updateStrategy.rollingUpdate.maxSurge": 0,
         "spec.revisionHistoryLimit": 10})
-    rules = Rules(
+    rules = r.Rules(
         *_selector("daemonset", required=False, broken=None),  # its lack shows in the template, which nothing matches
         *_template("DaemonSet"),
-        ("spec.minReadySeconds", NATURAL),
-        ("spec.updateStrategy", Rules(
-            when(equals("type", "RollingUpdate"), ("rollingUpdate", Rules(
+        ("spec.minReadySeconds", r.NATURAL),
+        ("spec.updateStrategy", r.Rules(
+            r.when(r.equals("type", "RollingUpdate"), ("rollingUpdate", r.Rules(
                 ("maxUnavailable", AMOUNT_OR_PERCENT),
                 ("maxSurge", AMOUNT_OR_PERCENT),
                 ("", _one_of_both)))),
-            when(negated(equals("type", "OnDelete", "RollingUpdate")), ("", lambda update, path: (
+            r.when(r.negated(r.equals("type", "OnDelete", "RollingUpdate")), ("", lambda update, path: (
                 errors.not_supported(path, _shown_type(update), ("RollingUpdate", "OnDelete")),))),
         )),
-        ("spec.revisionHistoryLimit", NATURAL),
-        ("spec.selector", FIXED),
+        ("spec.revisionHistoryLimit", r.NATURAL),
+        ("spec.selector", r.FIXED),
     )
     status_rules = _status()
 
@@ -426,10 +408,10 @@ class DaemonSetStrategy(WorkloadStrategy):
 class ControllerRevisionStrategy(BuiltinStrategy):
     """ControllerRevisions: their data is fixed."""
 
-    rules = Rules(
-        ("revision", NATURAL),
-        ("data", present("data is mandatory")),
-        when(has("data"), ("data", required("data must be a valid JSON object",
+    rules = r.Rules(
+        ("revision", r.NATURAL),
+        ("data", r.present("data is mandatory")),
+        r.when(r.has("data"), ("data", r.required("data must be a valid JSON object",
                                             unless=lambda data: isinstance(data, dict)))),
     )
-    update_rules = Rules(("data", FIXED))
+    update_rules = r.Rules(("data", r.FIXED))

@@ -9,28 +9,9 @@ from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, put_default
 from kubectl_runtime.apiserver.kinds.pod.containers import name_causes
-from kubectl_runtime.apiserver.kinds.rules import (
-    DNS_LABEL,
-    NATURAL,
-    PATH_SEGMENT,
-    REQUIRED,
-    Rules,
-    absent,
-    at_least,
-    choice,
-    filled,
-    has,
-    missing,
-    must,
-    negated,
-    present,
-    prohibited,
-    quantity,
-    required,
-    when,
-)
 from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.codec.sameness import json_copy
 
@@ -60,46 +41,46 @@ def _group_version(version: str | None, path: str) -> Iterator[Cause]:
         yield errors.invalid_value(path, version, f"unexpected GroupVersion string: {version}")
 
 
-_OBJECT = (("kind", REQUIRED, PATH_SEGMENT), ("name", REQUIRED, PATH_SEGMENT), ("apiVersion", _group_version))
-_POSITIVE = quantity(lambda amount: amount > 0, "must be positive")
+_OBJECT = (("kind", r.REQUIRED, r.PATH_SEGMENT), ("name", r.REQUIRED, r.PATH_SEGMENT), ("apiVersion", _group_version))
+_POSITIVE = r.quantity(lambda amount: amount > 0, "must be positive")
 _TARGET = (
-    ("target.type", required("must specify a metric target type"), must(
+    ("target.type", r.required("must specify a metric target type"), r.must(
         ("Utilization", "Value", "AverageValue").__contains__, "must be either Utilization, Value, or AverageValue",
         zero="")),
     ("target.value", _POSITIVE),
     ("target.averageValue", _POSITIVE),
-    ("target.averageUtilization", must(lambda percent: percent >= 1, "must be greater than 0")),
+    ("target.averageUtilization", r.must(lambda percent: percent >= 1, "must be greater than 0")),
 )
-_METRIC = (("metric.name", required("must specify a metric name"), PATH_SEGMENT), *_TARGET)
-_NO_VALUE = absent("target.value", "target.averageValue")
+_METRIC = (("metric.name", r.required("must specify a metric name"), r.PATH_SEGMENT), *_TARGET)
+_NO_VALUE = r.absent("target.value", "target.averageValue")
 _RESOURCE = (
     *_TARGET,
-    when(absent("target.averageUtilization", "target.averageValue"), ("target.averageUtilization", missing(
+    r.when(r.absent("target.averageUtilization", "target.averageValue"), ("target.averageUtilization", r.missing(
         "must set either a target raw value or a target utilization"))),
-    when(has("target.averageUtilization", "target.averageValue"), ("target.averageValue", prohibited(
+    r.when(r.has("target.averageUtilization", "target.averageValue"), ("target.averageValue", r.prohibited(
         "may not set both a target raw value and a target utilization"))),
 )
 
 # In the order in which the real server looks: only the first that is there is checked.
 _SOURCES = {
-    "object": Rules(
-        ("describedObject", Rules(*_OBJECT)),
+    "object": r.Rules(
+        ("describedObject", r.Rules(*_OBJECT)),
         *_METRIC,
-        when(_NO_VALUE, ("target.averageValue", missing("must set either a target value or averageValue"))),
+        r.when(_NO_VALUE, ("target.averageValue", r.missing("must set either a target value or averageValue"))),
     ),
-    "external": Rules(
+    "external": r.Rules(
         *_METRIC,
-        when(_NO_VALUE, ("target.averageValue", missing(
+        r.when(_NO_VALUE, ("target.averageValue", r.missing(
             "must set either a target value for metric or a per-pod target"))),
-        when(has("target.value", "target.averageValue"), ("target.value", prohibited(
+        r.when(r.has("target.value", "target.averageValue"), ("target.value", r.prohibited(
             "may not set both a target value for metric and a per-pod target"))),
     ),
-    "pods": Rules(*_METRIC, ("target.averageValue", present("must specify a positive target averageValue"))),
-    "resource": Rules(("name", required("must specify a resource name")), *_RESOURCE),
-    "containerResource": Rules(
-        ("container", required("must specify a container"), DNS_LABEL),
-        ("name", required("must specify a resource name")),
-        when(has("container"), when(filled("name"), ("name", name_causes))),
+    "pods": r.Rules(*_METRIC, ("target.averageValue", r.present("must specify a positive target averageValue"))),
+    "resource": r.Rules(("name", r.required("must specify a resource name")), *_RESOURCE),
+    "containerResource": r.Rules(
+        ("container", r.required("must specify a container"), r.DNS_LABEL),
+        ("name", r.required("must specify a resource name")),
+        r.when(r.has("container"), r.filled("name"), ("name", name_causes)),
         *_RESOURCE,
     ),
 }
@@ -123,18 +104,18 @@ def _metric(metric: Object, path: str) -> Iterator[Cause]:
                     for key in given if key != expected)
 
 
-_SCALING = Rules(
+_SCALING = r.Rules(
     ("stabilizationWindowSeconds",
-     at_least(0, "must be greater than or equal to zero"),
-     must(lambda window: window <= MAX_WINDOW, f"must be less than or equal to {MAX_WINDOW}")),
-    ("selectPolicy", choice("Disabled", "Max", "Min")),
-    ("policies", required("must specify at least one Policy")),
-    ("policies[*]", Rules(
-        ("type", choice("Percent", "Pods", zero="")),
-        ("value", at_least(1, "must be greater than zero", zero=0)),
+     r.at_least(0, "must be greater than or equal to zero"),
+     r.must(lambda window: window <= MAX_WINDOW, f"must be less than or equal to {MAX_WINDOW}")),
+    ("selectPolicy", r.choice("Disabled", "Max", "Min")),
+    ("policies", r.required("must specify at least one Policy")),
+    ("policies[*]", r.Rules(
+        ("type", r.choice("Percent", "Pods", zero="")),
+        ("value", r.at_least(1, "must be greater than zero", zero=0)),
         ("periodSeconds",
-         at_least(1, "must be greater than zero", zero=0),
-         must(lambda period: period <= MAX_PERIOD, f"must be less than or equal to {MAX_PERIOD}")))),
+         r.at_least(1, "must be greater than zero", zero=0),
+         r.must(lambda period: period <= MAX_PERIOD, f"must be less than or equal to {MAX_PERIOD}")))),
 )
 
 
@@ -152,18 +133,17 @@ class AutoscalerStrategy(BuiltinStrategy):
     """HorizontalPodAutoscalers of autoscaling/v2."""
 
     has_status = True
-    rules = Rules(
-        ("spec.minReplicas", at_least(1)),
+    rules = r.Rules(
+        ("spec.minReplicas", r.at_least(1)),
         ("spec", _bounds),
-        ("spec.scaleTargetRef", Rules(*_OBJECT, when(negated(lambda target: "/" in (target.get("apiVersion") or "")), (
-            "", lambda target, path: (errors.invalid_value(
-                f"{path}.apiVersion", target.get("apiVersion") or "", "apiVersion must specify API group"),))))),
+        ("spec.scaleTargetRef", r.Rules(*_OBJECT, ("apiVersion", r.must(
+            lambda version: "/" in version, "apiVersion must specify API group", zero="")))),
         ("spec.metrics[*]", _metric),
         ("spec", _no_zero),
         ("spec.behavior.scaleUp", _SCALING),
         ("spec.behavior.scaleDown", _SCALING),
     )
-    status_rules = Rules(("status.currentReplicas", NATURAL), ("status.desiredReplicas", NATURAL))
+    status_rules = r.Rules(("status.currentReplicas", r.NATURAL), ("status.desiredReplicas", r.NATURAL))
 
     def default(self, obj: Object) -> None:
         """At least one replica; 80 % CPU if no metric is named."""

@@ -15,20 +15,8 @@ from typing import Any, ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds import typed
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_QUALIFIED,
-    LABEL_VALUE,
-    Check,
-    Defaults,
-    Rules,
-    equals,
-    forbidden,
-    must,
-    name,
-    required,
-    when,
-)
 from kubectl_runtime.apiserver.managedfields.tracking import ResetFields
 from kubectl_runtime.apiserver.objectmeta.names import (
     NameErrors,
@@ -58,12 +46,12 @@ class BuiltinStrategy(Strategy):
     """
 
     #: What is filled in on every write.
-    defaults: ClassVar[Defaults] = Defaults()
+    defaults: ClassVar[r.Defaults] = r.Defaults()
 
     #: What a create and an update of the object check, what an update checks instead, and what one of /status does.
-    rules: ClassVar[Rules] = Rules()
-    update_rules: ClassVar[Rules | None] = None
-    status_rules: ClassVar[Rules] = Rules()
+    rules: ClassVar[r.Rules] = r.Rules()
+    update_rules: ClassVar[r.Rules | None] = None
+    status_rules: ClassVar[r.Rules] = r.Rules()
 
     #: What is wrong with a name of this kind.
     name_errors: ClassVar[NameErrors] = staticmethod(dns_subdomain_errors)
@@ -230,7 +218,7 @@ def config_key_errors(key: str) -> list[str]:
     return found
 
 
-CONFIG_KEY = name(config_key_errors)
+CONFIG_KEY = r.name(config_key_errors)
 
 
 def domain_path_causes(text: str, path: str) -> list[Cause]:
@@ -283,24 +271,24 @@ def labels_text(labels: Object | None) -> str:
 
 def _match_labels(labels: Object | None, path: str) -> Iterator[Cause]:
     for key, value in (labels or {}).items():
-        yield from (*ANY_QUALIFIED(key, path), *LABEL_VALUE(value, path))
+        yield from (*r.ANY_QUALIFIED(key, path), *r.LABEL_VALUE(value, path))
 
 
 #: What the requirements of label selectors and node selectors share.
 EXPRESSION = (
-    when(equals("operator", "In", "NotIn"),
-         ("values", required("must be specified when `operator` is 'In' or 'NotIn'"))),
-    when(equals("operator", "Exists", "DoesNotExist"),
-         ("values", forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))),
+    r.when(r.equals("operator", "In", "NotIn"),
+           ("values", r.required("must be specified when `operator` is 'In' or 'NotIn'"))),
+    r.when(r.equals("operator", "Exists", "DoesNotExist"),
+           ("values", r.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))),
 )
-_SELECTOR = Rules(
+_SELECTOR = r.Rules(
     ("matchLabels", _match_labels),
-    ("matchExpressions[*]", Rules(
+    ("matchExpressions[*]", r.Rules(
         *EXPRESSION,
-        ("operator", must(("In", "NotIn", "Exists", "DoesNotExist").__contains__, "not a valid selector operator",
+        ("operator", r.must(("In", "NotIn", "Exists", "DoesNotExist").__contains__, "not a valid selector operator",
                           zero="")),
-        ("key", ANY_QUALIFIED),
-        ("values[*]", LABEL_VALUE))),
+        ("key", r.ANY_QUALIFIED),
+        ("values[*]", r.LABEL_VALUE))),
 )
 
 
@@ -321,7 +309,7 @@ def amount_or_percent_causes(value: Any, path: str, *, most_all: bool = False) -
             ] if most_all and int(value[:-1]) > 100 else []
 
 
-AMOUNT_OR_PERCENT: Check = partial(amount_or_percent_causes, most_all=True)
+AMOUNT_OR_PERCENT: r.Check = partial(amount_or_percent_causes, most_all=True)
 
 
 def amount_of(value: Any) -> int:

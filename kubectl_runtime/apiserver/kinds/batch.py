@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import (
     BuiltinStrategy,
     dig,
@@ -24,25 +25,6 @@ from kubectl_runtime.apiserver.kinds.base import (
 from kubectl_runtime.apiserver.kinds.pod.pod_defaults import default_pod_spec
 from kubectl_runtime.apiserver.kinds.pod.pod_validation import template_causes
 from kubectl_runtime.apiserver.kinds.pod.warnings import name_warnings, template_warnings
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_QUALIFIED,
-    NATURAL,
-    REQUIRED,
-    Defaults,
-    Rules,
-    at_most_items,
-    choice,
-    equals,
-    filled,
-    has,
-    invalid,
-    lacks,
-    must,
-    negated,
-    present,
-    required,
-    when,
-)
 from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
@@ -156,9 +138,9 @@ def _number(text: str, names: dict[str, int]) -> int:
 
 INDEXED = "Indexed"
 MAX_INDEXED_PARALLELISM = 100_000
-_IS_INDEXED = equals("completionMode", INDEXED)
-_NEEDS_INDEXES = when(negated(_IS_INDEXED), *(
-    when(has(key), (key, invalid("requires indexed completion mode")))
+_IS_INDEXED = r.equals("completionMode", INDEXED)
+_NEEDS_INDEXES = r.when(r.negated(_IS_INDEXED), *(
+    r.when(r.has(key), (key, r.invalid("requires indexed completion mode")))
     for key in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")))
 
 
@@ -182,21 +164,20 @@ def _success_rules(spec: Object, path: str) -> Iterator[Cause]:
             yield errors.required(at, "at least one of succeededCount or succeededIndexes must be specified")
         if indexes is not None and (why := _format_error(indexes, completions)):
             yield errors.invalid_value(f"{at}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}")
-        yield from NATURAL(count, f"{at}.succeededCount")
+        yield from r.NATURAL(count, f"{at}.succeededCount")
         if count is not None and count > completions:
             yield errors.invalid_value(f"{at}.succeededCount", count, "must be less than or equal to "
                                        f"{completions} (the number of specified completions)")
 
 
-_INDEXES = when(
+_INDEXES = r.when(
     _IS_INDEXED,
-    ("completions", present("when completion mode is Indexed")),
-    ("parallelism", must(lambda number: number <= MAX_INDEXED_PARALLELISM, "must be less than or equal to "
+    ("completions", r.present("when completion mode is Indexed")),
+    ("parallelism", r.must(lambda number: number <= MAX_INDEXED_PARALLELISM, "must be less than or equal to "
                          f"{MAX_INDEXED_PARALLELISM} when completion mode is Indexed")),
-    when(has("maxFailedIndexes", "completions"), when(
-        lambda spec: spec["maxFailedIndexes"] > spec["completions"],
-        ("maxFailedIndexes", invalid("must be less than or equal to completions")))),
-    when(has("successPolicy"), ("successPolicy.rules", required(
+    r.when(r.has("maxFailedIndexes", "completions"), lambda spec: spec["maxFailedIndexes"] > spec["completions"],
+        ("maxFailedIndexes", r.invalid("must be less than or equal to completions"))),
+    r.when(r.has("successPolicy"), ("successPolicy.rules", r.required(
         "at least one rules must be specified when the successPolicy is specified"))),
     ("", _success_rules),
 )
@@ -204,7 +185,7 @@ _INDEXES = when(
 
 def _exit_codes(codes: Object, path: str, spec: Object) -> Iterator[Cause]:
     operator, values, name = codes.get("operator"), codes.get("values") or [], codes.get("containerName")
-    yield from (*REQUIRED(operator, f"{path}.operator"), *choice("In", "NotIn")(operator, f"{path}.operator"))
+    yield from (*r.REQUIRED(operator, f"{path}.operator"), *r.choice("In", "NotIn")(operator, f"{path}.operator"))
     pod = (spec.get("template") or {}).get("spec") or {}
     known = {entry.get("name") for key in ("containers", "initContainers") for entry in pod.get(key) or ()}
     if name is not None and name not in known:
@@ -212,7 +193,7 @@ def _exit_codes(codes: Object, path: str, spec: Object) -> Iterator[Cause]:
                                    "must be one of the container or initContainer names in the pod template")
     if not values:
         yield errors.invalid_value(f"{path}.values", values, "at least one value is required")
-    yield from at_most_items(255)(values, f"{path}.values")
+    yield from r.at_most_items(255)(values, f"{path}.values")
     if values != sorted(values):
         yield errors.invalid_value(f"{path}.values", values, "must be ordered")
     for index, value in enumerate(values):
@@ -222,7 +203,7 @@ def _exit_codes(codes: Object, path: str, spec: Object) -> Iterator[Cause]:
             yield errors.invalid_value(f"{path}.values[{index}]", value, "must not be 0 for the In operator")
 
 
-_POD_CONDITION = Rules(("type", ANY_QUALIFIED), ("status", choice("False", "True", "Unknown")))
+_POD_CONDITION = r.Rules(("type", r.ANY_QUALIFIED), ("status", r.choice("False", "True", "Unknown")))
 
 
 def _failure_rules(spec: Object, path: str) -> Iterator[Cause]:
@@ -233,7 +214,7 @@ def _failure_rules(spec: Object, path: str) -> Iterator[Cause]:
             yield errors.required(f"{at}.action", 'valid values: ["Count" "FailIndex" "FailJob" "Ignore"]')
         elif action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
             yield errors.invalid_value(f"{at}.action", action, "requires the backoffLimitPerIndex to be set")
-        yield from choice("Count", "FailIndex", "FailJob", "Ignore")(action, f"{at}.action")
+        yield from r.choice("Count", "FailIndex", "FailJob", "Ignore")(action, f"{at}.action")
         if codes is not None:
             yield from _exit_codes(codes, f"{at}.onExitCodes", spec)
         for number, pattern in enumerate(conditions):
@@ -250,27 +231,27 @@ def _restart_policy(spec: Object, path: str) -> Iterable[Cause]:
         return [errors.required(at, 'valid values: "OnFailure", "Never"')]
     if spec.get("podFailurePolicy") and policy == "OnFailure":
         return [errors.invalid_value(at, policy, 'only "Never" is supported when podFailurePolicy is specified')]
-    return choice("OnFailure", "Never")(policy, at)  # the policies under which a Job can end
+    return r.choice("OnFailure", "Never")(policy, at)  # the policies under which a Job can end
 
 
 #: A Job's spec, but for its selector.
-JOB_SPEC = Rules(
-    *((key, NATURAL) for key in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
+JOB_SPEC = r.Rules(
+    *((key, r.NATURAL) for key in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
                                  "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes")),
-    ("completionMode", choice("NonIndexed", INDEXED)),
+    ("completionMode", r.choice("NonIndexed", INDEXED)),
     _INDEXES,
     _NEEDS_INDEXES,
-    when(has("maxFailedIndexes"), ("backoffLimitPerIndex", present("when maxFailedIndexes is specified"))),
-    when(filled("managedBy"), ("managedBy", domain_path_causes)),
+    r.when(r.has("maxFailedIndexes"), ("backoffLimitPerIndex", r.present("when maxFailedIndexes is specified"))),
+    r.when(r.filled("managedBy"), ("managedBy", domain_path_causes)),
     ("", _failure_rules),
-    when(filled("podFailurePolicy"), ("podReplacementPolicy", choice("Failed"))),
-    when(lacks("podFailurePolicy"), ("podReplacementPolicy", choice("Failed", "TerminatingOrFailed"))),
+    r.when(r.filled("podFailurePolicy"), ("podReplacementPolicy", r.choice("Failed"))),
+    r.when(r.lacks("podFailurePolicy"), ("podReplacementPolicy", r.choice("Failed", "TerminatingOrFailed"))),
     ("template", lambda template, path: template_causes(template or {}, path)),
     ("", _restart_policy),
 )
 
 
-_STATUS = Rules(*((key, NATURAL) for key in ("active", "succeeded", "failed", "ready", "terminating")))
+_STATUS = r.Rules(*((key, r.NATURAL) for key in ("active", "succeeded", "failed", "ready", "terminating")))
 _TERMINAL = ("Complete", "Failed", "FailureTarget")
 _EXCLUSIVE = (("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCriteriaMet", "Failed"),
               ("SuccessCriteriaMet", "FailureTarget"))
@@ -431,7 +412,7 @@ class JobStrategy(BuiltinStrategy):
         "status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
     unsupported_field = 'field label "{}" not supported for Job'
 
-    defaults = Defaults({
+    defaults = r.Defaults({
         "spec.template": {}, "spec.template.spec": {},
         "spec.completions": lambda spec: 1 if spec.get("parallelism") is None else None,
         "spec.parallelism": 1,
@@ -577,19 +558,19 @@ class CronJobStrategy(BuiltinStrategy):
 
     has_status = True
     has_generation = True
-    defaults = Defaults({
+    defaults = r.Defaults({
         "spec.concurrencyPolicy": "Allow", "spec.suspend": False, "spec.successfulJobsHistoryLimit": 3,
         "spec.failedJobsHistoryLimit": 1, "spec.jobTemplate": {}, "spec.jobTemplate.spec": {},
         "spec.jobTemplate.spec.template": {}, "spec.jobTemplate.spec.template.spec": {}})
-    rules = Rules(
-        ("spec.concurrencyPolicy", choice("Allow", "Forbid", "Replace")),
+    rules = r.Rules(
+        ("spec.concurrencyPolicy", r.choice("Allow", "Forbid", "Replace")),
         ("spec.jobTemplate.spec", JOB_SPEC),
-        when(has("spec.jobTemplate.spec.selector"),
-             ("spec.jobTemplate.spec.selector", invalid("`selector` will be auto-generated"))),
-        when(filled("spec.jobTemplate.spec.manualSelector"), ("spec.jobTemplate.spec.manualSelector", lambda _, path: (
-            errors.not_supported(path, True, ("nil", "false")),))),
-        ("spec.successfulJobsHistoryLimit", NATURAL),
-        ("spec.failedJobsHistoryLimit", NATURAL),
+        r.when(r.has("spec.jobTemplate.spec.selector"),
+               ("spec.jobTemplate.spec.selector", r.invalid("`selector` will be auto-generated"))),
+        ("spec.jobTemplate.spec.manualSelector", lambda given, path: (
+            errors.not_supported(path, True, ("nil", "false")),) if given else ()),
+        ("spec.successfulJobsHistoryLimit", r.NATURAL),
+        ("spec.failedJobsHistoryLimit", r.NATURAL),
     )
 
     def default(self, obj: Object) -> None:
@@ -612,7 +593,7 @@ class CronJobStrategy(BuiltinStrategy):
     def _causes(self, obj: Object, before: Object) -> list[Cause]:
         spec = obj["spec"]
         causes = _schedule_causes(spec, before)
-        causes += NATURAL(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds")
+        causes += r.NATURAL(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds")
         if (zone := spec.get("timeZone")) is not None and zone != before.get("timeZone"):
             causes += [errors.invalid_value("spec.timeZone", zone, why) for why in time_zone_errors(zone)]
         return causes + list(self.rules(obj))

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
-from kubectl_runtime.apiserver.kinds.rules import REQUIRED, UNIQUE, Rules, at_least, choice, must
 from kubectl_runtime.apiserver.managedfields.tracking import ResetFields
 from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors, path_segment_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
@@ -56,14 +56,14 @@ class SigningRequestStrategy(BuiltinStrategy):
 
     has_status = True
     name_errors = staticmethod(path_segment_errors)
-    rules = Rules(
-        ("spec.request", must(_is_request, "PEM block type must be CERTIFICATE REQUEST", zero="")),
-        ("spec.usages", REQUIRED),
-        ("spec.usages[*]", REQUIRED, choice(*USAGES), UNIQUE),
+    rules = r.Rules(
+        ("spec.request", r.must(_is_request, "PEM block type must be CERTIFICATE REQUEST", zero="")),
+        ("spec.usages", r.REQUIRED),
+        ("spec.usages[*]", r.REQUIRED, r.choice(*USAGES), r.UNIQUE),
         ("spec.signerName", _signer),
-        ("spec.expirationSeconds", at_least(600, "may not specify a duration less than 600 seconds (10 minutes)")),
+        ("spec.expirationSeconds", r.at_least(600, "may not specify a duration less than 600 seconds (10 minutes)")),
     )
-    update_rules = Rules()
+    update_rules = r.Rules()
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"spec.signerName": "spec.signerName"}
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:

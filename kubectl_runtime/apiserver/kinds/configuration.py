@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, config_key_errors, put_default
-from kubectl_runtime.apiserver.kinds.rules import Rules, name
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 MAX_DATA = 1 << 20  # bytes of all values of a ConfigMap or Secret
@@ -22,7 +22,7 @@ _REQUIRED_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
 }
-_ANY_KEY = name(config_key_errors, empty=True)
+_ANY_KEY = r.name(config_key_errors, empty=True)
 _JSON_TYPES = ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson")
 
 
@@ -58,7 +58,7 @@ def _size(obj: Object, path: str) -> list[Cause]:
 class ConfigMapStrategy(BuiltinStrategy):
     """ConfigMaps."""
 
-    rules = Rules(("", _texts), ("binaryData", _keys), ("", _size))
+    rules = r.Rules(("", _texts), ("binaryData", _keys), ("", _size))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation, and immutable ones do not change."""
@@ -105,7 +105,7 @@ class SecretStrategy(BuiltinStrategy):
     """Secrets; stringData is merged into data and never shown."""
 
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"type": "type"}
-    rules = Rules(("data", _keys, _secret_size), ("", _required_of_type))
+    rules = r.Rules(("data", _keys, _secret_size), ("", _required_of_type))
 
     def default(self, obj: Object) -> None:
         """The type; stringData as base64."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import (
     IP_MESSAGE,
     BuiltinStrategy,
@@ -15,24 +16,6 @@ from kubectl_runtime.apiserver.kinds.base import (
     special_address,
 )
 from kubectl_runtime.apiserver.kinds.pod.containers import PROTOCOLS
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_SUBDOMAIN,
-    DNS_LABEL,
-    DNS_SUBDOMAIN,
-    LABEL_VALUE,
-    QUALIFIED,
-    REQUIRED,
-    UNIQUE,
-    Defaults,
-    Rules,
-    at_most_items,
-    between,
-    choice,
-    lacks,
-    missing,
-    negated,
-    when,
-)
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 MAX_ADDRESSES, MAX_ENDPOINTS, MAX_PORTS = 100, 1000, 20000
@@ -56,7 +39,7 @@ def _slice_addresses(obj: Object, path: str) -> Iterator[Cause]:
 def _address_causes(address: str, path: str, index: int, kind: str) -> Iterator[Cause]:
     at = f"{path}[{index}]"
     if kind == "FQDN":
-        yield from ANY_SUBDOMAIN(address, at)
+        yield from r.ANY_SUBDOMAIN(address, at)
     elif (parsed := parse_ip(address)) is None:
         yield errors.invalid_value(at, address, IP_MESSAGE)
     elif kind in ("IPv4", "IPv6") and f"IPv{parsed.version}" != kind:
@@ -65,15 +48,15 @@ def _address_causes(address: str, path: str, index: int, kind: str) -> Iterator[
         yield errors.invalid_value(at, address, why)
 
 
-_ENDPOINT = Rules(
-    ("nodeName", DNS_SUBDOMAIN),
-    ("hints.forZones[*].name", LABEL_VALUE),
-    ("hostname", DNS_LABEL),
+_ENDPOINT = r.Rules(
+    ("nodeName", r.DNS_SUBDOMAIN),
+    ("hints.forZones[*].name", r.LABEL_VALUE),
+    ("hostname", r.DNS_LABEL),
 )
-_SLICE_PORT = Rules(
-    ("name", DNS_LABEL, UNIQUE),
-    ("protocol", REQUIRED, choice(*PROTOCOLS)),
-    ("appProtocol", QUALIFIED),
+_SLICE_PORT = r.Rules(
+    ("name", r.DNS_LABEL, r.UNIQUE),
+    ("protocol", r.REQUIRED, r.choice(*PROTOCOLS)),
+    ("appProtocol", r.QUALIFIED),
 )
 
 
@@ -81,12 +64,12 @@ class EndpointSliceStrategy(BuiltinStrategy):
     """EndpointSlices."""
 
     has_generation = True
-    defaults = Defaults({"ports[*].name": "", "ports[*].protocol": "TCP"})
-    rules = Rules(
-        ("addressType", REQUIRED, choice("FQDN", "IPv4", "IPv6")),
-        ("endpoints", at_most_items(MAX_ENDPOINTS)),
+    defaults = r.Defaults({"ports[*].name": "", "ports[*].protocol": "TCP"})
+    rules = r.Rules(
+        ("addressType", r.REQUIRED, r.choice("FQDN", "IPv4", "IPv6")),
+        ("endpoints", r.at_most_items(MAX_ENDPOINTS)),
         ("", _slice_addresses),
-        ("ports", at_most_items(MAX_PORTS)),
+        ("ports", r.at_most_items(MAX_PORTS)),
         ("ports[*]", _SLICE_PORT),
     )
 
@@ -130,12 +113,12 @@ def _address(given: str | None, path: str) -> Iterator[Cause]:
         yield errors.invalid_value(path, text, why)
 
 
-_ADDRESS = Rules(("ip", _address), ("hostname", DNS_LABEL), ("nodeName", DNS_SUBDOMAIN))
+_ADDRESS = r.Rules(("ip", _address), ("hostname", r.DNS_LABEL), ("nodeName", r.DNS_SUBDOMAIN))
 _PORT = (
-    ("name", DNS_LABEL),
-    ("port", between(1, 65535, zero=0)),
-    ("protocol", REQUIRED, choice(*PROTOCOLS)),
-    ("appProtocol", QUALIFIED),
+    ("name", r.DNS_LABEL),
+    ("port", r.between(1, 65535, zero=0)),
+    ("protocol", r.REQUIRED, r.choice(*PROTOCOLS)),
+    ("appProtocol", r.QUALIFIED),
 )
 
 
@@ -146,13 +129,14 @@ def _has_several_ports(subset: Object) -> bool:
 class EndpointsStrategy(BuiltinStrategy):
     """Endpoints: every subset has addresses."""
 
-    defaults = Defaults({"subsets[*].ports[*].protocol": "TCP"})
-    rules = Rules(("subsets[*]", Rules(
-        when(lacks("addresses", "notReadyAddresses"), ("", missing("must specify `addresses` or `notReadyAddresses`"))),
+    defaults = r.Defaults({"subsets[*].ports[*].protocol": "TCP"})
+    rules = r.Rules(("subsets[*]", r.Rules(
+        r.when(r.lacks("addresses", "notReadyAddresses"),
+               ("", r.missing("must specify `addresses` or `notReadyAddresses`"))),
         ("addresses[*]", _ADDRESS),
         ("notReadyAddresses[*]", _ADDRESS),
-        when(_has_several_ports, ("ports[*]", Rules(("name", REQUIRED), *_PORT))),
-        when(negated(_has_several_ports), ("ports[*]", Rules(*_PORT))),
+        r.when(_has_several_ports, ("ports[*]", r.Rules(("name", r.REQUIRED), *_PORT))),
+        r.when(r.negated(_has_several_ports), ("ports[*]", r.Rules(*_PORT))),
     )))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:

@@ -12,19 +12,8 @@ from typing import ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_QUALIFIED,
-    REQUIRED,
-    Check,
-    Row,
-    Rules,
-    When,
-    filled,
-    invalid,
-    must,
-    when,
-)
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 # events.k8s.io/v1 -> core/v1, where the names differ.
@@ -62,28 +51,28 @@ def _namespace(obj: Object, path: str) -> list[Cause]:
                                                   "does not match event.namespace")]
 
 
-def _at_most(limit: int) -> Check:
-    return must(lambda text: len(text.encode()) <= limit, f"can have at most {limit} characters", shown="")
+def _at_most(limit: int) -> r.Check:
+    return r.must(lambda text: len(text.encode()) <= limit, f"can have at most {limit} characters", shown="")
 
 
-def _common(controller: str) -> tuple[Row | When, ...]:
+def _common(controller: str) -> tuple[r.Row | r.When, ...]:
     """What both groups check; `controller` is the group's name of the controller's field."""
     def named(obj: Object, path: str) -> list[Cause]:
         given, at = obj.get("reportingComponent"), path + controller
-        return [*REQUIRED(given, at), *ANY_QUALIFIED(given, at)]
+        return [*r.REQUIRED(given, at), *r.ANY_QUALIFIED(given, at)]
 
     return (
         ("", _namespace),
-        when(filled("eventTime"),
-             ("", named),
-             *((key, REQUIRED, _at_most(128)) for key in ("reportingInstance", "action", "reason")),
-             ("message", _at_most(1024))),
+        r.when(r.filled("eventTime"),
+               ("", named),
+               *((key, r.REQUIRED, _at_most(128)) for key in ("reportingInstance", "action", "reason")),
+               ("message", _at_most(1024))),
     )
 
 
-_SERIES = Rules(
-    ("count", must(lambda count: count >= 2, "should be at least 2", zero=0, shown="")),
-    ("lastObservedTime", REQUIRED),
+_SERIES = r.Rules(
+    ("count", r.must(lambda count: count >= 2, "should be at least 2", zero=0, shown="")),
+    ("lastObservedTime", r.REQUIRED),
 )
 
 
@@ -102,7 +91,7 @@ class EventStrategy(BuiltinStrategy):
         """The names of core/v1."""
         return _CORE_FIELDS
 
-    rules = Rules(*_common("reportingComponent"))
+    rules = r.Rules(*_common("reportingComponent"))
 
 
 class NewEventStrategy(EventStrategy):
@@ -130,16 +119,16 @@ class NewEventStrategy(EventStrategy):
             shown["series"] = {"count": 0, "lastObservedTime": None, **series}
         return shown
 
-    rules = Rules(
+    rules = r.Rules(
         *_common("reportingController"),
         ("series", _SERIES),
-        ("eventTime", REQUIRED),
+        ("eventTime", r.REQUIRED),
         ("type", lambda kind, path: () if kind in ("Normal", "Warning") else (
             errors.invalid_value(path, "", f"has invalid value: {kind or ''}"),)),
-        *(when(filled(key), (key, invalid("needs to be unset", shown="")))
+        *(r.when(r.filled(key), (key, r.invalid("needs to be unset", shown="")))
           for key in ("firstTimestamp", "lastTimestamp", "count", "source")),
     )
-    update_rules = Rules(*_common("reportingController"))
+    update_rules = r.Rules(*_common("reportingController"))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Only the series may change."""

@@ -13,20 +13,9 @@ from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
 from kubectl_runtime.apiserver.kinds.pod.containers import STANDARD, amount_causes, is_extended, name_causes
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_QUALIFIED,
-    FIXED,
-    UNIQUE,
-    Rules,
-    each,
-    equals,
-    forbidden,
-    must,
-    required,
-    when,
-)
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 from kubectl_runtime.core.meta.quantities import canonical, value_of
 
@@ -46,7 +35,7 @@ _ORDERS = (("min", "min", "max", "max"), ("defaultRequest", "default request", "
 
 def _limit_type(given: str | None, path: str) -> Iterator[Cause]:
     kind = given or ""
-    found = [*ANY_QUALIFIED(kind, path)]
+    found = [*r.ANY_QUALIFIED(kind, path)]
     yield from found
     if not found and "/" not in kind and kind not in LIMIT_TYPES:
         yield errors.invalid_value(path, kind, "must be a standard limit type or fully qualified")
@@ -95,11 +84,11 @@ def _no_storage(limit: Object, path: str) -> Iterator[Cause]:
                               "either minimum or maximum storage value is required, but neither was provided")
 
 
-_NOT_ON_PODS = forbidden("may not be specified when `type` is 'Pod'")
-_LIMIT = Rules(
-    ("type", _limit_type, UNIQUE),
-    when(equals("type", "Pod"), ("default", _NOT_ON_PODS), ("defaultRequest", _NOT_ON_PODS)),
-    when(equals("type", "PersistentVolumeClaim"), ("", _no_storage)),
+_NOT_ON_PODS = r.forbidden("may not be specified when `type` is 'Pod'")
+_LIMIT = r.Rules(
+    ("type", _limit_type, r.UNIQUE),
+    r.when(r.equals("type", "Pod"), ("default", _NOT_ON_PODS), ("defaultRequest", _NOT_ON_PODS)),
+    r.when(r.equals("type", "PersistentVolumeClaim"), ("", _no_storage)),
     ("", _amounts, _orders, _ratios),
 )
 
@@ -122,19 +111,19 @@ def _scopes(spec: Object, path: str) -> Iterator[Cause]:
     yield from (errors.invalid_value(at, scopes, "conflicting scopes") for pair in _CONFLICTS if pair <= set(scopes))
 
 
-_SCOPE_EXPRESSION = Rules(
-    ("scopeName", must(SCOPES.__contains__, "unsupported scope", zero="")),
-    when(equals("operator", "In", "NotIn"), ("values", required(
+_SCOPE_EXPRESSION = r.Rules(
+    ("scopeName", r.must(SCOPES.__contains__, "unsupported scope", zero="")),
+    r.when(r.equals("operator", "In", "NotIn"), ("values", r.required(
         "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"))),
-    when(equals("operator", "Exists", "DoesNotExist"), ("values", must(lambda values: not values, (
+    r.when(r.equals("operator", "Exists", "DoesNotExist"), ("values", r.must(lambda values: not values, (
         "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")))),
-    ("operator", must(("In", "NotIn", "Exists", "DoesNotExist").__contains__, "not a valid selector operator",
+    ("operator", r.must(("In", "NotIn", "Exists", "DoesNotExist").__contains__, "not a valid selector operator",
                       zero="")),
 )
 
 
 def _quota_name_causes(name: str, path: str) -> Iterator[Cause]:
-    found = [*ANY_QUALIFIED(name, path)]
+    found = [*r.ANY_QUALIFIED(name, path)]
     yield from found
     if not found and "/" not in name and name not in STANDARD and "hugepages-" not in name:
         yield errors.invalid_value(path, name, "must be a standard resource type or fully qualified")
@@ -151,7 +140,7 @@ def _is_beside(scope: str, name: str) -> bool:
 class LimitRangeStrategy(BuiltinStrategy):
     """LimitRanges: what is left out follows from the other limits, as in the real server."""
 
-    rules = Rules(("spec.limits[*]", _LIMIT))
+    rules = r.Rules(("spec.limits[*]", _LIMIT))
 
     def default(self, obj: Object) -> None:
         """Container limits default from max, requests from limits, then from min."""
@@ -174,12 +163,12 @@ class ResourceQuotaStrategy(BuiltinStrategy):
 
     has_status = True
     delete_returns_object = True
-    rules = Rules(
+    rules = r.Rules(
         ("spec.hard", _hard),
         ("spec", _scopes),
         # the real server's paths have no index here
-        ("spec.scopeSelector.matchExpressions", each(_SCOPE_EXPRESSION)),
-        ("spec.scopes", FIXED),
+        ("spec.scopeSelector.matchExpressions", r.each(_SCOPE_EXPRESSION)),
+        ("spec.scopes", r.FIXED),
     )
 
 

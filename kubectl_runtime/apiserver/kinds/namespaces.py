@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import (
     CIDR_MESSAGE,
     NOT_NEGATIVE,
@@ -14,17 +15,6 @@ from kubectl_runtime.apiserver.kinds.base import (
     fill,
     parse_cidr,
     put_default,
-)
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_QUALIFIED,
-    LABEL_VALUE,
-    REQUIRED,
-    Fixed,
-    Rules,
-    choice,
-    each,
-    must,
-    once_set,
 )
 from kubectl_runtime.apiserver.objectmeta.metadata import STANDARD_FINALIZERS, collector_finalizers
 from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors
@@ -37,7 +27,7 @@ _SECURITY_LEVELS = ("privileged", "baseline", "restricted")
 
 
 def _finalizer(name: str, path: str) -> list[Cause]:
-    causes = [*ANY_QUALIFIED(name, path)]
+    causes = [*r.ANY_QUALIFIED(name, path)]
     if "/" not in name and name not in STANDARD_FINALIZERS:
         causes.append(errors.invalid_value(path, name,
                                            "name is neither a standard finalizer name nor is it fully qualified"))
@@ -49,7 +39,7 @@ def _security_levels(labels: Object | None, path: str) -> list[Cause]:
             for label, level in (labels or {}).items() if label in _SECURITY_LABELS and level not in _SECURITY_LEVELS]
 
 
-_FINALIZERS = Rules(("spec.finalizers[*]", _finalizer))
+_FINALIZERS = r.Rules(("spec.finalizers[*]", _finalizer))
 
 
 class NamespaceStrategy(BuiltinStrategy):
@@ -59,7 +49,7 @@ class NamespaceStrategy(BuiltinStrategy):
     terminates = True
     immortal = frozenset({"default", "kube-public", "kube-system"})
     name_errors = staticmethod(dns_label_errors)
-    rules = Rules(("spec.finalizers", each(_finalizer)), ("metadata.labels", _security_levels))
+    rules = r.Rules(("spec.finalizers", r.each(_finalizer)), ("metadata.labels", _security_levels))
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"status.phase": "status.phase"}
     delete_returns_object = True
 
@@ -119,10 +109,10 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
-_TAINT = Rules(
-    ("key", ANY_QUALIFIED),
-    ("value", LABEL_VALUE),
-    ("effect", REQUIRED, choice(*EFFECTS)),
+_TAINT = r.Rules(
+    ("key", r.ANY_QUALIFIED),
+    ("value", r.LABEL_VALUE),
+    ("effect", r.REQUIRED, r.choice(*EFFECTS)),
 )
 
 
@@ -149,9 +139,9 @@ def _of_different_families(blocks: list[str]) -> bool:
     return len(blocks) <= 2 and len(set(versions)) == len(versions)
 
 
-def _set_once(key: str, title: str) -> tuple[str, Fixed]:
+def _set_once(key: str, title: str) -> tuple[str, r.Fixed]:
     why = f'node updates may not change {title} except from "" to valid'
-    return f"spec.{key}", Fixed(lambda path, _: errors.forbidden_field(path, why), changed=once_set)
+    return f"spec.{key}", r.Fixed(lambda path, _: errors.forbidden_field(path, why), changed=r.once_set)
 
 
 _SET_ONCE = (_set_once("podCIDRs", "podCIDR"), _set_once("providerID", "providerID"))
@@ -161,15 +151,15 @@ class NodeStrategy(BuiltinStrategy):
     """Nodes: a kubelet brings the status along when it creates its Node."""
 
     has_status = True
-    rules = Rules(
+    rules = r.Rules(
         ("", _taints),
         ("status.capacity", _amounts),
         ("status.allocatable", _amounts),
-        ("spec.podCIDRs[*]", must(lambda block: parse_cidr(block) is not None, CIDR_MESSAGE)),
-        ("spec.podCIDRs", must(_of_different_families, "may specify no more than one CIDR for each IP family")),
+        ("spec.podCIDRs[*]", r.must(lambda block: parse_cidr(block) is not None, CIDR_MESSAGE)),
+        ("spec.podCIDRs", r.must(_of_different_families, "may specify no more than one CIDR for each IP family")),
         *_SET_ONCE,
     )
-    status_rules = Rules(*_SET_ONCE)
+    status_rules = r.Rules(*_SET_ONCE)
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         "spec.unschedulable": lambda obj: "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import (
     BuiltinStrategy,
     Network,
@@ -18,34 +19,6 @@ from kubectl_runtime.apiserver.kinds.base import (
     is_ip,
     parse_cidr,
     selector_causes,
-)
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_PORT_NAME,
-    ANY_SUBDOMAIN,
-    DNS_LABEL,
-    DNS_SUBDOMAIN,
-    FIXED,
-    PATH_SEGMENT,
-    PORT_NAME,
-    PORT_NUMBER,
-    REQUIRED,
-    Defaults,
-    Rules,
-    absent,
-    choice,
-    equals,
-    filled,
-    forbidden,
-    has,
-    invalid,
-    lacks,
-    missing,
-    must,
-    negated,
-    present,
-    prohibited,
-    required,
-    when,
 )
 from kubectl_runtime.apiserver.kinds.services import LOAD_BALANCER_POINT
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
@@ -70,7 +43,7 @@ def _class_name(obj: Object, path: str) -> Iterator[Cause]:
 
 def _host(host: str, path: str) -> Iterator[Cause]:
     if "*" not in host:
-        yield from ANY_SUBDOMAIN(host, path)
+        yield from r.ANY_SUBDOMAIN(host, path)
     elif not _WILDCARD.fullmatch(host):
         yield errors.invalid_value(path, host, _WILDCARD_MESSAGE)
 
@@ -86,40 +59,45 @@ def _is_absolute(entry: Object) -> bool:
     return bool((entry.get("path") or "").startswith("/"))
 
 
-_NOT_ABSOLUTE = ("path", must(lambda text: text.startswith("/"), "must be an absolute path", zero=""))
-_OBJECT = Rules(("apiGroup", DNS_SUBDOMAIN), ("kind", REQUIRED, PATH_SEGMENT), ("name", REQUIRED, PATH_SEGMENT))
-_BACKEND = Rules(
-    when(has("service", "resource"), ("", invalid("cannot set both resource and service backends", shown=""))),
-    when(absent("service", "resource"), ("", invalid("resource or service backend is required", shown=""))),
-    when(absent("service"), ("resource", _OBJECT)),
-    when(absent("resource"), when(has("service"),
-         ("service.name", REQUIRED, DNS_LABEL),
-         when(filled("service.port.name", "service.port.number"),
-              ("", invalid("cannot set both port name & port number", shown=""))),
-         when(lacks("service.port.number"), ("service.port.name", PORT_NAME)),
-         when(lacks("service.port.name", "service.port.number"), ("", missing("port name or number is required"))),
-         when(lacks("service.port.name"), when(filled("service.port.number"),
-              ("service.port.number", PORT_NUMBER))))),
+_NOT_ABSOLUTE = ("path", r.must(lambda text: text.startswith("/"), "must be an absolute path", zero=""))
+_OBJECT = r.Rules(
+    ("apiGroup", r.DNS_SUBDOMAIN),
+    ("kind", r.REQUIRED, r.PATH_SEGMENT),
+    ("name", r.REQUIRED, r.PATH_SEGMENT),
 )
-_PATH = Rules(
-    ("pathType", present("pathType must be specified")),
-    when(has("pathType"), ("pathType", choice("Exact", "ImplementationSpecific", "Prefix", zero=""))),
-    when(equals("pathType", "Exact", "Prefix"), _NOT_ABSOLUTE, when(_is_absolute, ("path", _path))),
-    when(equals("pathType", "ImplementationSpecific"), when(filled("path"), _NOT_ABSOLUTE)),
+_BACKEND = r.Rules(
+    r.when(r.has("service", "resource"), ("", r.invalid("cannot set both resource and service backends", shown=""))),
+    r.when(r.absent("service", "resource"), ("", r.invalid("resource or service backend is required", shown=""))),
+    r.when(r.absent("service"), ("resource", _OBJECT)),
+    r.when(r.absent("resource"), r.has("service"),
+           ("service.name", r.REQUIRED, r.DNS_LABEL),
+           r.when(r.filled("service.port.name", "service.port.number"),
+                  ("", r.invalid("cannot set both port name & port number", shown=""))),
+           r.when(r.lacks("service.port.number"), ("service.port.name", r.PORT_NAME)),
+           r.when(r.lacks("service.port.name", "service.port.number"),
+                  ("", r.missing("port name or number is required"))),
+           r.when(r.lacks("service.port.name"), r.filled("service.port.number"),
+                  ("service.port.number", r.PORT_NUMBER))),
+)
+_PATH = r.Rules(
+    ("pathType", r.present("pathType must be specified")),
+    r.when(r.has("pathType"), ("pathType", r.choice("Exact", "ImplementationSpecific", "Prefix", zero=""))),
+    r.when(r.equals("pathType", "Exact", "Prefix"), _NOT_ABSOLUTE, r.when(_is_absolute, ("path", _path))),
+    r.when(r.equals("pathType", "ImplementationSpecific"), r.filled("path"), _NOT_ABSOLUTE),
     ("backend", _BACKEND),
 )
 _INGRESS = (
-    when(lacks("spec.rules"), when(absent("spec.defaultBackend"), ("spec", lambda spec, path: (errors.invalid_value(
-        path, spec.get("rules"), "either `defaultBackend` or `rules` must be specified"),)))),
+    r.when(r.lacks("spec.rules"), r.absent("spec.defaultBackend"), ("spec", lambda spec, path: (errors.invalid_value(
+        path, spec.get("rules"), "either `defaultBackend` or `rules` must be specified"),))),
     ("spec.defaultBackend", _BACKEND),
-    ("spec.rules[*]", Rules(
-        when(filled("host"), ("host", must(lambda host: not is_ip(host), "must be a DNS name, not an IP address"),
+    ("spec.rules[*]", r.Rules(
+        r.when(r.filled("host"), ("host", r.must(lambda host: not is_ip(host), "must be a DNS name, not an IP address"),
                               _host)),
-        when(has("http"), ("http.paths", REQUIRED)),
+        r.when(r.has("http"), ("http.paths", r.REQUIRED)),
         ("http.paths[*]", _PATH),
     )),
-    ("spec.tls[*]", Rules(("hosts[*]", _host), ("secretName", DNS_SUBDOMAIN))),
-    ("spec.ingressClassName", DNS_SUBDOMAIN),
+    ("spec.tls[*]", r.Rules(("hosts[*]", _host), ("secretName", r.DNS_SUBDOMAIN))),
+    ("spec.ingressClassName", r.DNS_SUBDOMAIN),
 )
 
 
@@ -128,9 +106,9 @@ class IngressStrategy(BuiltinStrategy):
 
     has_status = True
     has_generation = True
-    rules = Rules(*_INGRESS, ("", _class_name))
-    update_rules = Rules(*_INGRESS)
-    status_rules = Rules(("status.loadBalancer.ingress[*]", LOAD_BALANCER_POINT))
+    rules = r.Rules(*_INGRESS, ("", _class_name))
+    update_rules = r.Rules(*_INGRESS)
+    status_rules = r.Rules(("status.loadBalancer.ingress[*]", LOAD_BALANCER_POINT))
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """What admission adds."""
@@ -160,22 +138,22 @@ class IngressClassStrategy(BuiltinStrategy):
     """IngressClasses."""
 
     has_generation = True
-    defaults = Defaults({"spec.parameters.scope": "Cluster"})
-    rules = Rules(
-        ("spec.controller", FIXED, REQUIRED, _length),
-        when(filled("spec.controller"), ("spec.controller", domain_path_causes)),
-        ("spec.parameters", _OBJECT, Rules(
-            ("scope", choice("Cluster", "Namespace")),
-            when(equals("scope", "Namespace"),
-                 ("namespace", required("`parameters.scope` is set to 'Namespace'"), DNS_LABEL)),
-            when(equals("scope", "Cluster"),
-                 ("namespace", forbidden("`parameters.scope` is set to 'Cluster'", empty=True))),
+    defaults = r.Defaults({"spec.parameters.scope": "Cluster"})
+    rules = r.Rules(
+        ("spec.controller", r.FIXED, r.REQUIRED, _length),
+        r.when(r.filled("spec.controller"), ("spec.controller", domain_path_causes)),
+        ("spec.parameters", _OBJECT, r.Rules(
+            ("scope", r.choice("Cluster", "Namespace")),
+            r.when(r.equals("scope", "Namespace"),
+                   ("namespace", r.required("`parameters.scope` is set to 'Namespace'"), r.DNS_LABEL)),
+            r.when(r.equals("scope", "Cluster"),
+                   ("namespace", r.forbidden("`parameters.scope` is set to 'Cluster'", empty=True))),
         )),
     )
 
 
 def _any_port(port: Any, path: str) -> Iterator[Cause]:
-    yield from ANY_PORT_NAME(port, path) if isinstance(port, str) else PORT_NUMBER(port, path)
+    yield from r.ANY_PORT_NAME(port, path) if isinstance(port, str) else r.PORT_NUMBER(port, path)
 
 
 def _end_port(port: Object, path: str) -> Iterator[Cause]:
@@ -189,7 +167,7 @@ def _end_port(port: Object, path: str) -> Iterator[Cause]:
     else:
         if end < number:  # the real server shows the port, indeed
             yield errors.invalid_value(at, number, "must be greater than or equal to `port`")
-        yield from PORT_NUMBER(end, at)
+        yield from r.PORT_NUMBER(end, at)
 
 
 def _exceptions(block: Object, path: str) -> Iterator[Cause]:
@@ -207,14 +185,14 @@ def _is_within(part: Network, whole: Network) -> bool:
             and part.network_address in whole)
 
 
-_PORT = Rules(("protocol", choice("TCP", "UDP", "SCTP")), ("port", _any_port), ("", _end_port))
-_PEER = Rules(
+_PORT = r.Rules(("protocol", r.choice("TCP", "UDP", "SCTP")), ("port", _any_port), ("", _end_port))
+_PEER = r.Rules(
     ("podSelector", selector_causes),
     ("namespaceSelector", selector_causes),
-    ("ipBlock", Rules(("cidr", REQUIRED, block_causes), when(filled("cidr"), ("", _exceptions)))),
-    when(absent("podSelector", "namespaceSelector", "ipBlock"), ("", missing("must specify a peer"))),
-    when(has("ipBlock"), when(negated(absent("podSelector", "namespaceSelector")),
-         ("", prohibited("may not specify both ipBlock and another peer")))),
+    ("ipBlock", r.Rules(("cidr", r.REQUIRED, block_causes), r.when(r.filled("cidr"), ("", _exceptions)))),
+    r.when(r.absent("podSelector", "namespaceSelector", "ipBlock"), ("", r.missing("must specify a peer"))),
+    r.when(r.has("ipBlock"), r.negated(r.absent("podSelector", "namespaceSelector")),
+           ("", r.prohibited("may not specify both ipBlock and another peer"))),
 )
 
 
@@ -222,15 +200,16 @@ class NetworkPolicyStrategy(BuiltinStrategy):
     """NetworkPolicies."""
 
     has_generation = True
-    defaults = Defaults({"spec.ingress[*].ports[*].protocol": "TCP", "spec.egress[*].ports[*].protocol": "TCP"}, zero={
-        "spec.policyTypes": lambda spec: ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
-    rules = Rules(
+    defaults = r.Defaults(
+        {"spec.ingress[*].ports[*].protocol": "TCP", "spec.egress[*].ports[*].protocol": "TCP"},
+        zero={"spec.policyTypes": lambda spec: ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
+    rules = r.Rules(
         ("spec.podSelector", selector_causes),
-        ("spec.ingress[*]", Rules(("ports[*]", _PORT), ("from[*]", _PEER))),
-        ("spec.egress[*]", Rules(("ports[*]", _PORT), ("to[*]", _PEER))),
-        ("spec.policyTypes", must(lambda types: len(types) <= 2, "may not specify more than two policyTypes")),
-        when(lambda obj: len(obj["spec"].get("policyTypes") or ()) <= 2,
-             ("spec.policyTypes[*]", REQUIRED, choice("Ingress", "Egress"))),
+        ("spec.ingress[*]", r.Rules(("ports[*]", _PORT), ("from[*]", _PEER))),
+        ("spec.egress[*]", r.Rules(("ports[*]", _PORT), ("to[*]", _PEER))),
+        ("spec.policyTypes", r.must(lambda types: len(types) <= 2, "may not specify more than two policyTypes")),
+        r.when(lambda obj: len(obj["spec"].get("policyTypes") or ()) <= 2,
+               ("spec.policyTypes[*]", r.REQUIRED, r.choice("Ingress", "Egress"))),
     )
 
 
@@ -238,9 +217,9 @@ class IPAddressStrategy(BuiltinStrategy):
     """IPAddresses: their name is the address."""
 
     name_errors = staticmethod(canonical_ip_errors)
-    rules = Rules(
-        ("spec.parentRef", present(), Rules(("resource", REQUIRED), ("name", REQUIRED))),
-        ("spec.parentRef", FIXED),
+    rules = r.Rules(
+        ("spec.parentRef", r.present(), r.Rules(("resource", r.REQUIRED), ("name", r.REQUIRED))),
+        ("spec.parentRef", r.FIXED),
     )
 
 
@@ -252,10 +231,10 @@ class ServiceCIDRStrategy(BuiltinStrategy):
     """ServiceCIDRs; the addresses of Services come from the server's own range."""
 
     has_status = True
-    rules = Rules(
-        ("spec.cidrs", required("at least one CIDR required")),
+    rules = r.Rules(
+        ("spec.cidrs", r.required("at least one CIDR required")),
         ("spec.cidrs[*]", block_causes),
-        ("spec.cidrs", must(_of_different_families, "may specify no more than one IP for each IP family, i.e "
+        ("spec.cidrs", r.must(_of_different_families, "may specify no more than one IP for each IP family, i.e "
                             "192.168.0.0/24 and 2001:db8::/64")),
     )
-    update_rules = Rules(("spec.cidrs", FIXED))
+    update_rules = r.Rules(("spec.cidrs", r.FIXED))

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, selector_causes
-from kubectl_runtime.apiserver.kinds.rules import (
-    DNS_SUBDOMAIN,
-    PATH_SEGMENT,
-    REQUIRED,
-    Defaults,
-    Fixed,
-    Rules,
-    choice,
-    equals,
-    filled,
-    has,
-    invalid,
-    lacks,
-    required,
-    some,
-    when,
-)
 from kubectl_runtime.apiserver.objectmeta.names import path_segment_errors
 from kubectl_runtime.apiserver.strategy import Object
 
 GROUP = "rbac.authorization.k8s.io"
 
-_VERBS = ("verbs", required("verbs must contain at least one value"))
+_VERBS = ("verbs", r.required("verbs must contain at least one value"))
 _RULE = (
-    when(filled("nonResourceURLs"), when(some("apiGroups", "resources", "resourceNames"), ("nonResourceURLs", invalid(
-        "rules cannot apply to both regular resources and non-resource URLs")))),
-    when(lacks("nonResourceURLs"),
-         ("apiGroups", required("resource rules must supply at least one api group")),
-         ("resources", required("resource rules must supply at least one resource"))),
+    r.when(r.filled("nonResourceURLs"), r.some("apiGroups", "resources", "resourceNames"),
+           ("nonResourceURLs", r.invalid("rules cannot apply to both regular resources and non-resource URLs"))),
+    r.when(r.lacks("nonResourceURLs"),
+           ("apiGroups", r.required("resource rules must supply at least one api group")),
+           ("resources", r.required("resource rules must supply at least one resource"))),
 )
 
 
@@ -41,10 +25,10 @@ class RoleStrategy(BuiltinStrategy):
     """Roles: each rule has verbs and resources."""
 
     name_errors = staticmethod(path_segment_errors)
-    rules = Rules(("rules[*]", Rules(
+    rules = r.Rules(("rules[*]", r.Rules(
         _VERBS,
-        when(filled("nonResourceURLs"),
-             ("nonResourceURLs", invalid("namespaced rules cannot apply to non-resource URLs"))),
+        r.when(r.filled("nonResourceURLs"),
+               ("nonResourceURLs", r.invalid("namespaced rules cannot apply to non-resource URLs"))),
         *_RULE)))
 
 
@@ -57,9 +41,9 @@ class ClusterRoleStrategy(BuiltinStrategy):
     """ClusterRoles: their rules may have URLs, and they may be made of others."""
 
     name_errors = staticmethod(path_segment_errors)
-    rules = Rules(
-        ("rules[*]", Rules(_VERBS, *_RULE)),
-        when(has("aggregationRule"), ("aggregationRule.clusterRoleSelectors", required(
+    rules = r.Rules(
+        ("rules[*]", r.Rules(_VERBS, *_RULE)),
+        r.when(r.has("aggregationRule"), ("aggregationRule.clusterRoleSelectors", r.required(
             "at least one clusterRoleSelector required if aggregationRule is non-nil"))),
         ("aggregationRule.clusterRoleSelectors[*]", _aggregated),
     )
@@ -71,18 +55,18 @@ def _internal(role: Object) -> Object:
 
 
 _ROLE = (
-    ("roleRef", Fixed(lambda path, role: errors.invalid_value(path, _internal(role), "cannot change roleRef"))),
-    ("roleRef.apiGroup", choice(GROUP)),
+    ("roleRef", r.Fixed(lambda path, role: errors.invalid_value(path, _internal(role), "cannot change roleRef"))),
+    ("roleRef.apiGroup", r.choice(GROUP)),
 )
-_ROLE_NAME = ("roleRef.name", REQUIRED, PATH_SEGMENT)
+_ROLE_NAME = ("roleRef.name", r.REQUIRED, r.PATH_SEGMENT)
 _SUBJECT = (
-    ("name", REQUIRED),
-    ("kind", choice("ServiceAccount", "User", "Group", zero="")),
-    when(equals("kind", "ServiceAccount"), ("name", DNS_SUBDOMAIN)),
+    ("name", r.REQUIRED),
+    ("kind", r.choice("ServiceAccount", "User", "Group", zero="")),
+    r.when(r.equals("kind", "ServiceAccount"), ("name", r.DNS_SUBDOMAIN)),
 )
 _SUBJECT_GROUP = (
-    when(equals("kind", "ServiceAccount"), ("apiGroup", choice(""))),
-    when(equals("kind", "User", "Group"), ("apiGroup", choice(GROUP, zero=""))),
+    r.when(r.equals("kind", "ServiceAccount"), ("apiGroup", r.choice(""))),
+    r.when(r.equals("kind", "User", "Group"), ("apiGroup", r.choice(GROUP, zero=""))),
 )
 
 
@@ -94,24 +78,24 @@ class BindingStrategy(BuiltinStrategy):
     """RoleBindings: the role is fixed, the subjects are not."""
 
     name_errors = staticmethod(path_segment_errors)
-    defaults = Defaults({"roleRef": {}}, zero={"roleRef.apiGroup": GROUP, "subjects[*].apiGroup": _group_of})
-    rules = Rules(
+    defaults = r.Defaults({"roleRef": {}}, zero={"roleRef.apiGroup": GROUP, "subjects[*].apiGroup": _group_of})
+    rules = r.Rules(
         *_ROLE,
-        ("roleRef.kind", choice("Role", "ClusterRole", zero="")),
+        ("roleRef.kind", r.choice("Role", "ClusterRole", zero="")),
         _ROLE_NAME,
-        ("subjects[*]", Rules(*_SUBJECT, *_SUBJECT_GROUP)),
+        ("subjects[*]", r.Rules(*_SUBJECT, *_SUBJECT_GROUP)),
     )
 
 
 class ClusterBindingStrategy(BindingStrategy):
     """ClusterRoleBindings: for ClusterRoles alone, and with the namespaces of ServiceAccounts."""
 
-    rules = Rules(
+    rules = r.Rules(
         *_ROLE,
-        ("roleRef.kind", choice("ClusterRole", zero="")),
+        ("roleRef.kind", r.choice("ClusterRole", zero="")),
         _ROLE_NAME,
-        ("subjects[*]", Rules(
+        ("subjects[*]", r.Rules(
             *_SUBJECT,
-            when(equals("kind", "ServiceAccount"), ("namespace", REQUIRED)),
+            r.when(r.equals("kind", "ServiceAccount"), ("namespace", r.REQUIRED)),
             *_SUBJECT_GROUP)),
     )

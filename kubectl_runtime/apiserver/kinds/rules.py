@@ -2,15 +2,15 @@
 
 A `Rules` table holds rows. A row is a path and its checks; the causes come in the order of the rows::
 
-    PORT = Rules(
-        ("name", DNS_LABEL, UNIQUE),
-        ("port", PORT_NUMBER),
-        ("protocol", REQUIRED, choice("TCP", "UDP")),
+    PORT = r.Rules(
+        ("name", r.DNS_LABEL, r.UNIQUE),
+        ("port", r.PORT_NUMBER),
+        ("protocol", r.REQUIRED, r.choice("TCP", "UDP")),
     )
-    SERVICE = Rules(
-        ("spec.type", FIXED),
+    SERVICE = r.Rules(
+        ("spec.type", r.FIXED),
         ("spec.ports[*]", PORT),
-        when(equals("spec.type", "NodePort"), ("spec.ports", REQUIRED)),
+        r.when(r.equals("spec.type", "NodePort"), ("spec.ports", r.REQUIRED)),
     )
 
 - A path is relative to the object of the table. ``[*]`` stands for each item of a list, "" for the object itself.
@@ -18,9 +18,11 @@ A `Rules` table holds rows. A row is a path and its checks; the causes come in t
   too: it skips None. Most checks skip what is absent or empty, and leave that to `REQUIRED`.
 - `FIXED` compares with the old object of an update. It works in the table of a kind, not in tables of parts.
 - `UNIQUE` compares with the items before this one in the same list; `UNIQUE_IF_SET` skips empty values.
-- `when` applies rows only to objects for which a condition holds.
+- `when` applies rows only to objects for which conditions hold.
 
 `Defaults` maps paths to the values that are filled in where the parent is there and the field is not.
+
+The modules of kinds import this one as `r`.
 """
 
 from __future__ import annotations
@@ -82,15 +84,16 @@ UNIQUE, UNIQUE_IF_SET = Unique(), Unique(empty=False)
 
 
 class When(NamedTuple):
-    """Rows for objects for which a condition holds."""
+    """Rows for objects for which conditions hold."""
 
-    condition: Condition
+    conditions: tuple[Condition, ...]
     rows: tuple[Row | When, ...]
 
 
-def when(condition: Condition, *rows: Row | When) -> When:
-    """Apply rows only to objects for which the condition holds."""
-    return When(condition, rows)
+def when(*parts: Condition | Row | When) -> When:
+    """Apply rows only to objects for which all conditions hold: first conditions, then rows."""
+    return When(tuple(part for part in parts if not isinstance(part, tuple)),
+                tuple(part for part in parts if isinstance(part, tuple)))
 
 
 _OPTIONAL: set[Any] = set()  # checks that accept an absent value, so that rows of them need not be evaluated for it
@@ -113,7 +116,7 @@ class _Compiled(NamedTuple):
 def _compile(rows: Iterable[Row | When], conditions: tuple[Condition, ...] = ()) -> Iterator[_Compiled]:
     for row in rows:
         if isinstance(row, When):
-            yield from _compile(row.rows, (*conditions, row.condition))
+            yield from _compile(row.rows, (*conditions, *row.conditions))
         else:
             optional = all(isinstance(check, Rules) or check in _OPTIONAL for check in row[1:])
             yield _Compiled(conditions, row[0], _steps(row[0]), "[*]" in row[0], optional, row[1:])

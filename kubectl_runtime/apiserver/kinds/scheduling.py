@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import AMOUNT_OR_PERCENT, BuiltinStrategy, labels_causes, selector_causes
 from kubectl_runtime.apiserver.kinds.pod.containers import resource_causes
 from kubectl_runtime.apiserver.kinds.pod.pod_validation import TOLERATION
-from kubectl_runtime.apiserver.kinds.rules import (
-    DNS_LABEL,
-    FIXED,
-    NATURAL,
-    REQUIRED,
-    Defaults,
-    Rules,
-    Unique,
-    choice,
-    fixed,
-    has,
-    when,
-)
 from kubectl_runtime.apiserver.strategy import Object
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -43,9 +31,9 @@ class PriorityClassStrategy(BuiltinStrategy):
 
     has_generation = True
     generation_path = "spec"  # there is none: nothing raises the generation
-    defaults = Defaults({"preemptionPolicy": "PreemptLowerPriority"})
-    rules = Rules(("preemptionPolicy", choice("PreemptLowerPriority", "Never")), ("", _priority))
-    update_rules = Rules(("value", fixed("may not be changed in an update.")), ("preemptionPolicy", FIXED))
+    defaults = r.Defaults({"preemptionPolicy": "PreemptLowerPriority"})
+    rules = r.Rules(("preemptionPolicy", r.choice("PreemptLowerPriority", "Never")), ("", _priority))
+    update_rules = r.Rules(("value", r.fixed("may not be changed in an update.")), ("preemptionPolicy", r.FIXED))
 
 
 _TOLERATION = (("Key", ""), ("Operator", ""), ("Value", ""), ("Effect", ""), ("TolerationSeconds", None))
@@ -59,12 +47,12 @@ def _internal(toleration: Object) -> Object:
 class RuntimeClassStrategy(BuiltinStrategy):
     """RuntimeClasses."""
 
-    rules = Rules(
-        ("handler", FIXED, REQUIRED, DNS_LABEL),
+    rules = r.Rules(
+        ("handler", r.FIXED, r.REQUIRED, r.DNS_LABEL),
         ("overhead", lambda overhead, path: resource_causes({"limits": (overhead or {}).get("podFixed")}, path)),
         ("scheduling.nodeSelector", labels_causes),
         ("scheduling.tolerations[*]", TOLERATION),
-        ("scheduling.tolerations[*]", Unique(lambda toleration: tuple(_internal(toleration).values()), _internal)),
+        ("scheduling.tolerations[*]", r.Unique(lambda toleration: tuple(_internal(toleration).values()), _internal)),
     )
 
 
@@ -80,12 +68,12 @@ class DisruptionBudgetStrategy(BuiltinStrategy):
 
     has_status = True
     has_generation = True
-    rules = Rules(
-        when(has("spec.minAvailable", "spec.maxUnavailable"), ("spec", _both_bounds)),
+    rules = r.Rules(
+        r.when(r.has("spec.minAvailable", "spec.maxUnavailable"), ("spec", _both_bounds)),
         ("spec.minAvailable", AMOUNT_OR_PERCENT),
         ("spec.maxUnavailable", AMOUNT_OR_PERCENT),
-        ("spec.unhealthyPodEvictionPolicy", choice("AlwaysAllow", "IfHealthyBudget")),
+        ("spec.unhealthyPodEvictionPolicy", r.choice("AlwaysAllow", "IfHealthyBudget")),
         ("spec.selector", selector_causes),
     )
-    status_rules = Rules(*((f"status.{key}", NATURAL) for key in (
+    status_rules = r.Rules(*((f"status.{key}", r.NATURAL) for key in (
         "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")))

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import (
     CIDR_MESSAGE,
     IP_MESSAGE,
@@ -29,31 +30,6 @@ from kubectl_runtime.apiserver.kinds.base import (
     special_address,
 )
 from kubectl_runtime.apiserver.kinds.pod.containers import PROTOCOLS
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_PORT_NAME,
-    ANY_QUALIFIED,
-    DNS_LABEL,
-    DNS_SUBDOMAIN,
-    PORT_NUMBER,
-    QUALIFIED,
-    REQUIRED,
-    UNIQUE_IF_SET,
-    Defaults,
-    Rules,
-    Unique,
-    between,
-    choice,
-    equals,
-    filled,
-    forbidden,
-    has,
-    invalid,
-    must,
-    negated,
-    prohibited,
-    some,
-    when,
-)
 from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors, path_segment_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
@@ -185,7 +161,7 @@ _NOT_EXTERNAL = "may not be set for ExternalName services"
 
 def _external_name(text: str | None, path: str) -> Iterator[Cause]:
     name = (text or "").removesuffix(".")
-    yield from (*REQUIRED(name, path), *DNS_SUBDOMAIN(name, path))
+    yield from (*r.REQUIRED(name, path), *r.DNS_SUBDOMAIN(name, path))
 
 
 def _addresses(spec: Object, path: str) -> Iterator[Cause]:
@@ -217,14 +193,14 @@ def _families(spec: Object, path: str) -> Iterator[Cause]:
             yield errors.duplicate(at, family)
         elif family == "IPv6" and not free:
             yield errors.invalid_value(at, family, "not configured on this cluster")
-    yield from choice("PreferDualStack", "RequireDualStack", "SingleStack")(policy, f"{path}.ipFamilyPolicy")
+    yield from r.choice("PreferDualStack", "RequireDualStack", "SingleStack")(policy, f"{path}.ipFamilyPolicy")
     if policy == "RequireDualStack" and not free:
         yield errors.invalid_value(f"{path}.ipFamilyPolicy", policy,
                                    "this cluster is not configured for dual-stack services")
 
 
 def _target(port: int | str | None, path: str) -> Iterable[Cause]:
-    return ANY_PORT_NAME(port, path) if isinstance(port, str) else PORT_NUMBER(port, path)
+    return r.ANY_PORT_NAME(port, path) if isinstance(port, str) else r.PORT_NUMBER(port, path)
 
 
 def _external_ip(text: str, path: str) -> Iterator[Cause]:
@@ -256,39 +232,40 @@ def _has_several_ports(obj: Object) -> bool:
     return len(obj["spec"].get("ports") or ()) > 1
 
 
-_IS_EXTERNAL, _IS_BALANCED = equals("spec.type", "ExternalName"), equals("spec.type", "LoadBalancer")
+_IS_EXTERNAL, _IS_BALANCED = r.equals("spec.type", "ExternalName"), r.equals("spec.type", "LoadBalancer")
 _PORT = (
-    ("name", DNS_LABEL, UNIQUE_IF_SET),
-    ("port", between(1, 65535, zero=0)),
-    ("protocol", REQUIRED, choice(*PROTOCOLS)),
+    ("name", r.DNS_LABEL, r.UNIQUE_IF_SET),
+    ("port", r.between(1, 65535, zero=0)),
+    ("protocol", r.REQUIRED, r.choice(*PROTOCOLS)),
     ("targetPort", _target),
-    ("appProtocol", QUALIFIED),
+    ("appProtocol", r.QUALIFIED),
 )
 _PORTS_AND_ADDRESSES = (
-    when(negated(_IS_EXTERNAL), when(negated(equals("spec.clusterIP", "None")), ("spec.ports", REQUIRED))),
-    when(_IS_EXTERNAL,
-         when(some("spec.clusterIPs", "spec.clusterIP"), ("spec.clusterIPs", prohibited(_NOT_EXTERNAL))),
-         ("spec.ipFamilies", forbidden(_NOT_EXTERNAL)),
-         ("spec.ipFamilyPolicy", forbidden(_NOT_EXTERNAL)),
-         ("spec.externalName", _external_name)),
-    when(negated(_IS_EXTERNAL), ("spec", _addresses, _families)),
-    when(_has_several_ports, ("spec.ports[*]", Rules(("name", REQUIRED), *_PORT))),
-    when(negated(_has_several_ports), ("spec.ports[*]", Rules(*_PORT))),
-    *(when(equals("spec.type", kind), ("spec.ports[*].nodePort", forbidden(f"may not be used when `type` is '{kind}'")))
+    r.when(r.negated(_IS_EXTERNAL), r.negated(r.equals("spec.clusterIP", "None")), ("spec.ports", r.REQUIRED)),
+    r.when(_IS_EXTERNAL,
+           r.when(r.some("spec.clusterIPs", "spec.clusterIP"), ("spec.clusterIPs", r.prohibited(_NOT_EXTERNAL))),
+           ("spec.ipFamilies", r.forbidden(_NOT_EXTERNAL)),
+           ("spec.ipFamilyPolicy", r.forbidden(_NOT_EXTERNAL)),
+           ("spec.externalName", _external_name)),
+    r.when(r.negated(_IS_EXTERNAL), ("spec", _addresses, _families)),
+    r.when(_has_several_ports, ("spec.ports[*]", r.Rules(("name", r.REQUIRED), *_PORT))),
+    r.when(r.negated(_has_several_ports), ("spec.ports[*]", r.Rules(*_PORT))),
+    *(r.when(r.equals("spec.type", kind),
+             ("spec.ports[*].nodePort", r.forbidden(f"may not be used when `type` is '{kind}'")))
       for kind in ("ClusterIP", "ExternalName")),
-    ("spec.ports[*]", Unique(lambda port: (port.get("port", 0), port.get("protocol")), lambda port: {
+    ("spec.ports[*]", r.Unique(lambda port: (port.get("port", 0), port.get("protocol")), lambda port: {
         "Name": "", "Protocol": port.get("protocol"), "AppProtocol": None, "Port": port.get("port", 0), "TargetPort": 0,
         "NodePort": 0})),
     ("spec.selector", labels_causes),
-    ("spec.sessionAffinity", REQUIRED, choice("ClientIP", "None")),
-    ("spec.sessionAffinityConfig.clientIP.timeoutSeconds", between(
+    ("spec.sessionAffinity", r.REQUIRED, r.choice("ClientIP", "None")),
+    ("spec.sessionAffinityConfig.clientIP.timeoutSeconds", r.between(
         1, MAX_AFFINITY_SECONDS, f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}")),
 )
 
 #: A point at which a load balancer of a Service or an Ingress is reached.
-LOAD_BALANCER_POINT = Rules(
-    ("ip", must(lambda text: not text or is_ip(text), IP_MESSAGE)),
-    ("hostname", DNS_SUBDOMAIN, must(lambda host: not host or not is_ip(host),
+LOAD_BALANCER_POINT = r.Rules(
+    ("ip", r.must(lambda text: not text or is_ip(text), IP_MESSAGE)),
+    ("hostname", r.DNS_SUBDOMAIN, r.must(lambda host: not host or not is_ip(host),
                                      "must be a DNS name, not an IP address")),
 )
 
@@ -305,31 +282,31 @@ class ServiceStrategy(BuiltinStrategy):
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         "spec.clusterIP": "spec.clusterIP", "spec.type": "spec.type"}
 
-    rules = Rules(
+    rules = r.Rules(
         *_PORTS_AND_ADDRESSES,
-        ("spec.type", REQUIRED, choice("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
+        ("spec.type", r.REQUIRED, r.choice("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
         ("spec.externalIPs[*]", _external_ip),
-        when(_IS_BALANCED, ("spec", _source_ranges)),
-        when(negated(_IS_BALANCED), when(filled("spec.loadBalancerSourceRanges"),
-             ("spec.LoadBalancerSourceRanges", prohibited(_ONLY_BALANCED)))),
-        when(has("spec.loadBalancerClass"), ("spec.loadBalancerClass", ANY_QUALIFIED)),
-        when(negated(_IS_BALANCED),
-             ("spec.allocateLoadBalancerNodePorts", forbidden(_ONLY_BALANCED, empty=True)),
-             ("spec.loadBalancerClass", forbidden(_ONLY_BALANCED, empty=True))),
-        when(_is_reachable, ("spec.externalTrafficPolicy", choice("Cluster", "Local"))),
-        when(negated(_is_reachable), when(filled("spec.externalTrafficPolicy"),
-             ("spec.externalTrafficPolicy", invalid("may only be set for externally-accessible services")))),
-        when(negated(_is_checked), when(filled("spec.healthCheckNodePort"), ("spec.healthCheckNodePort", invalid(
-            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'")))),
-        ("spec.internalTrafficPolicy", choice("Cluster", "Local")),
-        ("spec.trafficDistribution", choice("PreferClose", "PreferSameZone", "PreferSameNode")),
+        r.when(_IS_BALANCED, ("spec", _source_ranges)),
+        r.when(r.negated(_IS_BALANCED), r.filled("spec.loadBalancerSourceRanges"),
+               ("spec.LoadBalancerSourceRanges", r.prohibited(_ONLY_BALANCED))),
+        r.when(r.has("spec.loadBalancerClass"), ("spec.loadBalancerClass", r.ANY_QUALIFIED)),
+        r.when(r.negated(_IS_BALANCED),
+               ("spec.allocateLoadBalancerNodePorts", r.forbidden(_ONLY_BALANCED, empty=True)),
+               ("spec.loadBalancerClass", r.forbidden(_ONLY_BALANCED, empty=True))),
+        r.when(_is_reachable, ("spec.externalTrafficPolicy", r.choice("Cluster", "Local"))),
+        r.when(r.negated(_is_reachable), r.filled("spec.externalTrafficPolicy"),
+               ("spec.externalTrafficPolicy", r.invalid("may only be set for externally-accessible services"))),
+        r.when(r.negated(_is_checked), r.filled("spec.healthCheckNodePort"), ("spec.healthCheckNodePort", r.invalid(
+            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))),
+        ("spec.internalTrafficPolicy", r.choice("Cluster", "Local")),
+        ("spec.trafficDistribution", r.choice("PreferClose", "PreferSameZone", "PreferSameNode")),
     )
-    status_rules = Rules(
-        when(_IS_BALANCED, ("status.loadBalancer.ingress[*]", LOAD_BALANCER_POINT)),
-        when(negated(_IS_BALANCED), ("status.loadBalancer.ingress", forbidden(
+    status_rules = r.Rules(
+        r.when(_IS_BALANCED, ("status.loadBalancer.ingress[*]", LOAD_BALANCER_POINT)),
+        r.when(r.negated(_IS_BALANCED), ("status.loadBalancer.ingress", r.forbidden(
             "may only be used when `spec.type` is 'LoadBalancer'"))),
     )
-    defaults = Defaults({
+    defaults = r.Defaults({
         "spec.sessionAffinity": "None",
         "spec.type": "ClusterIP",
         "spec.ports[*].protocol": "TCP",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import limits
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import (
     NOT_NEGATIVE,
     BuiltinStrategy,
@@ -28,38 +29,6 @@ from kubectl_runtime.apiserver.kinds.pod.warnings import (
     claim_spec_warnings,
     selector_term_warnings,
 )
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_QUALIFIED,
-    ANY_SUBDOMAIN,
-    DNS_SUBDOMAIN,
-    FIXED,
-    LOWERED_SUBDOMAIN,
-    NATURAL,
-    QUALIFIED,
-    REQUIRED,
-    UNIQUE,
-    Defaults,
-    Fixed,
-    Rules,
-    absent,
-    at_least,
-    choice,
-    each,
-    equals,
-    fixed,
-    forbidden,
-    has,
-    invalid,
-    lacks,
-    missing,
-    negated,
-    once_set,
-    present,
-    prohibited,
-    quantity,
-    required,
-    when,
-)
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.quantities import value_of
@@ -80,14 +49,14 @@ def protect(obj: Object, finalizer: str) -> None:
         obj["metadata"]["finalizers"] = [*finalizers, finalizer]
 
 
-_SOURCE = Rules(
-    ("name", REQUIRED),
-    ("kind", REQUIRED),
-    when(lacks("apiGroup"), when(negated(equals("kind", "", "PersistentVolumeClaim")), ("", lambda source, path: (
+_SOURCE = r.Rules(
+    ("name", r.REQUIRED),
+    ("kind", r.REQUIRED),
+    r.when(r.lacks("apiGroup"), r.negated(r.equals("kind", "", "PersistentVolumeClaim")), ("", lambda source, path: (
         errors.invalid_value(path, source.get("kind"),
-                             "must be 'PersistentVolumeClaim' when referencing the default apiGroup"),)))),
+                             "must be 'PersistentVolumeClaim' when referencing the default apiGroup"),))),
 )
-_FIXED_MODE = Fixed(lambda _, value: errors.immutable("volumeMode", value))  # the real server's path
+_FIXED_MODE = r.Fixed(lambda _, value: errors.immutable("volumeMode", value))  # the real server's path
 
 
 class ClaimStrategy(BuiltinStrategy):
@@ -96,7 +65,7 @@ class ClaimStrategy(BuiltinStrategy):
     has_status = True
     delete_returns_object = True
 
-    defaults = Defaults({"spec.volumeMode": "Filesystem", "status": {}, "status.phase": "Pending"})
+    defaults = r.Defaults({"spec.volumeMode": "Filesystem", "status": {}, "status.phase": "Pending"})
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
         """The protection; the default storage class, if there is one."""
@@ -127,15 +96,15 @@ class ClaimStrategy(BuiltinStrategy):
         """The phase of a new claim is a default of reading."""
         return True
 
-    rules = Rules(
+    rules = r.Rules(
         ("spec", claim_causes),
         ("spec.selector", selector_causes),
-        ("spec.volumeAttributesClassName", DNS_SUBDOMAIN),
+        ("spec.volumeAttributesClassName", r.DNS_SUBDOMAIN),
         ("spec.dataSource", _SOURCE),
         ("spec.dataSourceRef", _SOURCE),
-        when(has("spec.dataSource", "spec.dataSourceRef"),
-             when(lambda obj: obj["spec"]["dataSource"] != obj["spec"]["dataSourceRef"],
-                  ("spec", invalid("must match dataSourceRef", shown={})))),
+        r.when(r.has("spec.dataSource", "spec.dataSourceRef"),
+               lambda obj: obj["spec"]["dataSource"] != obj["spec"]["dataSourceRef"],
+                  ("spec", r.invalid("must match dataSourceRef", shown={}))),
     )
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
@@ -212,28 +181,29 @@ class VolumeStrategy(BuiltinStrategy):
 
     has_status = True
     delete_returns_object = True
-    defaults = Defaults({"status": {}, "status.phase": "Pending", "spec.persistentVolumeReclaimPolicy": "Retain",
+    defaults = r.Defaults({"status": {}, "status.phase": "Pending", "spec.persistentVolumeReclaimPolicy": "Retain",
                          "spec.volumeMode": "Filesystem"})
-    rules = Rules(
-        ("spec.accessModes", REQUIRED, *ACCESS_MODES),
-        ("spec.capacity", REQUIRED, _capacity),
-        ("spec.persistentVolumeReclaimPolicy", choice("Delete", "Recycle", "Retain")),
-        ("spec.nodeAffinity", Rules(
-            ("required", present("must specify required node constraints"), NODE_SELECTOR))),
+    rules = r.Rules(
+        ("spec.accessModes", r.REQUIRED, *ACCESS_MODES),
+        ("spec.capacity", r.REQUIRED, _capacity),
+        ("spec.persistentVolumeReclaimPolicy", r.choice("Delete", "Recycle", "Retain")),
+        ("spec.nodeAffinity", r.Rules(
+            ("required", r.present("must specify required node constraints"), NODE_SELECTOR))),
         ("spec", _source),
-        when(has("spec.csi"), ("spec.csi.volumeHandle", REQUIRED)),
-        when(has("spec.local"), ("spec.nodeAffinity", present("Local volume requires node affinity"))),
-        when(equals("spec.hostPath.path", "/"), when(equals("spec.persistentVolumeReclaimPolicy", "Recycle"),
-             ("spec.persistentVolumeReclaimPolicy", prohibited("may not be 'recycle' for a hostPath mount of '/'")))),
-        when(has("spec.volumeAttributesClassName"),
-             ("spec.volumeAttributesClassName", required("an empty string is disallowed")),
-             ("spec.csi", present("has to be specified when using volumeAttributesClassName"))),
-        ("spec.storageClassName", DNS_SUBDOMAIN),
-        ("spec.volumeMode", choice("Block", "Filesystem")),
-        ("spec", Fixed(lambda *_: errors.forbidden_field(
+        r.when(r.has("spec.csi"), ("spec.csi.volumeHandle", r.REQUIRED)),
+        r.when(r.has("spec.local"), ("spec.nodeAffinity", r.present("Local volume requires node affinity"))),
+        r.when(r.equals("spec.hostPath.path", "/"), r.equals("spec.persistentVolumeReclaimPolicy", "Recycle"),
+               ("spec.persistentVolumeReclaimPolicy", r.prohibited(
+                   "may not be 'recycle' for a hostPath mount of '/'"))),
+        r.when(r.has("spec.volumeAttributesClassName"),
+               ("spec.volumeAttributesClassName", r.required("an empty string is disallowed")),
+               ("spec.csi", r.present("has to be specified when using volumeAttributesClassName"))),
+        ("spec.storageClassName", r.DNS_SUBDOMAIN),
+        ("spec.volumeMode", r.choice("Block", "Filesystem")),
+        ("spec", r.Fixed(lambda *_: errors.forbidden_field(
             "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation\n"), of=_sources)),
-        ("spec.nodeAffinity", Fixed(lambda _, value: errors.invalid_value(
-            "nodeAffinity", value, "field is immutable, except for updating from beta label to GA"), changed=once_set)),
+        ("spec.nodeAffinity", r.Fixed(changed=r.once_set, refuse=lambda _, value: errors.invalid_value(
+            "nodeAffinity", value, "field is immutable, except for updating from beta label to GA"))),
         ("spec.volumeMode", _FIXED_MODE),
     )
 
@@ -289,25 +259,25 @@ def _topologies(terms: Sequence[Object] | None, path: str) -> Iterator[Cause]:
         yield from _TOPOLOGY(term, f"{path}[{index}]")
 
 
-_TOPOLOGY = Rules(("matchLabelExpressions[*]", Rules(("values", REQUIRED), ("key", ANY_QUALIFIED))))
+_TOPOLOGY = r.Rules(("matchLabelExpressions[*]", r.Rules(("values", r.REQUIRED), ("key", r.ANY_QUALIFIED))))
 
 
 def _provisioner(text: str | None, path: str) -> Iterable[Cause]:
-    return QUALIFIED((text or "").lower(), path)
+    return r.QUALIFIED((text or "").lower(), path)
 
 
 class StorageClassStrategy(BuiltinStrategy):
     """StorageClasses."""
 
     delete_returns_object = True
-    defaults = Defaults({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
-    rules = Rules(
-        *((key, FIXED) for key in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")),
-        ("provisioner", REQUIRED, _provisioner),
+    defaults = r.Defaults({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
+    rules = r.Rules(
+        *((key, r.FIXED) for key in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")),
+        ("provisioner", r.REQUIRED, _provisioner),
         ("parameters", _no_empty_name),
-        ("reclaimPolicy", choice("Delete", "Retain")),
+        ("reclaimPolicy", r.choice("Delete", "Retain")),
         ("allowedTopologies", _topologies),
-        ("volumeBindingMode", choice("Immediate", "WaitForFirstConsumer")),
+        ("volumeBindingMode", r.choice("Immediate", "WaitForFirstConsumer")),
     )
 
 
@@ -315,10 +285,10 @@ class AttributesClassStrategy(BuiltinStrategy):
     """VolumeAttributesClasses."""
 
     delete_returns_object = True
-    rules = Rules(
-        *((key, fixed(f"updates to {key} are forbidden.")) for key in ("driverName", "parameters")),
-        ("driverName", REQUIRED, LOWERED_SUBDOMAIN),
-        ("parameters", required("must contain at least one key/value pair")),
+    rules = r.Rules(
+        *((key, r.fixed(f"updates to {key} are forbidden.")) for key in ("driverName", "parameters")),
+        ("driverName", r.REQUIRED, r.LOWERED_SUBDOMAIN),
+        ("parameters", r.required("must contain at least one key/value pair")),
     )
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
@@ -330,19 +300,19 @@ class CSIDriverStrategy(BuiltinStrategy):
     """CSIDrivers."""
 
     delete_returns_object = True
-    defaults = Defaults({
+    defaults = r.Defaults({
         "spec.attachRequired": True, "spec.podInfoOnMount": False, "spec.storageCapacity": False,
         "spec.fsGroupPolicy": "ReadWriteOnceWithFSType", "spec.requiresRepublish": False, "spec.seLinuxMount": False,
     }, zero={"spec.volumeLifecycleModes": ["Persistent"]})
-    rules = Rules(
-        ("spec.volumeLifecycleModes", each(REQUIRED, choice("Persistent", "Ephemeral"))),
-        ("spec.fsGroupPolicy", choice("File", "None", "ReadWriteOnceWithFSType")),
-        ("spec.tokenRequests[*]", Rules(
-            ("audience", UNIQUE),
-            ("expirationSeconds", at_least(600, "may not specify a duration less than 10 minutes")))),
-        ("spec.nodeAllocatableUpdatePeriodSeconds", at_least(10, "must be greater than or equal to 10 seconds")),
-        ("spec.attachRequired", FIXED),
-        ("spec.volumeLifecycleModes", FIXED),
+    rules = r.Rules(
+        ("spec.volumeLifecycleModes", r.each(r.REQUIRED, r.choice("Persistent", "Ephemeral"))),
+        ("spec.fsGroupPolicy", r.choice("File", "None", "ReadWriteOnceWithFSType")),
+        ("spec.tokenRequests[*]", r.Rules(
+            ("audience", r.UNIQUE),
+            ("expirationSeconds", r.at_least(600, "may not specify a duration less than 10 minutes")))),
+        ("spec.nodeAllocatableUpdatePeriodSeconds", r.at_least(10, "must be greater than or equal to 10 seconds")),
+        ("spec.attachRequired", r.FIXED),
+        ("spec.volumeLifecycleModes", r.FIXED),
     )
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
@@ -359,24 +329,24 @@ def _topology_keys(driver: Object, path: str) -> Iterator[Cause]:
     keys = driver.get("topologyKeys") or []
     for index, key in enumerate(keys):  # the real server's path is the driver's
         yield from [errors.duplicate(path, key)] if key in keys[:index] else ()
-        yield from ANY_QUALIFIED(key, path)
+        yield from r.ANY_QUALIFIED(key, path)
 
 
 class CSINodeStrategy(BuiltinStrategy):
     """CSINodes."""
 
     delete_returns_object = True
-    rules = Rules(("spec.drivers[*]", Rules(
-        ("name", REQUIRED, LOWERED_SUBDOMAIN),
-        ("nodeID", REQUIRED),
-        ("name", UNIQUE),
+    rules = r.Rules(("spec.drivers[*]", r.Rules(
+        ("name", r.REQUIRED, r.LOWERED_SUBDOMAIN),
+        ("nodeID", r.REQUIRED),
+        ("name", r.UNIQUE),
         ("", _topology_keys),
-        ("allocatable.count", NATURAL),
+        ("allocatable.count", r.NATURAL),
     )))
 
 
 _ONE_VOLUME = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-_NOT_INLINE = forbidden("may not be specified in the context of inline volumes")
+_NOT_INLINE = r.forbidden("may not be specified in the context of inline volumes")
 
 
 class AttachmentStrategy(BuiltinStrategy):
@@ -384,29 +354,29 @@ class AttachmentStrategy(BuiltinStrategy):
 
     has_status = True
     delete_returns_object = True
-    rules = Rules(
-        ("spec.attacher", REQUIRED, LOWERED_SUBDOMAIN),
-        ("spec.nodeName", ANY_SUBDOMAIN),
-        when(absent("spec.source.persistentVolumeName", "spec.source.inlineVolumeSpec"),
-             ("spec.source", missing(_ONE_VOLUME))),
-        when(has("spec.source.persistentVolumeName", "spec.source.inlineVolumeSpec"),
-             ("spec.source", prohibited(_ONE_VOLUME))),
-        when(absent("spec.source.inlineVolumeSpec"), when(has("spec.source.persistentVolumeName"),
-             ("spec.source.persistentVolumeName", REQUIRED, DNS_SUBDOMAIN))),
-        when(absent("spec.source.persistentVolumeName"), ("spec.source.inlineVolumeSpec", Rules(
+    rules = r.Rules(
+        ("spec.attacher", r.REQUIRED, r.LOWERED_SUBDOMAIN),
+        ("spec.nodeName", r.ANY_SUBDOMAIN),
+        r.when(r.absent("spec.source.persistentVolumeName", "spec.source.inlineVolumeSpec"),
+               ("spec.source", r.missing(_ONE_VOLUME))),
+        r.when(r.has("spec.source.persistentVolumeName", "spec.source.inlineVolumeSpec"),
+               ("spec.source", r.prohibited(_ONE_VOLUME))),
+        r.when(r.absent("spec.source.inlineVolumeSpec"), r.has("spec.source.persistentVolumeName"),
+               ("spec.source.persistentVolumeName", r.REQUIRED, r.DNS_SUBDOMAIN)),
+        r.when(r.absent("spec.source.persistentVolumeName"), ("spec.source.inlineVolumeSpec", r.Rules(
             ("capacity", _NOT_INLINE), ("claimRef", _NOT_INLINE), ("storageClassName", _NOT_INLINE)))),
     )
-    update_rules = Rules(("spec", FIXED))
+    update_rules = r.Rules(("spec", r.FIXED))
 
 
 class CapacityStrategy(BuiltinStrategy):
     """CSIStorageCapacities."""
 
-    rules = Rules(
-        ("storageClassName", ANY_SUBDOMAIN),
+    rules = r.Rules(
+        ("storageClassName", r.ANY_SUBDOMAIN),
         ("nodeTopology", selector_causes),
-        ("capacity", quantity(lambda amount: amount >= 0, NOT_NEGATIVE)),
-        ("maximumVolumeSize", quantity(lambda amount: amount >= 0, NOT_NEGATIVE)),
-        ("nodeTopology", FIXED),
-        ("storageClassName", FIXED),
+        ("capacity", r.quantity(lambda amount: amount >= 0, NOT_NEGATIVE)),
+        ("maximumVolumeSize", r.quantity(lambda amount: amount >= 0, NOT_NEGATIVE)),
+        ("nodeTopology", r.FIXED),
+        ("storageClassName", r.FIXED),
     )

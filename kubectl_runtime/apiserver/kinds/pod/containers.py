@@ -12,36 +12,13 @@ from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import CONFIG_KEY, NOT_NEGATIVE
 from kubectl_runtime.apiserver.kinds.pod.pod_volumes import (
     ENVIRONMENT_PATHS,
     field_path_causes,
     local_path_causes,
     resource_field_causes,
-)
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_PORT_NAME,
-    ANY_SUBDOMAIN,
-    DNS_LABEL,
-    DNS_SUBDOMAIN,
-    NATURAL,
-    PORT_NAME,
-    PORT_NUMBER,
-    REQUIRED,
-    UNIQUE_IF_SET,
-    Check,
-    Rules,
-    between,
-    choice,
-    equals,
-    filled,
-    forbidden,
-    has,
-    invalid,
-    must,
-    negated,
-    required,
-    when,
 )
 from kubectl_runtime.apiserver.objectmeta.names import port_name_errors, qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
@@ -124,7 +101,7 @@ def _overcommits(name: str) -> bool:
     return not is_extended(name) and not name.startswith(_HUGE_PAGES)
 
 
-POD_RESOURCES: Check = partial(resource_causes, pod=True)
+POD_RESOURCES: r.Check = partial(resource_causes, pod=True)
 
 _KINDS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _HEADER = re.compile("[-A-Za-z0-9]+")
@@ -134,7 +111,7 @@ _GRACE = "terminationGracePeriodSeconds"
 
 
 def _port(port: Any, path: str) -> Iterable[Cause]:
-    return ANY_PORT_NAME(port, path) if isinstance(port, str) else between(1, 65535, zero=0)(port, path)
+    return r.ANY_PORT_NAME(port, path) if isinstance(port, str) else r.between(1, 65535, zero=0)(port, path)
 
 
 def _headers(headers: list[Object] | None, path: str) -> Iterator[Cause]:
@@ -143,20 +120,20 @@ def _headers(headers: list[Object] | None, path: str) -> Iterator[Cause]:
             yield errors.invalid_value(path, header.get("name", ""), _HEADER_MESSAGE)
 
 
-_PERIODS = tuple((key, NATURAL) for key in (
+_PERIODS = tuple((key, r.NATURAL) for key in (
     "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"))
-_PROBE = Rules(
+_PROBE = r.Rules(
     *_PERIODS,
-    ("successThreshold", must(lambda times: times == 1, "must be 1")),
-    (_GRACE, must(lambda seconds: seconds > 0, "must be greater than 0")),
+    ("successThreshold", r.must(lambda times: times == 1, "must be 1")),
+    (_GRACE, r.must(lambda seconds: seconds > 0, "must be greater than 0")),
 )
-_READINESS_PROBE = Rules(*_PERIODS, when(has(_GRACE), (_GRACE, invalid("must not be set for readinessProbes"))))
-_ACTIONS: dict[str, Rules] = {
-    "exec": Rules(("command", REQUIRED)),
-    "httpGet": Rules(("path", REQUIRED), ("port", _port), ("scheme", REQUIRED, choice("HTTP", "HTTPS")),
+_READINESS_PROBE = r.Rules(*_PERIODS, r.when(r.has(_GRACE), (_GRACE, r.invalid("must not be set for readinessProbes"))))
+_ACTIONS: dict[str, r.Rules] = {
+    "exec": r.Rules(("command", r.REQUIRED)),
+    "httpGet": r.Rules(("path", r.REQUIRED), ("port", _port), ("scheme", r.REQUIRED, r.choice("HTTP", "HTTPS")),
                      ("httpHeaders", _headers)),
-    "tcpSocket": Rules(("port", _port)),
-    "grpc": Rules(("port", _port)),
+    "tcpSocket": r.Rules(("port", _port)),
+    "grpc": r.Rules(("port", _port)),
 }
 
 
@@ -185,7 +162,7 @@ def _handler(handler: Object, path: str, grace: int) -> Iterator[Cause]:
     yield from (errors.forbidden_field(f"{path}.{kind}", "may not specify more than 1 handler type") for kind in others)
 
 
-_ID = between(0, 2**31 - 1)
+_ID = r.between(0, 2**31 - 1)
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 _SYSCTL_MESSAGE = ("must have at most 253 characters and match regex "
                    r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$")
@@ -195,16 +172,17 @@ _NOT_ON_WINDOWS = ("appArmorProfile", "seLinuxOptions", "seccompProfile", "capab
                    "privileged", "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup")
 
 
-def _profile(key: str, title: str) -> Rules:
-    return Rules(
-        ("type", required(f"type is required when {key} is set"), choice("Localhost", "RuntimeDefault", "Unconfined")),
-        when(equals("type", "Localhost"),
-             ("localhostProfile", required(f"must be set when {title} type is Localhost"))),
-        when(equals("type", "RuntimeDefault", "Unconfined"), when(has("localhostProfile"), (
+def _profile(key: str, title: str) -> r.Rules:
+    return r.Rules(
+        ("type", r.required(f"type is required when {key} is set"),
+         r.choice("Localhost", "RuntimeDefault", "Unconfined")),
+        r.when(r.equals("type", "Localhost"),
+               ("localhostProfile", r.required(f"must be set when {title} type is Localhost"))),
+        r.when(r.equals("type", "RuntimeDefault", "Unconfined"), r.has("localhostProfile"), (
             "", lambda profile, path: (errors.invalid_value(
                 f"{path}.localhostProfile",
                 {"Type": profile["type"], "LocalhostProfile": profile["localhostProfile"]},
-                f"can only be set when {title} type is Localhost"),)))),
+                f"can only be set when {title} type is Localhost"),))),
     )
 
 
@@ -218,14 +196,14 @@ _SHARED = (
     ("seccompProfile", _profile("seccompProfile", "seccomp")),
     ("appArmorProfile", _profile("appArmorProfile", "AppArmor")),
 )
-_POD_SECURITY = Rules(
+_POD_SECURITY = r.Rules(
     *_SHARED,
     ("fsGroup", _ID),
     ("supplementalGroups[*]", _ID),
-    ("sysctls[*]", Rules(("name", REQUIRED, must(_is_sysctl, _SYSCTL_MESSAGE)),
-                         when(lambda sysctl: _is_sysctl(sysctl.get("name", "")), ("name", UNIQUE_IF_SET)))),
-    ("fsGroupChangePolicy", choice("Always", "OnRootMismatch")),
-    ("supplementalGroupsPolicy", choice("Merge", "Strict")),
+    ("sysctls[*]", r.Rules(("name", r.REQUIRED, r.must(_is_sysctl, _SYSCTL_MESSAGE)),
+                         r.when(lambda sysctl: _is_sysctl(sysctl.get("name", "")), ("name", r.UNIQUE_IF_SET)))),
+    ("fsGroupChangePolicy", r.choice("Always", "OnRootMismatch")),
+    ("supplementalGroupsPolicy", r.choice("Merge", "Strict")),
 )
 
 
@@ -233,12 +211,12 @@ def _adds_admin(context: Object) -> bool:
     return "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ())
 
 
-_CONTAINER_SECURITY = Rules(*_SHARED, ("procMount", choice("Default", "Unmasked")))
-_ESCALATION = Rules(when(
+_CONTAINER_SECURITY = r.Rules(*_SHARED, ("procMount", r.choice("Default", "Unmasked")))
+_ESCALATION = r.Rules(r.when(
     lambda context: context.get("allowPrivilegeEscalation") is False,
-    when(filled("privileged"), ("", invalid(
+    r.when(r.filled("privileged"), ("", r.invalid(
         "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))),
-    when(_adds_admin, ("", invalid(
+    r.when(_adds_admin, ("", r.invalid(
         "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")))))
 
 
@@ -267,7 +245,7 @@ def _os_causes(context: Object, path: str, os: str, not_on_windows: tuple[str, .
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 _ENV_NAME = re.compile(r"[ -<>-~]+")  # since 1.34 any printable ASCII but "="
-_IS_ENV_NAME = must(lambda name: not name or bool(_ENV_NAME.fullmatch(name)), (
+_IS_ENV_NAME = r.must(lambda name: not name or bool(_ENV_NAME.fullmatch(name)), (
     "a valid environment variable name must consist only of printable ASCII characters other than '='"))
 _MANY = "may not have more than one field specified at a time"
 _ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
@@ -285,15 +263,15 @@ class PodContext:
     os: str
 
 
-_PORT = Rules(
-    ("name", PORT_NAME),
-    when(lambda port: not port_name_errors(port.get("name", "")), ("name", UNIQUE_IF_SET)),
-    ("containerPort", REQUIRED),
-    when(filled("containerPort"), ("containerPort", PORT_NUMBER)),
-    when(filled("hostPort"), ("hostPort", PORT_NUMBER)),
-    ("protocol", REQUIRED, choice(*PROTOCOLS)),
+_PORT = r.Rules(
+    ("name", r.PORT_NAME),
+    r.when(lambda port: not port_name_errors(port.get("name", "")), ("name", r.UNIQUE_IF_SET)),
+    ("containerPort", r.REQUIRED),
+    r.when(r.filled("containerPort"), ("containerPort", r.PORT_NUMBER)),
+    r.when(r.filled("hostPort"), ("hostPort", r.PORT_NUMBER)),
+    ("protocol", r.REQUIRED, r.choice(*PROTOCOLS)),
 )
-_KEY_REFERENCE = Rules(("name", ANY_SUBDOMAIN), ("key", REQUIRED, CONFIG_KEY))
+_KEY_REFERENCE = r.Rules(("name", r.ANY_SUBDOMAIN), ("key", r.REQUIRED, CONFIG_KEY))
 
 
 def _env_source(variable: Object, path: str) -> Iterator[Cause]:
@@ -309,16 +287,16 @@ def _env_source(variable: Object, path: str) -> Iterator[Cause]:
         yield errors.invalid_value(at, "", _MANY)
 
 
-_ENV_SOURCE = Rules(
-    when(has("fieldRef"), ("fieldRef", partial(field_path_causes, supported=ENVIRONMENT_PATHS))),
-    when(has("resourceFieldRef"), ("resourceFieldRef", partial(resource_field_causes, in_volume=False))),
+_ENV_SOURCE = r.Rules(
+    r.when(r.has("fieldRef"), ("fieldRef", partial(field_path_causes, supported=ENVIRONMENT_PATHS))),
+    r.when(r.has("resourceFieldRef"), ("resourceFieldRef", partial(resource_field_causes, in_volume=False))),
     ("configMapKeyRef", _KEY_REFERENCE),
     ("secretKeyRef", _KEY_REFERENCE),
 )
-_ENV_FROM = Rules(
+_ENV_FROM = r.Rules(
     ("prefix", _IS_ENV_NAME),
-    ("configMapRef", Rules(("name", REQUIRED, DNS_SUBDOMAIN))),
-    ("secretRef", Rules(("name", REQUIRED, DNS_SUBDOMAIN))),
+    ("configMapRef", r.Rules(("name", r.REQUIRED, r.DNS_SUBDOMAIN))),
+    ("secretRef", r.Rules(("name", r.REQUIRED, r.DNS_SUBDOMAIN))),
 )
 
 
@@ -332,17 +310,17 @@ def _env_from(sources: list[Object] | None, path: str) -> Iterator[Cause]:
             yield errors.invalid_value(path, "", _MANY)
 
 
-_CONTAINER = Rules(
-    ("image", REQUIRED, must(lambda image: image == image.strip(), "must not have leading or trailing whitespace")),
-    ("terminationMessagePolicy", choice("File", "FallbackToLogsOnError")),
+_CONTAINER = r.Rules(
+    ("image", r.REQUIRED, r.must(lambda image: image == image.strip(), "must not have leading or trailing whitespace")),
+    ("terminationMessagePolicy", r.choice("File", "FallbackToLogsOnError")),
     ("ports[*]", _PORT),
-    ("env[*]", Rules(("name", REQUIRED, _IS_ENV_NAME), when(has("valueFrom"), ("", _env_source)))),
+    ("env[*]", r.Rules(("name", r.REQUIRED, _IS_ENV_NAME), r.when(r.has("valueFrom"), ("", _env_source)))),
     ("envFrom", _env_from),
 )
-_PULL_POLICY = choice("Always", "IfNotPresent", "Never")
-_RESTART_POLICY = choice("Always", "Never", "OnFailure")
-_NO_SIDECAR = forbidden("may not be set for init containers without restartPolicy=Always", empty=True)
-_INIT_CONTAINER = Rules(*((key, _NO_SIDECAR) for key in ("lifecycle", "livenessProbe", "readinessProbe",
+_PULL_POLICY = r.choice("Always", "IfNotPresent", "Never")
+_RESTART_POLICY = r.choice("Always", "Never", "OnFailure")
+_NO_SIDECAR = r.forbidden("may not be set for init containers without restartPolicy=Always", empty=True)
+_INIT_CONTAINER = r.Rules(*((key, _NO_SIDECAR) for key in ("lifecycle", "livenessProbe", "readinessProbe",
                                                          "startupProbe")))
 
 
@@ -354,7 +332,7 @@ def containers_causes(spec: Object, path: str, pod: PodContext) -> Iterator[Caus
         for index, container in enumerate(spec.get(key) or ()):
             at, name = f"{path}.{key}[{index}]", container.get("name", "")
             sidecar = key == "initContainers" and container.get("restartPolicy") == "Always"
-            yield from (*REQUIRED(name, f"{at}.name"), *DNS_LABEL(name, f"{at}.name"))
+            yield from (*r.REQUIRED(name, f"{at}.name"), *r.DNS_LABEL(name, f"{at}.name"))
             if name and name in names:
                 yield errors.duplicate(f"{at}.name", name)
             names.add(name)
@@ -394,10 +372,10 @@ def _mount_causes(container: Object, path: str, volumes: dict[str, Object]) -> I
     privileged = (container.get("securityContext") or {}).get("privileged")
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         at, name, target = f"{where}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
-        yield from REQUIRED(name, f"{at}.name")
+        yield from r.REQUIRED(name, f"{at}.name")
         if name not in volumes:
             yield errors.not_found_value(f"{at}.name", name)
-        yield from REQUIRED(target, f"{at}.mountPath")
+        yield from r.REQUIRED(target, f"{at}.mountPath")
         if target in seen:
             yield errors.invalid_value(f"{at}.mountPath", target, "must be unique")
         seen.add(target)
@@ -410,18 +388,18 @@ def _mount_causes(container: Object, path: str, volumes: dict[str, Object]) -> I
 
 
 _MOUNT_ROWS = (
-    ("recursiveReadOnly", choice("Disabled", "Enabled", "IfPossible")),
-    when(equals("recursiveReadOnly", "Enabled", "IfPossible"),
-         when(negated(filled("readOnly")), ("recursiveReadOnly", forbidden(
-             "may only be specified when readOnly is true"))),
-         when(negated(equals("mountPropagation", None, "None")), ("recursiveReadOnly", forbidden(
-             "may only be specified when mountPropagation is None or not specified")))),
+    ("recursiveReadOnly", r.choice("Disabled", "Enabled", "IfPossible")),
+    r.when(r.equals("recursiveReadOnly", "Enabled", "IfPossible"),
+           r.when(r.negated(r.filled("readOnly")), ("recursiveReadOnly", r.forbidden(
+               "may only be specified when readOnly is true"))),
+           r.when(r.negated(r.equals("mountPropagation", None, "None")), ("recursiveReadOnly", r.forbidden(
+               "may only be specified when mountPropagation is None or not specified")))),
 )
-_PROPAGATION = ("mountPropagation", choice("Bidirectional", "HostToContainer", "None"))
-_MOUNT = Rules(_PROPAGATION, *_MOUNT_ROWS)
-_UNPRIVILEGED_MOUNT = Rules(
+_PROPAGATION = ("mountPropagation", r.choice("Bidirectional", "HostToContainer", "None"))
+_MOUNT = r.Rules(_PROPAGATION, *_MOUNT_ROWS)
+_UNPRIVILEGED_MOUNT = r.Rules(
     _PROPAGATION,
-    when(equals("mountPropagation", "Bidirectional"), ("mountPropagation", forbidden(
+    r.when(r.equals("mountPropagation", "Bidirectional"), ("mountPropagation", r.forbidden(
         "Bidirectional mount propagation is available only to privileged containers"))),
     *_MOUNT_ROWS)
 
@@ -436,7 +414,7 @@ def _device_causes(devices: Iterable[Object], path: str, volumes: dict[str, Obje
         elif not {"persistentVolumeClaim", "ephemeral"} & set(volumes[name]):
             yield errors.invalid_value(f"{at}.name", name, "can only use volume source type of PersistentVolumeClaim "
                                                            "or Ephemeral for block mode")
-        yield from REQUIRED(device.get("devicePath"), f"{at}.devicePath")
+        yield from r.REQUIRED(device.get("devicePath"), f"{at}.devicePath")
 
 
 def _resize_causes(policies: Iterable[Object], path: str, restart_policy: str) -> Iterator[Cause]:
@@ -446,7 +424,7 @@ def _resize_causes(policies: Iterable[Object], path: str, restart_policy: str) -
         if resource in seen:
             yield errors.duplicate(path, resource)
         seen.add(resource)
-        yield from (*REQUIRED(resource, path), *choice("cpu", "memory")(resource, path))
-        yield from (*REQUIRED(restart, path), *choice("NotRequired", "RestartContainer")(restart, path))
+        yield from (*r.REQUIRED(resource, path), *r.choice("cpu", "memory")(resource, path))
+        yield from (*r.REQUIRED(restart, path), *r.choice("NotRequired", "RestartContainer")(restart, path))
         if restart_policy == "Never" and restart == "RestartContainer":
             yield errors.invalid_value(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import EXPRESSION, IP_MESSAGE, is_ip, labels_causes, selector_causes
 from kubectl_runtime.apiserver.kinds.pod.containers import (
     POD_RESOURCES,
@@ -15,31 +16,6 @@ from kubectl_runtime.apiserver.kinds.pod.containers import (
     pod_security_causes,
 )
 from kubectl_runtime.apiserver.kinds.pod.pod_volumes import VOLUME
-from kubectl_runtime.apiserver.kinds.rules import (
-    ANY_LABEL,
-    ANY_QUALIFIED,
-    ANY_SUBDOMAIN,
-    DNS_LABEL,
-    DNS_SUBDOMAIN,
-    QUALIFIED,
-    REQUIRED,
-    UNIQUE,
-    Rules,
-    Unique,
-    absent,
-    between,
-    choice,
-    equals,
-    filled,
-    forbidden,
-    has,
-    invalid,
-    lacks,
-    must,
-    present,
-    required,
-    when,
-)
 from kubectl_runtime.apiserver.objectmeta.names import label_value_errors, qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.codec.sameness import remembers_good
@@ -54,40 +30,40 @@ def _is_one(values: list[str] | None) -> bool:
     return len(values or ()) == 1
 
 
-_NODE_TERM = Rules(
-    ("matchExpressions[*]", Rules(
+_NODE_TERM = r.Rules(
+    ("matchExpressions[*]", r.Rules(
         *EXPRESSION,
-        when(equals("operator", "Gt", "Lt"), ("values", required(_ONE_VALUE, unless=_is_one))),
-        ("operator", must(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt").__contains__, _UNKNOWN, zero="")),
-        ("key", ANY_QUALIFIED))),
-    ("matchFields[*]", Rules(
-        ("operator", must(("In", "NotIn").__contains__, _UNKNOWN, zero="")),
-        when(equals("operator", "In", "NotIn"), ("values", required(_ONE_FIELD, unless=_is_one))),
-        ("key", must("metadata.name".__eq__, "not a valid field selector key", zero="")))),
+        r.when(r.equals("operator", "Gt", "Lt"), ("values", r.required(_ONE_VALUE, unless=_is_one))),
+        ("operator", r.must(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt").__contains__, _UNKNOWN, zero="")),
+        ("key", r.ANY_QUALIFIED))),
+    ("matchFields[*]", r.Rules(
+        ("operator", r.must(("In", "NotIn").__contains__, _UNKNOWN, zero="")),
+        r.when(r.equals("operator", "In", "NotIn"), ("values", r.required(_ONE_FIELD, unless=_is_one))),
+        ("key", r.must("metadata.name".__eq__, "not a valid field selector key", zero="")))),
 )
-NODE_SELECTOR = Rules(
-    ("nodeSelectorTerms", required("must have at least one node selector term")),
+NODE_SELECTOR = r.Rules(
+    ("nodeSelectorTerms", r.required("must have at least one node selector term")),
     ("nodeSelectorTerms[*]", _NODE_TERM),
 )
-_WEIGHT = ("weight", between(1, 100, "must be in the range 1-100", zero=0))
+_WEIGHT = ("weight", r.between(1, 100, "must be in the range 1-100", zero=0))
 
 
 def _namespaces(term: Object, path: str) -> Iterator[Cause]:
     for namespace in term.get("namespaces") or ():
-        yield from ANY_LABEL(namespace, f"{path}.namespace")  # the real server's path, indeed
+        yield from r.ANY_LABEL(namespace, f"{path}.namespace")  # the real server's path, indeed
 
 
-_POD_TERM = Rules(
+_POD_TERM = r.Rules(
     ("labelSelector", selector_causes),
     ("namespaceSelector", selector_causes),
     ("", _namespaces),
-    ("topologyKey", required("can not be empty"), ANY_QUALIFIED),
+    ("topologyKey", r.required("can not be empty"), r.ANY_QUALIFIED),
 )
-_AFFINITY = Rules(
+_AFFINITY = r.Rules(
     (f"nodeAffinity.{_REQUIRED}", NODE_SELECTOR),
-    (f"nodeAffinity.{_PREFERRED}[*]", Rules(_WEIGHT, ("preference", _NODE_TERM))),
-    *((part, Rules((f"{_REQUIRED}[*]", _POD_TERM),
-                   (f"{_PREFERRED}[*]", Rules(_WEIGHT, ("podAffinityTerm", _POD_TERM)))))
+    (f"nodeAffinity.{_PREFERRED}[*]", r.Rules(_WEIGHT, ("preference", _NODE_TERM))),
+    *((part, r.Rules((f"{_REQUIRED}[*]", _POD_TERM),
+                   (f"{_PREFERRED}[*]", r.Rules(_WEIGHT, ("podAffinityTerm", _POD_TERM)))))
       for part in ("podAffinity", "podAntiAffinity")),
 )
 
@@ -99,17 +75,17 @@ def _strict_domains(constraint: Object, path: str) -> Iterator[Cause]:
                                    f"whenUnsatisfiable=DoNotSchedule, not {when_not}")
 
 
-_POSITIVE = must(lambda number: number > 0, "must be greater than zero")
-_SPREAD = Rules(
-    ("maxSkew", must(lambda skew: skew > 0, "must be greater than zero", zero=0)),
-    ("topologyKey", required("can not be empty"), QUALIFIED),
-    ("whenUnsatisfiable", choice("DoNotSchedule", "ScheduleAnyway", zero="")),
+_POSITIVE = r.must(lambda number: number > 0, "must be greater than zero")
+_SPREAD = r.Rules(
+    ("maxSkew", r.must(lambda skew: skew > 0, "must be greater than zero", zero=0)),
+    ("topologyKey", r.required("can not be empty"), r.QUALIFIED),
+    ("whenUnsatisfiable", r.choice("DoNotSchedule", "ScheduleAnyway", zero="")),
 )
-_SPREAD_POLICIES = Rules(
+_SPREAD_POLICIES = r.Rules(
     ("minDomains", _POSITIVE),
     ("", _strict_domains),
-    ("nodeAffinityPolicy", choice("Honor", "Ignore")),
-    ("nodeTaintsPolicy", choice("Honor", "Ignore")),
+    ("nodeAffinityPolicy", r.choice("Honor", "Ignore")),
+    ("nodeTaintsPolicy", r.choice("Honor", "Ignore")),
     ("labelSelector", selector_causes),
 )
 
@@ -138,14 +114,15 @@ def _operator(toleration: Object, path: str) -> Iterator[Cause]:
                                    else ("Equal", "Exists"))
 
 
-TOLERATION = Rules(
-    ("key", QUALIFIED),
-    when(lacks("key"), ("operator", must("Exists".__eq__, "operator must be Exists when `key` is empty, which means "
-                                         "\"match all values and all keys\"", zero=""))),
-    when(has("tolerationSeconds"), ("effect", must(
+TOLERATION = r.Rules(
+    ("key", r.QUALIFIED),
+    r.when(r.lacks("key"), ("operator", r.must(
+        "Exists".__eq__, 'operator must be Exists when `key` is empty, which means "match all values and all keys"',
+        zero=""))),
+    r.when(r.has("tolerationSeconds"), ("effect", r.must(
         "NoExecute".__eq__, "effect must be 'NoExecute' when `tolerationSeconds` is set", zero=""))),
     ("", _operator),
-    ("effect", choice("NoSchedule", "PreferNoSchedule", "NoExecute")),
+    ("effect", r.choice("NoSchedule", "PreferNoSchedule", "NoExecute")),
 )
 
 
@@ -190,10 +167,10 @@ def _search(text: str, path: str) -> Iterator[Cause]:
         yield errors.invalid_value(path, text, _SEARCH_MESSAGE)
 
 
-_NEEDS_CONFIG = when(equals("dnsPolicy", "None"),
-                     ("dnsConfig", present("must provide `dnsConfig` when `dnsPolicy` is None")),
-                     when(has("dnsConfig"), ("dnsConfig.nameservers", required(
-                         "must provide at least one DNS nameserver when `dnsPolicy` is None"))))
+_NEEDS_CONFIG = r.when(r.equals("dnsPolicy", "None"),
+                       ("dnsConfig", r.present("must provide `dnsConfig` when `dnsPolicy` is None")),
+                       r.when(r.has("dnsConfig"), ("dnsConfig.nameservers", r.required(
+                           "must provide at least one DNS nameserver when `dnsPolicy` is None"))))
 _CLAIM_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 
 
@@ -202,58 +179,58 @@ def _claim_shown(claim: Object) -> Object:
             "ResourceClaimTemplateName": claim.get("resourceClaimTemplateName")}
 
 
-_CLAIM = Rules(
-    ("name", UNIQUE),
-    when(absent(*_CLAIM_SOURCES), ("", lambda claim, path: (errors.invalid_value(
+_CLAIM = r.Rules(
+    ("name", r.UNIQUE),
+    r.when(r.absent(*_CLAIM_SOURCES), ("", lambda claim, path: (errors.invalid_value(
         path, _claim_shown(claim), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),))),
-    when(has(*_CLAIM_SOURCES), ("", lambda claim, path: (errors.invalid_value(
+    r.when(r.has(*_CLAIM_SOURCES), ("", lambda claim, path: (errors.invalid_value(
         path, _claim_shown(claim),
         "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"),))),
 )
-_VOLUMES_AND_CLAIMS = Rules(
+_VOLUMES_AND_CLAIMS = r.Rules(
     ("volumes[*]", VOLUME),
     ("resourceClaims[*]", _CLAIM),
-    ("containers", REQUIRED),
+    ("containers", r.REQUIRED),
 )
-_POLICIES = Rules(
-    when(filled("resources"), ("resources", POD_RESOURCES)),
-    ("restartPolicy", REQUIRED, choice("Always", "OnFailure", "Never")),
-    ("dnsPolicy", REQUIRED, choice("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")),
+_POLICIES = r.Rules(
+    r.when(r.filled("resources"), ("resources", POD_RESOURCES)),
+    ("restartPolicy", r.REQUIRED, r.choice("Always", "OnFailure", "Never")),
+    ("dnsPolicy", r.REQUIRED, r.choice("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")),
     ("nodeSelector", labels_causes),
 )
-_HOST = Rules(
-    when(filled("shareProcessNamespace", "hostPID"), ("securityContext.shareProcessNamespace", invalid(
+_HOST = r.Rules(
+    r.when(r.filled("shareProcessNamespace", "hostPID"), ("securityContext.shareProcessNamespace", r.invalid(
         "ShareProcessNamespace and HostPID cannot both be enabled", shown=True))),
-    when(lambda spec: spec.get("hostUsers") is False, *(
-        (key, forbidden("when `hostUsers` is false")) for key in ("hostNetwork", "hostPID", "hostIPC"))),
-    ("hostAliases[*]", Rules(("ip", must(is_ip, IP_MESSAGE, zero="")), ("hostnames[*]", ANY_SUBDOMAIN))),
+    r.when(lambda spec: spec.get("hostUsers") is False, *(
+        (key, r.forbidden("when `hostUsers` is false")) for key in ("hostNetwork", "hostPID", "hostIPC"))),
+    ("hostAliases[*]", r.Rules(("ip", r.must(is_ip, IP_MESSAGE, zero="")), ("hostnames[*]", r.ANY_SUBDOMAIN))),
 )
-_PLACEMENT = Rules(
+_PLACEMENT = r.Rules(
     ("affinity", _AFFINITY),
     _NEEDS_CONFIG,
-    ("dnsConfig", Rules(
-        ("nameservers", must(lambda servers: len(servers) <= MAX_NAMESERVERS,
+    ("dnsConfig", r.Rules(
+        ("nameservers", r.must(lambda servers: len(servers) <= MAX_NAMESERVERS,
                              f"must not have more than {MAX_NAMESERVERS} nameservers")),
-        ("nameservers[*]", must(is_ip, IP_MESSAGE, zero="")),
-        ("searches", must(lambda searches: len(searches) <= MAX_SEARCHES,
+        ("nameservers[*]", r.must(is_ip, IP_MESSAGE, zero="")),
+        ("searches", r.must(lambda searches: len(searches) <= MAX_SEARCHES,
                           f"must not have more than {MAX_SEARCHES} search paths")),
         ("searches[*]", _search),
-        ("options[*]", required("must not be empty", unless=lambda option: bool(option.get("name")))),
+        ("options[*]", r.required("must not be empty", unless=lambda option: bool(option.get("name")))),
     )),
-    ("readinessGates[*].conditionType", ANY_QUALIFIED),
-    ("schedulingGates[*]", lambda gate, path: ANY_QUALIFIED(gate.get("name"), path),
-     Unique(lambda gate: gate.get("name", ""))),
+    ("readinessGates[*].conditionType", r.ANY_QUALIFIED),
+    ("schedulingGates[*]", lambda gate, path: r.ANY_QUALIFIED(gate.get("name"), path),
+     r.Unique(lambda gate: gate.get("name", ""))),
     ("topologySpreadConstraints", _spread),
-    ("serviceAccountName", DNS_SUBDOMAIN),
-    ("nodeName", DNS_SUBDOMAIN),
-    ("priorityClassName", DNS_SUBDOMAIN),
-    ("activeDeadlineSeconds", between(1, 2**31 - 1)),
-    ("hostname", DNS_LABEL),
-    ("subdomain", DNS_LABEL),
+    ("serviceAccountName", r.DNS_SUBDOMAIN),
+    ("nodeName", r.DNS_SUBDOMAIN),
+    ("priorityClassName", r.DNS_SUBDOMAIN),
+    ("activeDeadlineSeconds", r.between(1, 2**31 - 1)),
+    ("hostname", r.DNS_LABEL),
+    ("subdomain", r.DNS_LABEL),
     ("tolerations[*]", TOLERATION),
-    ("preemptionPolicy", choice("Never", "PreemptLowerPriority")),
-    ("os", Rules(("name", REQUIRED))),
-    ("os", lambda os, path: choice("linux", "windows")((os or {}).get("name"), path)),
+    ("preemptionPolicy", r.choice("Never", "PreemptLowerPriority")),
+    ("os", r.Rules(("name", r.REQUIRED))),
+    ("os", lambda os, path: r.choice("linux", "windows")((os or {}).get("name"), path)),
 )
 
 

@@ -10,29 +10,8 @@ from functools import partial
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import CONFIG_KEY
-from kubectl_runtime.apiserver.kinds.rules import (
-    DNS_LABEL,
-    DNS_SUBDOMAIN,
-    LOWERED_SUBDOMAIN,
-    REQUIRED,
-    UNIQUE_IF_SET,
-    Check,
-    Rules,
-    absent,
-    between,
-    choice,
-    each,
-    forbidden,
-    has,
-    invalid,
-    missing,
-    must,
-    present,
-    quantity,
-    required,
-    when,
-)
 from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.meta.quantities import value_of
@@ -111,8 +90,8 @@ def file_path_causes(text: str | None, path: str) -> Iterator[Cause]:
         yield errors.invalid_value(path, text, "must not start with '..'")
 
 
-_MODE = between(0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive")
-_ITEMS = ("items[*]", Rules(("key", REQUIRED, CONFIG_KEY), ("path", file_path_causes), ("mode", _MODE)))
+_MODE = r.between(0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive")
+_ITEMS = ("items[*]", r.Rules(("key", r.REQUIRED, CONFIG_KEY), ("path", file_path_causes), ("mode", _MODE)))
 
 
 
@@ -121,7 +100,8 @@ def _one_pod(modes: list[str] | None, path: str) -> Iterator[Cause]:
         yield errors.forbidden_field(path, "may not use ReadWriteOncePod with other access modes")
 
 
-ACCESS_MODES = (each(REQUIRED, choice("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")), _one_pod)
+ACCESS_MODES = (
+    r.each(r.REQUIRED, r.choice("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")), _one_pod)
 HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _IQN = re.compile(r"iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)".replace("[[:alnum:]-.]", "[A-Za-z0-9.-]"))
 
@@ -139,16 +119,16 @@ def source_causes(sources: Object, path: str, *, required: str = "") -> Iterator
 
 
 #: What is wrong with the volumes of a pod spec.
-VOLUME = Rules(
-    ("name", REQUIRED, DNS_LABEL, UNIQUE_IF_SET),
+VOLUME = r.Rules(
+    ("name", r.REQUIRED, r.DNS_LABEL, r.UNIQUE_IF_SET),
     ("", lambda volume, path: source_causes({key: value for key, value in volume.items() if key != "name"}, path)),
 )
 
-_CLAIM = Rules(
-    ("accessModes", required("at least 1 access mode is required"), *ACCESS_MODES),
+_CLAIM = r.Rules(
+    ("accessModes", r.required("at least 1 access mode is required"), *ACCESS_MODES),
     ("", lambda spec, path: _storage(spec, f"{path}.resources[storage]")),
-    ("storageClassName", DNS_SUBDOMAIN),
-    ("volumeMode", choice("Block", "Filesystem")),
+    ("storageClassName", r.DNS_SUBDOMAIN),
+    ("volumeMode", r.choice("Block", "Filesystem")),
 )
 
 
@@ -159,13 +139,13 @@ def claim_causes(spec: Object | None, path: str) -> list[Cause]:
 
 def _storage(spec: Object, path: str) -> Iterator[Cause]:
     storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    yield from present()(storage, path)
-    yield from quantity(lambda amount: amount > 0, "must be greater than zero")(storage, path)
+    yield from r.present()(storage, path)
+    yield from r.quantity(lambda amount: amount > 0, "must be greater than zero")(storage, path)
 
 
-def _needs(*keys: str) -> Rules:
+def _needs(*keys: str) -> r.Rules:
     """A source that must have some fields and is free in the others."""
-    return Rules(*((key, REQUIRED) for key in keys))
+    return r.Rules(*((key, r.REQUIRED) for key in keys))
 
 
 def _iqn(name: str | None, path: str) -> Iterator[Cause]:
@@ -188,23 +168,24 @@ def _downward(source: Object, path: str) -> Iterator[Cause]:
         yield from _DOWNWARD_ITEM(item, path)
 
 
-_DOWNWARD_ITEM = Rules(
+_DOWNWARD_ITEM = r.Rules(
     ("path", file_path_causes),
-    when(has("fieldRef"), ("fieldRef", partial(field_path_causes, supported=VOLUME_PATHS))),
-    when(has("fieldRef", "resourceFieldRef"), ("", invalid(
+    r.when(r.has("fieldRef"), ("fieldRef", partial(field_path_causes, supported=VOLUME_PATHS))),
+    r.when(r.has("fieldRef", "resourceFieldRef"), ("", r.invalid(
         "fieldRef and resourceFieldRef can not be specified simultaneously", shown="resource"))),
-    when(absent("fieldRef"), when(has("resourceFieldRef"),
-         ("resourceFieldRef", partial(resource_field_causes, in_volume=True)))),
-    when(absent("fieldRef", "resourceFieldRef"), ("", missing("one of fieldRef and resourceFieldRef is required"))),
+    r.when(r.absent("fieldRef"), r.has("resourceFieldRef"),
+           ("resourceFieldRef", partial(resource_field_causes, in_volume=True))),
+    r.when(r.absent("fieldRef", "resourceFieldRef"),
+           ("", r.missing("one of fieldRef and resourceFieldRef is required"))),
     ("mode", _MODE),
 )
-_PROJECTED_SOURCE = Rules(
-    ("secret", Rules(("name", REQUIRED), _ITEMS)),
-    ("configMap", Rules(("name", REQUIRED), _ITEMS)),
-    when(has("downwardAPI"), ("downwardAPI", _downward)),
+_PROJECTED_SOURCE = r.Rules(
+    ("secret", r.Rules(("name", r.REQUIRED), _ITEMS)),
+    ("configMap", r.Rules(("name", r.REQUIRED), _ITEMS)),
+    r.when(r.has("downwardAPI"), ("downwardAPI", _downward)),
     ("serviceAccountToken.expirationSeconds",
-     must(lambda seconds: seconds >= 600, "may not specify a duration less than 10 minutes"),
-     must(lambda seconds: seconds <= 2**32, "may not specify a duration larger than 2^32 seconds")),
+     r.must(lambda seconds: seconds >= 600, "may not specify a duration less than 10 minutes"),
+     r.must(lambda seconds: seconds <= 2**32, "may not specify a duration larger than 2^32 seconds")),
 )
 
 
@@ -217,32 +198,32 @@ def _projected(source: Object, path: str) -> Iterator[Cause]:
             continue
         yield from _PROJECTED_SOURCE(part, at)
         if "serviceAccountToken" in given:  # the real server's path is the volume's
-            yield from REQUIRED(part["serviceAccountToken"].get("path"), f"{path}.path")
+            yield from r.REQUIRED(part["serviceAccountToken"].get("path"), f"{path}.path")
 
 
 # In the order in which the real server looks at them: all but the first are forbidden.
-_CHECKS: dict[str, Check] = {
-    "emptyDir": Rules(when(lambda source: value_of(source.get("sizeLimit") or "0") < 0, ("sizeLimit", forbidden(
+_CHECKS: dict[str, r.Check] = {
+    "emptyDir": r.Rules(r.when(lambda source: value_of(source.get("sizeLimit") or "0") < 0, ("sizeLimit", r.forbidden(
         "SizeLimit field must be a valid resource quantity")))),
-    "hostPath": Rules(("path", REQUIRED, back_step_causes), ("type", choice(*HOST_PATH_TYPES))),
+    "hostPath": r.Rules(("path", r.REQUIRED, back_step_causes), ("type", r.choice(*HOST_PATH_TYPES))),
     "gitRepo": _needs("repository"), "gcePersistentDisk": _needs("pdName"),
     "awsElasticBlockStore": _needs("volumeID"),
-    "secret": Rules(("secretName", REQUIRED), ("defaultMode", _MODE), _ITEMS),
-    "nfs": Rules(("server", REQUIRED), ("path", REQUIRED, must(
+    "secret": r.Rules(("secretName", r.REQUIRED), ("defaultMode", _MODE), _ITEMS),
+    "nfs": r.Rules(("server", r.REQUIRED), ("path", r.REQUIRED, r.must(
         lambda path: path.startswith("/"), "must be an absolute path", zero=""))),
-    "iscsi": Rules(("targetPortal", REQUIRED), ("iqn", REQUIRED, _iqn), ("lun", between(0, 255))),
+    "iscsi": r.Rules(("targetPortal", r.REQUIRED), ("iqn", r.REQUIRED, _iqn), ("lun", r.between(0, 255))),
     "glusterfs": _needs("endpoints", "path"), "flocker": _needs(), "persistentVolumeClaim": _needs("claimName"),
     "rbd": _needs("monitors", "image"), "cinder": _needs("volumeID"), "cephfs": _needs("monitors"),
     "quobyte": _needs("registry", "volume"), "downwardAPI": _downward, "fc": _needs(),
-    "configMap": Rules(("name", REQUIRED), ("defaultMode", _MODE), _ITEMS),
+    "configMap": r.Rules(("name", r.REQUIRED), ("defaultMode", _MODE), _ITEMS),
     "azureFile": _needs("secretName", "shareName"), "flexVolume": _needs("driver"),
     "vsphereVolume": _needs("volumePath"), "photonPersistentDisk": _needs("pdID"),
     "portworxVolume": _needs("volumeID"),
-    "azureDisk": Rules(("diskName", REQUIRED), ("diskURI", REQUIRED), ("", _disk_uri)),
+    "azureDisk": r.Rules(("diskName", r.REQUIRED), ("diskURI", r.REQUIRED), ("", _disk_uri)),
     "storageos": _needs(), "projected": _projected, "scaleIO": _needs("gateway", "system", "volumeName"),
-    "csi": Rules(("driver", REQUIRED, LOWERED_SUBDOMAIN)),
-    "ephemeral": Rules(("volumeClaimTemplate", present(), Rules(("spec", claim_causes)))),
-    "image": Rules(("reference", REQUIRED), ("pullPolicy", choice("Always", "IfNotPresent", "Never"))),
+    "csi": r.Rules(("driver", r.REQUIRED, r.LOWERED_SUBDOMAIN)),
+    "ephemeral": r.Rules(("volumeClaimTemplate", r.present(), r.Rules(("spec", claim_causes)))),
+    "image": r.Rules(("reference", r.REQUIRED), ("pullPolicy", r.choice("Always", "IfNotPresent", "Never"))),
     "local": _needs("path"),
 }
 VOLUME_SOURCES = frozenset(_CHECKS)
