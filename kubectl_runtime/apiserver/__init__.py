@@ -1,54 +1,48 @@
-"""The embedded API server: a sans-I/O core (request in, response or event stream out, clock injected) under a thin rim.
+"""The embedded API server: a core without I/O and threads (request in, response or event stream out), and its transport.
 
 `server.ApiServer` is both together; ``kubectl_runtime.testing`` names it for users.
 
-The rim, and what makes a server of it:
+The server around the core:
 
 ==========================  ==========================================================================================
-``server``, ``tls``         `ApiServer`: starts, stops, restarts, is mounted in a simulation; its certificates
-``loading``                 manifests and objects into a server
-``kubeconfig``              lets clients in: credentials, and the file with them
-``housekeeper``             one thread: the clockwork of the core on real time
-``starting``                how a server answers that is not ready yet
-``rim``                     what carries requests: sockets (http), a simulation (inprocess), disturbances (faults);
-                            and those of the server to webhooks (webhooks)
+``server``                  `ApiServer` starts, stops, restarts and loads manifests; one thread runs the core's clockwork
+``credentials``             client certificates and tokens, the kubeconfig with them, and the TLS side of the listener
+``transport``               what carries requests: HTTP on sockets, calls in process, a script of faults; and the
+                            server's own calls of webhooks
 ==========================  ==========================================================================================
 
 The core, in the order in which a request meets it (``core``, `ApiCore.handle`, is the way through):
 
 ==========================  ==========================================================================================
-``wire``                    requests, responses and streams, as rim and core exchange them
-``route``, ``context``      what a path asks for; the request as handlers see it
-``access``                  who asks, and whether he may: 401 and 403, RBAC, impersonation, reviews
-``discovery``, ``health``,  what the server tells of itself
-``openapi``
-``query``                   what the query says: options, selectors, continue tokens
-``encoding``                from the bytes of a body to JSON values: JSON and YAML as Go reads them, repeated fields;
-                            and to an object of its kind
-``patching``                the object after a JSON patch, merge patch or strategic merge patch
+``wire``                    requests, responses and streams between transport and core; what a path asks for
+``context``                 the request as handlers and strategies see it
+``access``                  authentication, impersonation, authorization by RBAC, reviews: 401 and 403
+``discovery``, ``openapi``  the documents in which the server describes what it serves; health checks
+``query``                   the parameters of a request: options, selectors, continue tokens
+``encoding``                the bytes of a body as JSON values, read from JSON or YAML as Go does, or from protobuf
+``patching``                an object after a JSON patch, a merge patch or a strategic merge patch
 ``handlers``                one module for each family of verbs and for special subresources
-``writes``, ``admission``   what creates, updates and patches share, up to the stored version; what may forbid one
-``webhooks``                who is asked about a write, what with, and what the answer means; how a write begins anew
-                            that was overtaken meanwhile
-``output``                  the form of the answer: JSON, YAML, metadata only, rows of a table
+``writes``                  what creates, updates and patches share: admission, the kind's hooks, the stored version
+``webhooks``                which admission webhooks a write calls, with which review, and what their answers mean
+``output``                  the form of an answer: JSON, YAML, metadata alone, rows of a table
 ``errors``                  every refusal
 ==========================  ==========================================================================================
 
-What holds for which object, and where objects are:
+The rules of objects, and where objects are kept:
 
 ==========================  ==========================================================================================
 ``objectmeta``              rules about metadata, for every kind
-``strategy``                the hooks with which a kind has rules of its own
-``kinds``                   the built-in kinds: catalogue, rules by API group, typed shapes, table columns
+``strategy``                the hooks through which a kind has rules of its own
+``kinds``                   the built-in kinds: catalog, rules by API group, typed shapes, table columns
 ``crds``                    CustomResourceDefinitions: the kind, its controller, and the custom resources themselves
-``schemas``                 shapes of built-in and custom values: pruning, defaults, checks
-``managedfields``           who owns which field; server-side apply
-``storage``                 the types that are served (registry), the objects and their history (storage), and what
-                            all parts share (cluster): these two, the lock over them, the clock, chance, the way back in
+``schemas``                 schemas of built-in and custom values: pruning, defaults, validation
+``managedfields``           which manager owns which field; server-side apply
+``storage``                 the types that are served (`Registry`), the objects and their history (`Storage`), and the
+                            `Cluster` that holds both with their lock and the clock
 ``controllers``             what a cluster's controllers do, run by the core on its clock
-``kubelet``                 Pods that run, by rules of a test, without containers; their logs, exec and attach
-``loopback``                how these, and some handlers, make requests of their own
+``kubelet``                 Pods that run by the rules of a test, without containers; their logs, exec and attach
+``loopback``                requests of the server to itself, by controllers and some handlers
 ==========================  ==========================================================================================
 
-The rim knows ``wire`` and `ApiCore`; nothing in the core knows the rim.
+The transport knows ``wire`` and `ApiCore`; nothing in the core knows the transport.
 """
