@@ -1,11 +1,11 @@
-"""The embedded API server: a core without I/O and threads (request in, response or event stream out), and its transport.
+"""The embedded API server: a core without I/O or threads (request in, response or event stream out), and a transport.
 
 `server.ApiServer` is both together; ``kubectl_runtime.testing`` names it for users.
 
 The server around the core:
 
 ==========================  ==========================================================================================
-``server``                  `ApiServer` starts, stops, restarts and loads manifests; one thread runs the core's clockwork
+``server``                  `ApiServer` starts, stops, restarts, loads manifests; a thread runs the core's clockwork
 ``credentials``             client certificates and tokens, the kubeconfig with them, and the TLS side of the listener
 ``transport``               what carries requests: HTTP on sockets, calls in process, a script of faults; and the
                             server's own calls of webhooks

@@ -1,10 +1,9 @@
-"""What lets clients into an embedded server: credentials, and the kubeconfig with them, which is JSON (and so YAML).
+"""The credentials of an embedded server's clients, and the TLS side of its listener.
 
-The TLS side of the embedded server's listener: handshakes, and whose certificate a client has shown.
-
-A client certificate is asked for but not demanded. One of another authority fails the handshake, where the real server
-would go on and answer 401.
+The kubeconfig is written as JSON, which is YAML too. The listener asks for a client certificate and does not demand
+one. A certificate of another authority fails the handshake; the real server would go on and answer 401.
 """
+
 from __future__ import annotations
 
 import base64

@@ -5,16 +5,14 @@
         client = server.client()
 
 It serves HTTP on loopback from `start` (or ``with``) to `stop`. The data live as long as the object: `restart` keeps
-them unless asked otherwise, and `snapshot`/`restore` go back to a state.
+them unless a caller asks otherwise, and `snapshot`/`restore` go back to a state. One thread, the `Housekeeper`, drives
+the core by the clock while the server runs; a simulation drives the core itself.
 
-`Housekeeper`: the thread that drives a core by the clock while a server runs; a simulation does so by itself.
-
-`load_objects`: objects into a server's storage by way of its handlers, so that every rule holds for them.
-
-Namespaces that are missing are made, CRDs are established before what follows them is loaded, and an object that is
-there is replaced. A status in a manifest is written through /status. What is wrong is told with the document that it
-stands in; what came before it stays loaded.
+`load_objects` sends objects through the server's handlers, so that every rule holds for them. It creates missing
+Namespaces, waits until a CRD is established before it goes on, and replaces objects that exist. It writes a status
+through /status. An error names the document it comes from; objects before it stay loaded.
 """
+
 from __future__ import annotations
 
 import threading

@@ -12,11 +12,9 @@ Objects are plain dicts that belong to the request: the hooks change them in pla
 ``metadata`` (names, labels, annotations, finalizers, owner references) is the core's; hooks return the causes of the
 rest. Strategies keep no state; whatever they must know of other objects they ask the `StrategyContext`.
 
-Which checks of ``metadata`` the rules of a kind repeat: the real server makes them for every kind, and most kinds
-make some of them again, so that a cause is there as often.
-
-On a create the kind's own checks come first, and only if they find nothing those for every kind, which know names as
-parts of paths alone. On an update both are made, whatever the other finds.
+The real server checks ``metadata`` for every kind, and most kinds repeat some of the checks, so that a cause comes
+twice (`MetadataChecks`). On a create the kind's own checks come first; those for every kind follow only if they found
+nothing. On an update both are made.
 """
 from __future__ import annotations
 

@@ -1,20 +1,21 @@
 """What crosses the border of the sans-I/O core: a request in, a response or a stream of watch events out.
 
-The rim over HTTP (``rim/http``) and the one in process (``rim/inprocess``) speak these types and nothing else, so
-that the core never sees a socket and the rim never sees an object.
+The HTTP transport and the transport in process use these types and nothing else, so that the core never sees a socket
+and the transport never sees an object.
 
-An `EventStream` is pulled by one thread (the one that serves the connection) and pushed by whichever thread writes:
+One thread pulls an `EventStream`, the thread that serves the connection; any thread that writes pushes to it:
 
 =================  =====================================================================================================
 ``poll()``         next chunk (whole lines of JSON), or None: nothing is ready, or the stream has ended (``closed``)
-``closed``         the server has nothing more to say; chunks that are still queued come first
-``deadline``       monotonic seconds at which ``poll()`` has something to do although nobody writes (bookmark, timeout)
+``closed``         the server has nothing more to send; chunks that are still queued come first
+``deadline``       monotonic seconds at which ``poll()`` has work although nobody writes (bookmark, timeout)
 ``on_ready(f)``    f() is called, without the cluster's lock, whenever a chunk may be ready or the stream has ended
-``close()``        the client went away: the core forgets the watch
+``close()``        the client left: the core forgets the watch
 =================  =====================================================================================================
 
-From a path to what is asked for: resource or not, group, version, namespace, resource, name, subresource, verb.
+A path gives the request's target: group, version, namespace, resource, name, subresource and verb.
 """
+
 from __future__ import annotations
 
 import re

@@ -1,21 +1,15 @@
-"""Create and update, from a decoded body (see encoding/typed_shape.py) to the stored version: what POST, PUT, PATCH and
-subresources share.
+"""Creates and updates, from a decoded body to the stored version: what POST, PUT, PATCH and subresources share.
 
-The functions run under the cluster's lock, which is free while webhooks are asked; they raise Overtaken (attempts.py)
-if what they were given is old then. `ctx` collects warnings. See strategy.py for the order of the hooks.
-
-Admission: what may keep a write from being stored although it is well-formed and its user may write the type.
-
-The functions raise the 403 or 404 that refuses it; the cluster's lock is held.
-
-From the JSON values of a body to an object of its kind: its typed shape, its defaults, and what becomes of a request
-whose body has fields that it should not have.
+The functions run under the cluster's lock. The lock is free while a webhook is called; a function raises `Overtaken`
+if the object changed in that time. `ctx` collects warnings. `Strategy` documents the order of the hooks. Admission
+raises the 403 or 404 of a write that is well-formed and allowed, but not now.
 
     fieldValidation   a field that the kind does not have, or that the body names twice
-    Ignore            passes in silence
-    Warn              becomes a warning, which `ctx` collects
+    Ignore            is accepted
+    Warn              becomes a warning
     Strict            refuses the request
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who asks, and whether he may: authentication, impersonation, authorisation (`Access`), and the reviews that tell."""
+"""Authentication, impersonation and authorization of requests (`Access`), and the reviews that report them."""
 
 from __future__ import annotations
 

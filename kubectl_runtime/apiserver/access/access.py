@@ -1,17 +1,17 @@
-"""`Access`: who asks, and whether he may: authentication, impersonation and authorisation as the core asks for them.
+"""`Access`: authentication, impersonation and authorization, as the core calls them.
 
 =======================  ==============================================================================================
-``attach(cluster)``      once, when the core is made: under RBAC the default roles are stored
-``admit(request, …)``    before a request is looked at: its user, or the 401 or 403 that answers it; so a user without
-                         rights learns nothing, not even which types there are
+``attach(cluster)``      once, when the core is made: under RBAC it stores the default roles
+``admit(request, …)``    before the path is resolved: the request's user, or the 401 or 403 that answers it; a user
+                         without permissions does not even learn which types exist
 ``require_create(…)``    a PUT or an apply turned out to create: the user needs ``create`` too
-``check_write(…)``       a Role or binding is about to be stored: nobody grants what he does not have
+``check_write(…)``       before a Role or binding is stored: users cannot grant permissions they do not have
 =======================  ==============================================================================================
 
-The ClusterRoles and their bindings that a server under RBAC is born with: those that people rely on.
-
-The real server has about seventy, most of them for the parts of a cluster (scheduler, kubelet, ...) that are not here.
+The default roles are those that people rely on. The real server has about seventy, most of them for parts of a cluster
+(scheduler, kubelet, …) that are not here.
 """
+
 from __future__ import annotations
 
 import secrets

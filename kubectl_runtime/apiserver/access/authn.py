@@ -1,16 +1,15 @@
-"""Who asks: client certificates, static bearer tokens, nobody (anonymous).
+"""Authentication: client certificates, static bearer tokens, anonymous requests.
 
 =============================  =====================================================================================
 a verified client certificate  its CN is the user, each O a group; it wins over a token
-``Authorization: Bearer T``    the user of T; an unknown T is a 401, even where anonymous requests are let in
+``Authorization: Bearer T``    the user of T; an unknown T is a 401, even where anonymous requests are allowed
 anything else                  ``system:anonymous``, or a 401 where anonymous requests are turned off
 =============================  =====================================================================================
 
-A server without any users to tell apart does not look at tokens: with `Authenticator()` every request without a
-certificate is an administrator's.
-
-`User`: who asks, as authentication tells it and rights are decided on it.
+A server without configured users does not look at tokens: with `Authenticator()` every request without a certificate
+has the rights of an administrator.
 """
+
 from __future__ import annotations
 
 import csv
@@ -42,7 +41,7 @@ ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
 ADMIN = User("admin", groups=(MASTERS, AUTHENTICATED))
 """Who everybody is on a server that does not look at tokens, and who the server's own client is on one that does."""
 
-CREDENTIAL_ID = "credentialID"  # pseudo attribute in which the rim passes on the certificate's fingerprint
+CREDENTIAL_ID = "credentialID"  # pseudo attribute in which the transport passes on the certificate's fingerprint
 CREDENTIAL_EXTRA = "authentication.kubernetes.io/credential-id"
 
 

@@ -1,24 +1,16 @@
-"""RBAC: which rules a user has, read from the Roles and bindings that are in the server at this moment.
+"""RBAC: the rules of a user, read from the Roles and bindings in the server at this moment.
 
-Bindings are visited as the real server does it, ClusterRoleBindings first, then the RoleBindings of the namespace;
-the first rule that allows a request gives the reason. An aggregated ClusterRole (one with an ``aggregationRule``) has
-its own rules and those of all ClusterRoles that it selects: the real server leaves this to a controller, here it is
-read live, so that ``admin``, ``edit`` and ``view`` mean something without one.
+Bindings are visited as by the real server, ClusterRoleBindings first, then the RoleBindings of the namespace; the first
+rule that allows a request gives the reason. An aggregated ClusterRole has its own rules and those of all ClusterRoles
+that it selects. The real server leaves this to a controller; here the rules are read live.
 
-Thread safety: none of its own, the cluster's lock is held around every call.
+Writes of Roles and bindings: a user may write a Role with all its permissions or with ``escalate`` on it, a binding
+with all permissions of its role or with ``bind`` on it. An aggregated ClusterRole needs all permissions, since it is
+not known what it will select.
 
-RBAC's rules as pure functions: does a rule allow it, do rules cover other rules, how is a rule shown.
-
-Rules are the plain objects of ``rules`` in Roles and ClusterRoles.
-
-Nobody grants rights that he does not have: what is checked when Roles and bindings are written under RBAC.
-
-A Role or ClusterRole may be written by who has all its rights or ``escalate`` on it; a binding by who has all rights
-of its role or ``bind`` on that role; an aggregated ClusterRole by who may do everything, since what it will select is
-not known.
-
-`Attributes`: what one authorisation decides on, and the 403 in which a refusal is told.
+Thread safety: none; callers hold the cluster's lock.
 """
+
 from __future__ import annotations
 
 import json

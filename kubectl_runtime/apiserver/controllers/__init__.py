@@ -1,1 +1,1 @@
-"""Controllers that a bare API server lacks; each is a `ControlLoop` (see loop.py)."""
+"""The controllers that a bare API server lacks; each is a `ControlLoop`."""

@@ -1,9 +1,10 @@
-"""What every namespace of a cluster holds: the ServiceAccount ``default`` and the ConfigMap with the cluster's CA.
+"""What every new cluster and every namespace holds.
 
-What every new cluster holds: namespaces, the PriorityClasses of its own Pods, and the Service of the API server.
-
-(The roles that RBAC begins with are access/bootstrap.py's.)
+A cluster starts with its namespaces, the PriorityClasses of its own Pods, and the Service of the API server. A new
+namespace gets the ServiceAccount ``default`` and the ConfigMap with the cluster's CA. The default RBAC roles are stored
+by `Access`.
 """
+
 from __future__ import annotations
 
 from typing import Any

@@ -9,12 +9,9 @@ RollingUpdate       one step: makes or scales up the new ReplicaSet, else scales
 Recreate            scales the old ones down, waits for their Pods to end, then makes the new ReplicaSet
 ==================  ================================================================================================
 
-Each change comes back here. No Pod runs unless a test says so, hence most rollouts wait for availability.
-
-The revisions of a Deployment: the ReplicaSet of its template, made or brought back, and the old ones that are too
-many.
-
-A Deployment and its ReplicaSets in the middle of a rollout, and how their sizes are changed.
+The controller sees each of its changes again. No Pod runs unless a test says so, so most rollouts wait for
+availability. A revision is the ReplicaSet of a template: it is made or brought back, and superfluous old ones are
+deleted.
 """
 from __future__ import annotations
 

@@ -4,8 +4,6 @@ A Pod is counted once: it carries the finalizer ``batch.kubernetes.io/job-tracki
 status. What the real controller does and this one does not: podFailurePolicy, successPolicy and backoffLimitPerIndex
 are passed over. A Job that names another controller (managedBy) is left alone.
 
-The arithmetic of Jobs: how many Pods are wanted, which indexes are done, how long to wait after failures. Pure.
-
 Jobs that have ended are deleted after ``spec.ttlSecondsAfterFinished`` seconds.
 """
 from __future__ import annotations

@@ -1,16 +1,12 @@
-"""`ControlLoop`: what every controller of the cluster is: a step function that the core runs on its clock.
+"""`ControlLoop`: a controller of the cluster is a step function that the core runs on its clock.
 
-It sees every change as it is stored (`Storage.observers`), notes what it has to look at, and does a bounded
-piece of work in `step`. `start`, `look_again` and the observers are called under the cluster's lock; `step` takes it
-itself, since one that asks a test's functions must not hold it meanwhile (`under_lock` is for those that ask nobody).
-The lock is free while a webhook is asked about a request of a controller: then what it has read may be old, and its
-further requests say which object they mean.
-
-`KeyQueue`: the objects of one type that a controller has to look at, fed by the changes of that type and of its
-children, and by the clock.
-
-Events that controllers write about the objects that they work on.
+A loop observes every change as it is stored (`Storage.observers`), notes the keys it has to look at (`KeyQueue`), and
+does a bounded piece of work in `step`. `start`, `look_again` and the observers are called under the cluster's lock.
+`step` takes the lock itself, because a loop that calls a test's functions must not hold it (`under_lock` is for loops
+that call none). The lock is free while a webhook is called about a controller's request: what the loop has read may be
+old then, so further requests name the object's uid and version.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

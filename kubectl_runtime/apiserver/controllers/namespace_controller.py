@@ -1,5 +1,4 @@
-"""The namespace controller: it empties a Namespace that is being deleted, tells in conditions what keeps it, and lets
-it go."""
+"""The namespace controller empties a terminating Namespace, reports in conditions what remains, and releases it."""
 
 from __future__ import annotations
 

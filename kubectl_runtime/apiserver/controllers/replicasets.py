@@ -3,8 +3,7 @@
 Without the controller ``kubelet`` no Pod ever runs: a test that wants ready Pods writes their status, and the counts
 follow.
 
-Whose children are whose: controllers adopt orphans that their selector matches, and release children that it matches
-no longer.
+Controllers adopt orphans that their selector matches, and release children that it no longer matches.
 """
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A ReplicaSet's annotations tell for which size of the Deployment it was scaled last: `desired` its replicas, `most` its
 replicas and the surge. From them a change of the Deployment's size is told from a step of a rollout.
 
-What a Deployment's status tells: counts, and the conditions Available and Progressing.
+A Deployment's status has counts and the conditions Available and Progressing.
 """
 from __future__ import annotations
 

@@ -8,12 +8,12 @@ state           conditions                                    what is served
 created         none                                          nothing
 named           NamesAccepted                                 nothing; some of its names may be another CRD's
 established     NamesAccepted, Established                    its served versions
-changed         as before                                     anew: watches of its instances end
+changed         as before                                     again: watches of its instances end
 terminating     and Terminating, its finalizer is set         its instances are deleted; creating is refused
 gone            (its finalizer is removed)                    nothing; watches of its instances end
 ==============  ============================================  =========================================================
 
-Which of the names that a CustomResourceDefinition asks for it gets: those that no other one of its group has.
+A CustomResourceDefinition gets the names that no other one of its group has.
 """
 from __future__ import annotations
 

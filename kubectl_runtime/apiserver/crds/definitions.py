@@ -1,14 +1,8 @@
-"""The kind CustomResourceDefinition: defaults, checks, conditions, and what its deletion sets.
-
-(controller.py serves the types.)
-
-What is wrong with a CustomResourceDefinition: names, versions, schemas, conversion, columns, paths.
+"""The kind CustomResourceDefinition: defaults, validation, conditions, deletion. (The controller serves the types.)
 
 The real server checks CRDs in an older form, in which what all versions share (schema, subresources, columns, fields
 for selectors) stands at the top of the spec: its causes name the fields so (``spec.subresources.scale.…``), and those
 of one version (``spec.versions[0].subresources.scale.…``) only where versions differ.
-
-What is wrong with the conversion of a CustomResourceDefinition.
 """
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ fields; validation by the schema and by its rules; conversion from and to the ve
 
 An object is written as the storage version of the moment, and stays in that when another version becomes it.
 
-What custom resources with /scale must have at the paths of their scale: numbers of replicas, and a text.
+Custom resources with /scale have numbers of replicas and a text at the paths of their scale.
 """
 from __future__ import annotations
 

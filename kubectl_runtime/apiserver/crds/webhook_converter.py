@@ -4,7 +4,7 @@ All objects of a page go in one review. What comes back must be as many, in thei
 for, and the same objects: kind, name, namespace and uid are compared, all other metadata but labels and annotations is
 put back. Anything else is the 500 that the real server answers, ``conversion webhook for …``.
 
-Blocks for at most `TIMEOUT`; the cluster's lock is free meanwhile. Nothing is remembered: each read asks anew.
+Blocks for at most `TIMEOUT`; the cluster's lock is free in that time. Nothing is cached: each read calls the webhook.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""From the bytes of a request body to an object: media types, JSON and YAML, duplicate keys, and which kind it claims
-to be.
+"""The bytes of a request body become an object: media types, JSON and YAML, repeated keys, the kind of the object.
 
-Field validation: fields that a body names twice, and fields that the kind does not have, as texts for warnings and
-refusals (``fieldValidation`` = Warn, Strict; Ignore leaves them alone).
-
-Where the texts come in which order is the real server's way of decoding: the JSON of a built-in kind is read once, so
-that both sorts mix in the order of the text; of a custom resource the repeated fields come first. YAML becomes JSON
-with sorted keys, and so does the result of a patch. Of YAML, all repeated keys are one text to a refusal.
+Repeated and unknown fields become texts for warnings and refusals (``fieldValidation`` Warn and Strict). Their order
+follows the real server's decoding: it reads the JSON of a built-in kind once, so that both sorts mix in the order of
+the text; for a custom resource the repeated fields come first. YAML becomes JSON with sorted keys, and so does the
+result of a patch. All repeated keys of YAML are one text of a refusal.
 """
 from __future__ import annotations
 

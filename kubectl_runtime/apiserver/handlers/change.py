@@ -1,9 +1,8 @@
-"""POST on a collection.
+"""POST on a collection, PUT and PATCH on an object or a subresource.
 
-PUT on an object or its status.
-
-PATCH: merge patch, JSON patch, strategic merge patch and server-side apply, on an object or its status.
+PATCH is a merge patch, a JSON patch, a strategic merge patch or a server-side apply.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Logs, exec and attach of Pods, as `server.kubelet` was told; port-forward, which nothing here could answer.
+"""Subresources of Pods that are requests and not parts: binding, logs, exec, attach.
 
-Subresources of Pods that are requests rather than parts: binding here, eviction in eviction.py, logs and
-streams in pod_streams.py.
+Logs, exec and attach answer as `server.kubelet` was set up. Port-forward is refused: nothing runs that could answer.
 """
+
 from __future__ import annotations
 
 from datetime import timedelta

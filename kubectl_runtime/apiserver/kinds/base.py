@@ -1,10 +1,9 @@
-"""`BuiltinStrategy`: what all built-in kinds share, and the helpers with which defaults and validations are written.
+"""`BuiltinStrategy`, which evaluates the rows of a built-in kind, and what the modules of several kinds share.
 
-A built-in kind is a subclass with class attributes (has_generation, has_status, ...) and the hooks of `Strategy` that
-differ. Paths of causes are the real server's (``spec.containers[0].name``).
-
-IP addresses and CIDR blocks: how they are read, and what is accepted with a warning, as it is not canonical.
+Paths of causes are the real server's (``spec.containers[0].name``). Addresses and CIDR blocks are read as leniently as
+by the real server; what is accepted although it is not canonical gets a warning.
 """
+
 from __future__ import annotations
 
 import ipaddress

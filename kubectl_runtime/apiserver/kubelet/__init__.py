@@ -1,22 +1,15 @@
-"""What stands in for scheduler and kubelets: Pods live as rules say, and answer as a test says. No container ever runs.
+"""The stand-in for scheduler and kubelets: Pods live by rules, and answer as a test says. No container ever runs.
 
-What a test gives:
+What a test sets up:
 
-    kubelet             the door: rules, and what was given for which container
-    pod_rules           the rules for Pods: which there are, and what they come to for one Pod
-    pod_rule            one rule: which Pods, and what becomes of them
-    behaviour           what they come to: times and ends of each container
-    container_log       one container's log, and those who follow it
-    sessions            one exec or attach: messages of channels, the function that answers
+    kubelet             `Kubelet`: rules, logs, and functions that answer exec and attach
+    rules               the rules for Pods: which Pods, and the times and ends of their containers
+    sessions            logs and their followers; one exec or attach: channels, and the function that answers
 
 The controller ``kubelet``, which runs Pods:
 
-    pod_loop            what is to be looked at, and when
-    pod_memory          since when the parts of a Pod are as they are
-    pod_machine         what a Pod does next (pure)
-    container_machine   what a container does next (pure)
-    pod_status          phase and conditions from the containers' statuses (pure)
-    node_choice         which node a Pod gets (pure)
-    node_status         what a Node reports (pure)
-    pod_actions         what comes of it is written
+    pod_loop            which Pods are due, and the writes that follow
+    pod_machine         the next step of a Pod, with phase and conditions (pure)
+    container_machine   the next step of a container (pure)
+    nodes               which node a Pod gets, and what a Node reports (pure)
 """

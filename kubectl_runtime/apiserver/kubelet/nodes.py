@@ -1,12 +1,10 @@
-"""Which node a Pod gets, as the scheduler's filters decide it; of those that pass, the one with the fewest Pods.
+"""The node of a Pod, and the status of a Node that nothing stands behind. Pure functions.
 
-Looked at: whether the node takes new Pods, its taints, the Pod's node selector and required node affinity. Not looked
-at: amounts of CPU and memory, ports, other Pods, volumes.
-
-The status of a Node that nothing stands behind, as its kubelet would report it. Pure functions.
-
-Conditions, amounts and what is told of the machine are those of KWOK (its stage node-initialize), but for the names.
+The scheduler's filters choose the node: whether it takes new Pods, its taints, the Pod's node selector and required
+node affinity. Amounts, ports, other Pods and volumes do not count. Of several nodes the one with the fewest Pods wins.
+Conditions, amounts and machine data of a Node are those of KWOK (its stage node-initialize), except for the names.
 """
+
 from __future__ import annotations
 
 import hashlib

@@ -1,11 +1,11 @@
 """`KubeletLoop`: the scheduler and all kubelets of the cluster in one controller, named ``kubelet``; no container runs.
 
-It gives each Pod a node (node_choice.py), leads it through its life as the rules of a test say (pod_machine.py), and
-reports every Node that nobody reports (node_status.py); a cluster without Nodes gets one at the start. There are no
+It gives each Pod a node, leads it through its life by the rules of a test (`pod_machine`), and reports the status of
+every Node that no other client reports; a cluster without Nodes gets one at the start. There are no
 heartbeats: a Node stays as it is, and whoever makes it NotReady is believed. Pods on a Node that does not exist are
 left alone, but for their deletion; so are Pods of other schedulers until they are bound.
 
-What scheduler and kubelets write, through the cluster's loopback, so that every rule of the server holds for it.
+All writes go through the cluster's loopback, so that every rule of the server holds for them.
 """
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ the Pod                             what is done
 ==================================  ===================================================================================
 has no startTime                    admitted: Pending, addresses of the host, all containers waiting
 is in its turn                      init containers one after the other, then all others (see container_machine.py);
-                                    phase and conditions follow from them (pod_status.py)
+                                    phase and conditions follow from them
 is active for too long              its containers are killed; Failed, DeadlineExceeded
 has ended                           nothing; sidecars end with it
 is being deleted                    its containers are asked to end, and killed when the grace period is over; then

@@ -83,8 +83,7 @@ class Form:
         return self._partial(version) if self.is_partial else self._whole(version)
 
     def own(self, versions: list[Version]) -> list[Version]:
-        """Stored versions in this version of the API; most are what they are. May ask a webhook: see
-        stored_objects.py."""
+        """Stored versions in this version of the API; most are what they are. May call a conversion webhook."""
         if self._is_plain or all(is_as_stored(self.type, version) for version in versions):
             return versions
         return [make_version(obj, version.rv, version.fields, self.type.version)

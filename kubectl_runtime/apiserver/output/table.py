@@ -1,6 +1,6 @@
 """Server-side tables: the columns of a resource type and the cells of an object, as ``kubectl get`` shows them.
 
-A `Column` (see column.py) knows how to compute its cell from an object and the time of the request. Types without
+A `Column` knows how to compute its cell from an object and the time of the request. Types without
 columns of their own show Name and Age (built-in kinds: as Created At, see `CREATED_AT`); columns of custom resources
 come from their CRD by way of `custom_columns`. Priority 1 is shown by ``-o wide`` only.
 """

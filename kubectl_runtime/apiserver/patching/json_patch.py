@@ -1,11 +1,9 @@
-"""JSON patch (RFC 6902) as the API server applies it.
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), as the API server applies them.
 
 Where the real server is laxer than the RFC, so is this: ``test`` of a missing member succeeds against null,
 ``replace`` of a missing member adds it, ``add`` and ``replace`` without value write null, indexes may be negative
 (``-1`` adds at the end), ``copy`` of a missing member writes null, and what stands before the first slash of a
 pointer is ignored.
-
-JSON merge patch (RFC 7386).
 """
 from __future__ import annotations
 

@@ -13,8 +13,6 @@ Directives in the patch:
 Surprising truths of the real server: without ``$setElementOrder``, items of the patch come in the patch's order and
 before those items of the server that they cannot be compared with (new items come first); null of a missing key is
 ignored.
-
-The order of a list that a strategic merge patch merged.
 """
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a request's query says, and what is wrong with it."""
+"""The parameters in a request's query, and their refusals."""

@@ -1,14 +1,11 @@
-"""The options in a request's query, checked as the real server does; those of deletions are in delete_options.py.
+"""The options of a request, checked as by the real server: those of the query, DeleteOptions, continue tokens.
 
-DeleteOptions: from the body of a deletion if it has one, else from the query, checked as the real server does.
-
-The body stands alone: with one, the query is not looked at.
-
-Continue tokens: opaque to clients, JSON in URL-safe base64 as the real server's, so that errors come out alike.
-
-A token holds the resourceVersion of the first page and the first key of the next. A resourceVersion below 0 continues
-with the present: the token that comes with a 410.
+DeleteOptions come from the body of a deletion if it has one, else from the query; with a body, the query is ignored.
+Continue tokens are opaque to clients: JSON in URL-safe base64, as the real server's, so that errors come out alike. A
+token holds the resourceVersion of the first page and the first key of the next. A resourceVersion below 0 continues
+with the present: it is in the token that comes with a 410.
 """
+
 from __future__ import annotations
 
 import base64

@@ -1,12 +1,9 @@
-"""Label and field selectors: parsing in the real server's words, and matching.
+"""Label and field selectors, and the numbers and durations of queries, in the real server's words.
 
-`parse_labels(text)` and `parse_fields(text)` give a selector with `.matches(…)`; both raise a 400. An empty text
-selects all.
-
-Whole numbers in queries and labels as the real server reads them: 64 bits, decimal, no spaces.
-
-Durations in Go's notation (``1h30m``, ``1.5s``): whether a text is one, in the words of Go's parser.
+`parse_labels(text)` and `parse_fields(text)` return a selector with `.matches(…)`; both raise a 400. An empty text
+selects everything. Numbers are 64 bits, decimal, without spaces. Durations are in Go's notation (``1h30m``, ``1.5s``).
 """
+
 from __future__ import annotations
 
 import re

@@ -3,9 +3,8 @@
 tests/tools/generate.py writes that file. Thread safe: everything is computed from immutable data; two threads may at
 worst compute the same thing twice.
 
-Schemas of custom resources: `from_openapi` reads a CRD version's ``openAPIV3Schema``.
-
-Every object has apiVersion, kind and metadata besides what the schema declares, and so has each embedded resource.
+`from_openapi` reads the ``openAPIV3Schema`` of a CRD version as the schema of its custom resources. Every object has
+apiVersion, kind and metadata besides what the schema declares, and so has each embedded resource.
 ``x-kubernetes-preserve-unknown-fields`` opens a node and, for patches and ownership, all that is below it.
 """
 from __future__ import annotations

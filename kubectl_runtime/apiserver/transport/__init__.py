@@ -1,2 +1,1 @@
-"""What carries requests to the core: sockets (`http`), the simulation (`inprocess`), disturbances (`faults`); and which
-answers are compressed on their way."""
+"""The transport of the server: HTTP (`http`), a simulation (`inprocess`), faults, compression, calls of webhooks."""

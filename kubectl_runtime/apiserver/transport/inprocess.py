@@ -10,8 +10,6 @@ The server's fault script applies as on the wire: plans are carried out on the c
 read timeout, and a broken connection raises what requests and urllib3 raise. (A cut within the framing of a chunk is
 one within its data here.)
 
-What the client of a simulated transport holds: the line to the server and the body of its answer.
-
 `Line` carries out plans on the clock as far as the client would notice; `PlannedBody` and `WatchBody` are the part of
 urllib3's response that clients use.
 """

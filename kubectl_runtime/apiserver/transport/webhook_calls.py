@@ -1,10 +1,6 @@
-"""`HttpsCalls`: webhooks that listen somewhere, over HTTPS, with Go's words for what goes wrong.
+"""The server's calls of webhooks: over HTTPS (`HttpsCalls`), or of WSGI applications in process.
 
-A call has one deadline for everything up to the last byte, but for the look-up of a name, which is the resolver's;
-`close` ends those under way.
-Each call has a connection of its own.
-
-`WebhookRouter`: from what a webhook configuration names to what answers there; the server's way to webhooks.
+`WebhookRouter` finds what answers for a webhook configuration:
 
 ===============================================  ======================================================================
 a URL below a mounted prefix                     the WSGI application that is mounted there, in process
@@ -13,11 +9,12 @@ another Service                                  refused, as by a server that fi
 any other URL                                    HTTPS
 ===============================================  ======================================================================
 
-A WSGI application in the place of a webhook: called in the thread of the request, without a socket.
+An HTTPS call has a connection of its own and one deadline up to the last byte, except for the look-up of a name, which
+is the resolver's; `close` ends calls under way. Errors have Go's words.
 
-It sees a POST of JSON to a URL below the prefix that it is mounted at, and runs to its end: nothing can break it off.
-If it took longer than the webhook's timeout on the server's clock, its answer counts as one that came too late. An
-exception in it is logged and ends the call, as a server that hangs up.
+An application in process is called in the thread of the request and runs to its end. If it takes longer than the
+webhook's timeout on the server's clock, its answer is too late. An exception in it is logged and ends the call, like a
+server that hangs up.
 """
 from __future__ import annotations
 

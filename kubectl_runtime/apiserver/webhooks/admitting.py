@@ -1,14 +1,13 @@
-"""Mutating webhooks: one after the other, each sees what the ones before have made of the object.
+"""Mutating webhooks, and then validating ones.
 
-When one has changed it, those before that wish so (reinvocationPolicy IfNeeded) are asked again, once, in a second
-round in which nobody is asked for the first time.
+Mutating webhooks are called one after the other; each sees what the ones before made of the object. If one changed it,
+the ones before that ask for it (reinvocationPolicy IfNeeded) are called again, once, in a second round.
 
-Validating webhooks: all that match are asked about the object as it will be stored; any of them can refuse it.
-
-All are asked even when one has refused; the first refusal, in their order, is the answer. (The real server takes the
-quickest.) Those that are somewhere else are asked at the same time, each in a thread of its own; those that are mounted
-one after the other, in the thread of the request.
+Validating webhooks are all called about the object as it will be stored, even when one has refused; the first refusal
+in their order is the answer. (The real server takes the quickest.) Webhooks behind HTTPS are called at the same time,
+each in a thread of its own; mounted ones one after the other, in the thread of the request.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -10,11 +10,10 @@ a dry run, and it has side effects 400                                        th
 
 Blocks for at most the webhook's timeout, and what is left of the request's; no lock is held.
 
-Writes that give the lock free in between, to ask a webhook: what they have read may be old when they go on.
-
-As the real server's: a write is stored only over the version that it has read, and begins anew if that is no longer the
-present one. `attempt` runs a write so; `still` is asked right before it stores. How long a request may take altogether
-counts from the first time that it asks a webhook.
+A write gives the lock free while it calls a webhook, so that what it has read may be old afterwards. As in the real
+server, it is stored only over the version that it has read, and starts again if that is no longer the present one:
+`attempt` runs a write so, and `still` checks right before it is stored. The time limit of a request starts with its
+first call of a webhook.
 """
 from __future__ import annotations
 

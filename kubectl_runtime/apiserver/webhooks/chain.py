@@ -1,12 +1,9 @@
-"""What a write asks of webhooks: `admit` before the object is prepared and validated, `approve` when it is ready to be
-stored. Both cost nothing but a look at two dicts while no webhook is configured.
+"""The webhooks of one write: `admit` before the object is prepared and validated, `approve` before it is stored.
 
-The cluster's lock is held, and free while a webhook is asked: what was read before may be old then (see attempts.py).
-
-A write's questions to webhooks: what they see of its object, and what their answers mean for it.
-
-The cluster's lock is held, and free while a webhook is asked.
+Both cost a look at two dicts while no webhook is configured. Callers hold the cluster's lock; it is free while a
+webhook is called, so that what was read before may be old afterwards (see `calls.attempt`).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

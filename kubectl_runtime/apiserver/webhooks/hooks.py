@@ -1,5 +1,5 @@
 """The webhooks that are configured, in the order in which they are asked: by the name of the configuration, then as it
-lists them. They are read from the stored configurations, anew when one of these changes.
+lists them. They are read from the stored configurations, and again after one of them changes.
 
 Thread safety: the cluster's lock is held.
 """

@@ -1,13 +1,10 @@
-"""The port through which the core reaches webhooks: what is called, what comes back, and how a call fails.
+"""The port through which the core reaches webhooks: the call, its answer, and how it fails.
 
-The rim implements `WebhookCaller` (`rim/webhooks`); the core says what the answer means. A call blocks, so no lock is
-held meanwhile.
-
-A review sent to a webhook, and its answer read, in the words of client-go: an error of the connection, a status that
-is no success, a Status in the body, a body that is no review.
-
-`send` raises `PostError` with the text that follows ``failed to call webhook: `` in the real server's refusals.
+The transport implements `WebhookCaller`; the core decides what an answer means. A call blocks, so that no lock is held.
+`send` sends a review and reads the answer in the words of client-go; it raises `PostError` with the text that follows
+``failed to call webhook: `` in the real server's refusals.
 """
+
 from __future__ import annotations
 
 import base64

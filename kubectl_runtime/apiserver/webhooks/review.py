@@ -1,4 +1,4 @@
-"""The AdmissionReview that a webhook is sent, and what of its answer counts; `v1` and `v1beta1`.
+"""The AdmissionReview that a webhook gets, and what of its answer counts; `v1` and `v1beta1`.
 
 `verified` raises `InvalidAnswer` with the text that follows ``received invalid webhook response: ``; of a v1beta1
 answer neither version nor uid are looked at, as the real server does.
@@ -14,14 +14,9 @@ DELETE                   None                      the object as it is          
 CONNECT                  PodExecOptions, …         None                         None
 =======================  ========================  ===========================  ==============================
 
-An object of an operation in another version of its kind, for webhooks that ask for that, and back.
-
-Where a webhook converts, it is asked; the cluster's lock is free meanwhile.
-
-Whether a webhook is asked about an operation: selectors, rules, equivalent resources, conditions.
-
-`invocation` gives as what it is asked, None if it is not; it raises the refusal of a namespace that is missing, and of
-a condition that cannot be evaluated. The cluster's lock is held.
+`invocation` decides by selectors, rules, equivalent resources and conditions whether a webhook is called about an
+operation, and as which version of the object; None if it is not. It raises the refusal of a missing namespace and of a
+condition that cannot be evaluated. Callers hold the cluster's lock, which is free while a conversion webhook converts.
 """
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What tables show of workloads: replicas, containers, images, selectors.
+"""The cells of workloads, Pods, Services, Endpoints, EndpointSlices, Ingresses and NetworkPolicies in tables.
 
-What a table shows of a Pod; the status is a summary of phase, conditions and container states.
-
-What tables show of Services, Endpoints, EndpointSlices, Ingresses and NetworkPolicies.
+The status of a Pod is a summary of phase, conditions and container states.
 """
+
 from __future__ import annotations
 
 from datetime import UTC, datetime

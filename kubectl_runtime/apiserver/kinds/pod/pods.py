@@ -1,7 +1,5 @@
-"""Pods: defaults that templates do not get, admission's additions, quality of service, the fields that may change.
+"""Pods: their own defaults, the additions of admission, and what updates may change, by subresource."""
 
-What an update of a Pod may change: on the object itself, and through ephemeralcontainers, resize and status.
-"""
 from __future__ import annotations
 
 import difflib

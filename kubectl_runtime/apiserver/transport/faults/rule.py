@@ -8,15 +8,9 @@ Conditions come first and narrow down one after the other (see `match`); without
 taken. Actions follow; several are applied in their order, and each counts the events that the ones before it let
 through. A rule is in force from its first action on, until `remove()`.
 
-Which requests a rule is about: what they must look like (`Match`), and which of those it takes (the conditions,
-each a `Filter`).
-
-Conditions form a chain: each sees only the requests that the one before it let pass, and counts those. So
-``after(2).first(3)`` takes the third to the fifth request, ``every(2).first(3)`` the second, fourth and sixth.
-
-`Conditions`: the part of a rule that says which of the matching requests it takes.
-
-Ready-made answers: a Status of any kind, and 429 with each form of Retry-After.
+A rule is about the requests that `Match` describes and that all its conditions let pass (each a `Filter`). Conditions
+form a chain: each sees and counts only the requests that the one before it let pass. So ``after(2).first(3)`` takes the
+third to the fifth request, ``every(2).first(3)`` the second, fourth and sixth.
 """
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 
 Give it to a server (``ApiServer(faults=faults)``) or use the one that every server has (``server.faults``). `on`
 begins a `Rule`, whose methods say the rest. The script itself touches no socket: it makes an `Exchange` for each
-request that a rule takes, and plans of steps (`plan`) that the HTTP rim and the simulated transport carry out alike.
+request that a rule takes, and plans of steps (`plan`) that the HTTP transport and the simulated one carry out alike.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Faults:
             raise RuntimeError("the fault script belongs to no server yet: give it to ApiServer(faults=…) first")
         self._expire()
 
-    # -- for the rim and the transport
+    # -- for the transports
 
     def connect(self) -> Plan:
         """What happens to a connection that was just accepted; an empty plan is nothing."""

@@ -20,12 +20,12 @@ A simulated transport without framing passes the identity as `frame` and nothing
 
 `ShapedStream`: a watch whose events pass through shapers, and come late if told so.
 
-It is an `EventStream` like the one inside it, so that neither the HTTP rim nor the simulated transport need to know:
+It is an `EventStream` like the one inside it, so that neither the HTTP transport nor the simulated one needs to know:
 only how it ends (`ending`, `cut`) is asked by the exchange that made it.
 
 A `Plan`: what happens to a connection, step by step, without a socket in sight.
 
-The fault script makes plans; the HTTP rim carries them out on sockets, the simulated transport on its clock:
+The fault script makes plans; the HTTP transport carries them out on sockets, the simulated one on its clock:
 
 ==============  ==================================================================================================
 ``Send(data)``  these bytes go out, in one write

@@ -1,4 +1,4 @@
-"""The HTTP rim, byte by byte: framing, limits, connections that end, threads that are joined."""
+"""The HTTP transport, byte by byte: framing, limits, connections that end, threads that are joined."""
 
 from __future__ import annotations
 
