@@ -358,10 +358,8 @@ def canonical_ip_errors(name: str, *, prefix: bool = False) -> list[str]:  # noq
     return [] if parsed is not None and str(parsed) == name else [IP_MESSAGE]
 
 
-def block_causes(text: str | None, path: str) -> list[Cause]:
-    """What is wrong with a block of addresses; nothing with an absent one."""
-    if not text:
-        return []
+def block_causes(text: str, path: str) -> list[Cause]:
+    """What is wrong with a block of addresses."""
     network = parse_cidr(text)
     if network is None:
         return [errors.invalid_value(path, text, CIDR_MESSAGE)]

@@ -189,7 +189,7 @@ _PORT = r.Rules(("protocol", r.choice("TCP", "UDP", "SCTP")), ("port", _any_port
 _PEER = r.Rules(
     ("podSelector", selector_causes),
     ("namespaceSelector", selector_causes),
-    ("ipBlock", r.Rules(("cidr", r.REQUIRED, block_causes), r.when(r.filled("cidr"), ("", _exceptions)))),
+    ("ipBlock", r.Rules(("cidr", r.REQUIRED), r.when(r.filled("cidr"), ("cidr", block_causes), ("", _exceptions)))),
     r.when(r.absent("podSelector", "namespaceSelector", "ipBlock"), ("", r.missing("must specify a peer"))),
     r.when(r.has("ipBlock"), r.negated(r.absent("podSelector", "namespaceSelector")),
            ("", r.prohibited("may not specify both ipBlock and another peer"))),

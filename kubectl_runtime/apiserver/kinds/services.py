@@ -16,7 +16,6 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import (
-    CIDR_MESSAGE,
     IP_MESSAGE,
     BuiltinStrategy,
     block_causes,
@@ -212,8 +211,7 @@ def _external_ip(text: str, path: str) -> Iterator[Cause]:
 
 def _source_ranges(spec: Object, path: str) -> Iterator[Cause]:
     for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        at = f"{path}.LoadBalancerSourceRanges[{index}]"  # the real server's path
-        yield from block_causes(block, at) or (() if block else [errors.invalid_value(at, block, CIDR_MESSAGE)])
+        yield from block_causes(block, f"{path}.LoadBalancerSourceRanges[{index}]")  # the real server's path
 
 
 def _is_reachable(obj: Object) -> bool:
@@ -240,6 +238,18 @@ _PORT = (
     ("targetPort", _target),
     ("appProtocol", r.QUALIFIED),
 )
+_PAIR = r.Unique(lambda port: (port.get("port", 0), port.get("protocol")), lambda port: {
+    "Name": "", "Protocol": port.get("protocol"), "AppProtocol": None, "Port": port.get("port", 0), "TargetPort": 0,
+    "NodePort": 0})
+
+
+def _ports(*node_port: r.Check) -> tuple[r.When, ...]:
+    """The rows of ports, with checks of their node ports. Ports need names if there are several."""
+    rows: tuple[r.Row, ...] = (*_PORT, ("nodePort", *node_port), ("", _PAIR))
+    return (r.when(_has_several_ports, ("spec.ports[*]", r.Rules(("name", r.REQUIRED), *rows))),
+            r.when(r.negated(_has_several_ports), ("spec.ports[*]", r.Rules(*rows))))
+
+
 _PORTS_AND_ADDRESSES = (
     r.when(r.negated(_IS_EXTERNAL), r.negated(r.equals("spec.clusterIP", "None")), ("spec.ports", r.REQUIRED)),
     r.when(_IS_EXTERNAL,
@@ -248,14 +258,9 @@ _PORTS_AND_ADDRESSES = (
            ("spec.ipFamilyPolicy", r.forbidden(_NOT_EXTERNAL)),
            ("spec.externalName", _external_name)),
     r.when(r.negated(_IS_EXTERNAL), ("spec", _addresses, _families)),
-    r.when(_has_several_ports, ("spec.ports[*]", r.Rules(("name", r.REQUIRED), *_PORT))),
-    r.when(r.negated(_has_several_ports), ("spec.ports[*]", r.Rules(*_PORT))),
-    *(r.when(r.equals("spec.type", kind),
-             ("spec.ports[*].nodePort", r.forbidden(f"may not be used when `type` is '{kind}'")))
-      for kind in ("ClusterIP", "ExternalName")),
-    ("spec.ports[*]", r.Unique(lambda port: (port.get("port", 0), port.get("protocol")), lambda port: {
-        "Name": "", "Protocol": port.get("protocol"), "AppProtocol": None, "Port": port.get("port", 0), "TargetPort": 0,
-        "NodePort": 0})),
+    r.when(r.equals("spec.type", "ClusterIP"), *_ports(r.forbidden("may not be used when `type` is 'ClusterIP'"))),
+    r.when(_IS_EXTERNAL, *_ports(r.forbidden("may not be used when `type` is 'ExternalName'"))),
+    r.when(r.negated(r.equals("spec.type", "ClusterIP", "ExternalName")), *_ports()),
     ("spec.selector", labels_causes),
     ("spec.sessionAffinity", r.REQUIRED, r.choice("ClientIP", "None")),
     ("spec.sessionAffinityConfig.clientIP.timeoutSeconds", r.between(
