@@ -38,24 +38,23 @@ from kubectl_runtime.manager.members import (
     ControllerMember,
     Member,
     RunnableMember,
-    Server,
-    expect_ready,
-    servers_for,
 )
-from kubectl_runtime.manager.running import (
+from kubectl_runtime.manager.running import RunningManager
+from kubectl_runtime.manager.serving import (
     CONTROLLER,
     ELECTION,
     MANAGER,
     SERVERS,
     SHARDING,
     Checks,
-    Phase,
-    RunningManager,
+    Server,
+    expect_ready,
+    servers_for,
 )
 from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
 from kubectl_runtime.runtime.controller.plan import Plan, check_functions, functions_of
-from kubectl_runtime.runtime.lifecycle.signals import serve as wait_in_foreground
+from kubectl_runtime.runtime.lifecycle.lifecycle import Phase
 from kubectl_runtime.runtime.observe.debug import DebugPage, Inspected, ManagerState
 from kubectl_runtime.runtime.observe.health_checks import Check, OwnCheck, TimedCheck, store_checks
 from kubectl_runtime.runtime.observe.listener import ListenAddress
@@ -353,7 +352,7 @@ class Manager:
         with status 128 + n. When something still runs after the grace period and signals are its own, it flushes the
         logs and ends the process with status 1.
         """
-        wait_in_foreground(self._launch(foreground=True), self._grace)
+        self._launch(foreground=True).serve(self._grace)
 
     def start(self) -> RunningManager:
         """Start, and return when the servers listen and every thread is started. Signals are left alone.

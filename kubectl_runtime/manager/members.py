@@ -1,62 +1,44 @@
 """What a manager runs: controllers and plain functions, each with a life of its own below the manager's.
 
-                start()                                 elected()                       when `stop` is set
+                start()                                 elected()                       when it is to stop
     controller  its threads; its stores fill            its runs begin                  drains
     one that    likewise; then it works for the         nothing                         drains; its shards are given up
     shares      objects of this replica's shards
-    runnable    its thread, if it needs no leadership   its thread, if it needs it      is told so by its token
+    runnable    its thread, if it needs no leadership   its thread, if it needs it      its token is set
 
-Without an election `elected()` follows at once. A member that fails tells the manager, which ends everything; one that
-just ends does not.
+Without an election `elected()` follows at once. A member that fails ends the manager; one that just ends does not.
 
-`Partaking`: a manager's part in a sharding. Without one, all of this does nothing.
+`Partaking`: a manager's part in a sharding. Without a sharding all of this does nothing.
 
     expect(name)   a controller that shares; before `start`, this replica waits for its stores before it takes a shard
-    start()        from now on it joins as soon as nothing is waited for
-    ready(name)    the stores of one are complete, or it has ended
+    start()        from then on it joins as soon as nothing is waited for
+    ready(name)    the stores of a controller are complete, or it has ended
     quit(within)   the end begins: each shard is given up as soon as no run of it is left
-    end(left)      what is left of it has so many seconds
-
-What a manager serves: the protocol of its servers, and the one place that makes those of its own.
-
-Servers start before everything else and stop after it, so that probes are answered while stores fill, while the process
-stands by, and while it drains.
-
-`ManagerEnd`: the one end of a manager. Why, by when, and the failure that began it.
-
-    begin(reason, grace)    the first sets the token and the deadline; a later one may shorten the time, not lengthen it
-    failed(what, error)     the first is kept, to be raised; all are logged
+    end(left)      waits for what is left, at most that many seconds
 """
 from __future__ import annotations
 
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Clock, seconds
+from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
-from kubectl_runtime.core.base.observer import Observer, parts_of
+from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.manager.elector import LeaderLock
+from kubectl_runtime.manager.serving import LEAST
 from kubectl_runtime.manager.sharder import Sharder
 from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.runtime.controller.plan import ControllerError, Plan
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.lifecycle.ending import LastWords
-from kubectl_runtime.runtime.lifecycle.shutdown import stack_of
-from kubectl_runtime.runtime.observe.debug import Debugged, DebugPage
-from kubectl_runtime.runtime.observe.health import HealthServer
-from kubectl_runtime.runtime.observe.health_checks import Check, OwnCheck, Unhealthy
-from kubectl_runtime.runtime.observe.listener import ListenAddress
+from kubectl_runtime.runtime.lifecycle.lifecycle import StillRunning, alive
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
-from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 
@@ -68,143 +50,6 @@ class LeadershipLost(KubeError):
     >>> issubclass(LeadershipLost, KubeError)
     True
     """
-
-
-class ManagerEnd:
-    """Why and until when a manager ends. Safe to use from any thread. Times are seconds."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.token = StopToken(clock=clock)
-        self.words = LastWords(log, "manager last words")
-        """What is logged at the end: a log handler that blocks must not keep the others."""
-        self.error: BaseException | None = None
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._deadline: float | None = None
-        self.is_awaited = False
-        """The manager runs, and so it will have an end."""
-        self.is_elsewhere = False
-        """This is the child of a fork: the manager is its parent's, and nothing of it runs here."""
-        renewed_in_children(self)
-
-    def renew(self) -> None:
-        """In the child of a fork: say so, to who asks. A manager that was not started can be started there."""
-        if self.is_awaited:
-            self._lock, self.is_elsewhere, self.token = threading.Lock(), True, StopToken(clock=self._clock)
-            self.token.set("it runs in the process that this one was forked from")
-
-    def begin(self, reason: str, grace: float) -> None:
-        """Begin the end, which has `grace` seconds."""
-        deadline = self._clock.monotonic() + grace
-        with self._lock:
-            first = self._deadline is None
-            self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
-        if first:
-            self.words.info("manager: stopping: %s", reason)
-        self.token.set(reason)
-
-    def failed(self, what: str, error: BaseException) -> None:
-        """Note a failure. Does not begin the end."""
-        with self._lock:
-            first = self.error is None
-            if first:
-                self.error = error
-        with self.words.taken_down():
-            if first:
-                log.critical("%s failed; the manager ends: %s", what, described(error),
-                             exc_info=None if isinstance(error, KubeError) else error)
-            else:
-                log.error("%s failed, too: %s", what, described(error))
-
-    def time_left(self) -> float:
-        """Until the deadline; 0 when it has passed, or the end has not begun."""
-        return max(0.0, (self._deadline or 0.0) - self._clock.monotonic())
-
-
-LEAST = 1.0
-"""Seconds that each server gets to stop, when everything before it has used up the time."""
-
-
-class Server(Protocol):
-    """Something that listens while a manager runs."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in logs, and as a check of readiness."""
-
-    def start(self) -> None:
-        """Listen, in threads of its own, and log where. Returns when it does; what it raises (the port is taken, say)
-        ends the manager's start."""
-
-    def stop(self, timeout: float) -> None:
-        """Listen no more; blocks until its threads have ended, at most `timeout` seconds. What it raises is logged; a
-        second later nobody waits for it any more."""
-
-
-def expect_ready(servers: Iterable[Any]) -> None:
-    """Raise Unhealthy when a server has `why_not_ready`, and it says why. Blocks as they do."""
-    reasons = [reason for server in servers if (reason := getattr(server, "why_not_ready", ""))]
-    if reasons:
-        raise Unhealthy("; ".join(reasons))
-
-
-class ServerGroup:
-    """Starts servers in their order, and stops them in the reverse one. For one thread at a time."""
-
-    def __init__(self, words: LastWords) -> None:
-        """`words` takes down what is logged at the end."""
-        self._started: list[Server] = []
-        self._words = words
-
-    def start(self, servers: Iterable[Server]) -> None:
-        """Start each of `servers`. Raises what one of them raises, when those before it have stopped again."""
-        for server in servers:
-            try:
-                server.start()
-            except BaseException:
-                self.stop(lambda: 0.0)
-                raise
-            self._started.append(server)
-
-    def stop(self, time_left: Callable[[], float]) -> None:
-        """Stop each in the time that is left then, `LEAST` seconds at least."""
-        while self._started:
-            server = self._started.pop()
-            timeout = max(LEAST, time_left())
-            # It may be the program's own: then nothing bounds its time but this.
-            thread = Thread(target=partial(self._stop, server, timeout), name=f"end of {server.name}", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # the interpreter ends, or there are no more threads
-                self._stop(server, timeout)
-                continue
-            thread.join(timeout + LEAST)
-            if thread.is_alive():
-                log.error("manager: %s does not stop; it is here:\n%s", server.name, stack_of(thread.ident))
-
-    def _stop(self, server: Server, timeout: float) -> None:
-        with self._words.taken_down():
-            try:
-                server.stop(timeout)
-            except BaseException as error:
-                log.error("manager: %s did not stop well: %s", server.name, described(error), exc_info=error)
-
-
-def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, Check]],
-                why_not_alive: Callable[[], str], observer: Observer, debug: DebugPage | None,
-                debugged: Debugged) -> Sequence[Server]:
-    """The servers that `Manager(serve=...)` stands for: `/healthz`, `/readyz`, `/metrics` of the Metrics in `observer`,
-    and `/debug` as `debug` says. `ready_checks` gives the checks of `/readyz` at this moment; `why_not_alive` says what
-    only a new process can heal; neither blocks.
-
-    Called once, at the manager's start, before it starts them. The only place that joins the two.
-    """
-    # Programs without a manager's server do not pay for prometheus-client.
-    module = sys.modules.get("kubectl_runtime.runtime.observe.metrics")
-    metrics = None if module is None else next(
-        (part for part in parts_of(observer) if isinstance(part, module.Metrics)), None)
-    return [HealthServer((address.host, address.port), metrics=metrics, debug=debug, debugged=debugged,
-                         checks=ready_checks, live_checks={"manager": OwnCheck(why_not_alive)})]
 
 
 class Partaking:
@@ -269,32 +114,19 @@ class Partaking:
             self.sharder.join()
 
 
-T = TypeVar("T")
-
 HEED = 2.0
 """Seconds for runs that are told to end at once."""
 
 OnFailure = Callable[[str, BaseException], None]
-"""Told by a member, by its name, what ended it. Does not block."""
-
-
-@dataclass(frozen=True, slots=True)
-class StillRunning:
-    """A thread that has not ended in time. `owner`: the controller or runnable; `what` it does: the reconciler of a
-    key, or the thread's name; `stack`: where it was."""
-
-    owner: str
-    what: str
-    stack: str
+"""Called by a member with its name and what ended it. Does not block."""
 
 
 class Member(Protocol):
-    """Something that a manager runs: a controller, or a function. `finish` comes after `stop` was set; all is safe from
-    any thread."""
+    """Something that a manager runs: a controller, or a function. `finish` comes after `begin_stop`; all is safe from
+    any thread. Members stop side by side, so that their ends can be waited for one after the other."""
 
     name: str
     needs_leader: bool
-    stop: StopToken
 
     def start(self) -> None:
         """Start its threads. Does not block; what it raises ends the manager's start."""
@@ -302,14 +134,17 @@ class Member(Protocol):
     def elected(self) -> None:
         """This process leads: begin what needs the leadership. Does not block."""
 
+    def begin_stop(self, reason: str, within: float) -> None:
+        """Begin its end, `within` seconds at most; again with fewer seconds to shorten the time. Does not block."""
+
     def finish_work(self, timeout: float) -> bool:
         """Block until nothing of it needs the leadership any more, at most `timeout` seconds; whether that is so."""
 
     def finish(self, timeout: float) -> list[StillRunning]:
-        """Block until it has ended, at most `timeout` seconds and a moment for its threads."""
+        """Block until it has ended, at most `timeout` seconds and a moment for its threads; what still runs."""
 
     def abort(self) -> None:
-        """Tell what still runs after `stop` to end at once. Does not block."""
+        """Have what still runs after `begin_stop` end at once. Does not block."""
 
     def why_not_ready(self) -> str:
         """What it waits for, for people; empty when it is ready. Does not block."""
@@ -318,7 +153,7 @@ class Member(Protocol):
         """What only a new process can heal; empty when all is well. Does not block."""
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread`, which asks, belongs to it, and so cannot wait for its end."""
+        """Whether `thread` belongs to it, and so cannot wait for its end."""
 
 
 class ControllerMember:
@@ -370,6 +205,12 @@ class ControllerMember:
         """Let runs begin, once the stores are complete."""
         self._elected.set()
 
+    def begin_stop(self, reason: str, within: float) -> None:
+        """Begin the controller's end."""
+        self.stop.set(reason)  # seen by a controller that is just being started, too
+        if self._running is not None and self._launched.is_set():
+            self._running.begin_stop(reason, within)
+
     def finish_work(self, timeout: float) -> bool:
         """Stop the controller's runs, in at most `timeout` seconds; whether none is stuck. Blocks."""
         deadline = time.monotonic() + timeout
@@ -386,10 +227,10 @@ class ControllerMember:
         if running is None:
             return []
         running.stop(max(0.0, deadline - time.monotonic()))
-        return [StillRunning(self.name, what, stack_of(thread)) for what, thread in running.still_running()]
+        return running.still_running
 
     def abort(self) -> None:
-        """Tell runs in progress to end within `HEED` seconds. Does not block."""
+        """Have runs in progress end within `HEED` seconds. Does not block."""
         if self._running is not None:
             self._running.abandon(HEED)
 
@@ -464,6 +305,10 @@ class RunnableMember:
         if self.needs_leader:
             self._begin()
 
+    def begin_stop(self, reason: str, within: float) -> None:  # noqa: ARG002 - a function has one token alone
+        """Set the function's token."""
+        self.stop.set(reason)
+
     def finish_work(self, timeout: float) -> bool:
         """Wait for its function to return, at most `timeout` seconds; whether it has."""
         return self._has_returned(timeout)
@@ -472,9 +317,10 @@ class RunnableMember:
         """Wait for its function to return, at most `timeout` seconds; what still runs."""
         if self._has_returned(timeout):
             return []
-        left = StillRunning(self.name, f"thread {self._thread.name!r}", stack_of(self._thread.ident))
-        log.error("runnable %s does not end; its stack:\n%s", self.name, left.stack)
-        return [left]
+        found = alive(self.name, [self._thread])
+        for one in found:
+            log.error("runnable %s does not end; its stack:\n%s", self.name, one.stack)
+        return found
 
     def _has_returned(self, timeout: float) -> bool:
         with self._once:
@@ -513,38 +359,3 @@ class RunnableMember:
         else:
             if not self.stop.is_set():
                 log.info("runnable %s has ended by itself", self.name)
-
-
-def finish_all(members: list[Member], end: ManagerEnd) -> list[StillRunning]:
-    """Finish `members` side by side in the time that is left; what of them still runs."""
-    nothing: list[StillRunning] = []
-    return sum(side_by_side(members, lambda member: member.finish(end.time_left()), nothing, end), nothing)
-
-
-def still_leading(members: list[Member], end: ManagerEnd) -> set[str]:
-    """The names of those `members` whose work under the leadership has not ended in the time that is left."""
-    needing = [member for member in members if member.needs_leader]
-    ended = side_by_side(needing, lambda member: member.finish_work(end.time_left()), False, end)
-    return {member.name for member, has_ended in zip(needing, ended, strict=True) if not has_ended}
-
-
-def side_by_side(members: list[Member], finish: Callable[[Member], T], otherwise: T, end: ManagerEnd) -> list[T]:
-    """`finish` each of `members` in a thread of its own, so that none takes the time of another; what came of each, and
-    `otherwise` where it raised."""
-    found = [otherwise] * len(members)
-
-    def one(number: int) -> None:
-        with end.words.taken_down():
-            found[number] = finish(members[number])
-
-    threads = [Thread(target=partial(one, number), name=f"end of {member.name}", daemon=True)
-               for number, member in enumerate(members)]
-    for number, thread in enumerate(threads):
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter ends, or there are no more threads
-            one(number)
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(MAIN_THREAD_WAIT)
-    return found

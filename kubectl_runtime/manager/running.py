@@ -1,81 +1,66 @@
-"""`RunningManager`: a manager with its servers, members and candidacy, from start to end.
+"""`RunningManager`: a manager that runs: the `Lifecycle` engine with servers, several members and an election.
 
     phase      what happens                                                then
-    starting   servers start, one after the other; then controllers (their standing by, until elected or, without an
-               stores fill) and what needs no leadership                   election, leading at once
-    standing   the Lease is watched; held controllers only fill their      leading
-    by         stores
+    starting   servers start, one after the other                          standing by
+    standing   controllers (their stores fill) and what needs no           leading; without an election at once
+    by         leadership start; the Lease is watched; held controllers
+               only fill their stores
     leading    held controllers begin their runs, and what needs the       stopping
                leadership starts
-    stopping   every member is told at once; when the runs and functions   stopped
-               that need the Lease have ended, it is released; then the
-               rest of the members is waited for, such as events that are
-               still to be sent; then the servers stop, the last one first
+    stopping   every member is stopped at once                             stopped
+      work       the runs and functions that need the Lease end; then it
+                 is given back
+      rest       the other members end, such as events that are still to
+                 be sent; the shards are given back; then the servers
+                 stop, the last one first
 
 It stops after `stop()`, a signal (with `run`), the first failure of a member, or the loss of the Lease. Stopping takes
 `grace` seconds at most; threads that still run then are returned, and logged with their stacks. The Lease is renewed
-until the work has ended. When it is lost, runs are told at once to end (`ctx.stop`) and get only 2 s.
-
-`Checks`: what a program adds to the question whether it is ready. `TimedCheck` says when one fails.
+until the work has ended. When it is lost, runs are stopped at once (`ctx.stop`) and get only 2 s.
 
 `Candidacy`: a manager's part in the leader election. Without an election it leads as soon as it starts.
 
     start()    -> standing for election; elected -> `lead` is called, once
     the lock   fails before that: `failed` is called; is lost after that: `lost` is called, and nothing is released
-    end()      the Lease is given back, unless somebody still works under it
+    end()      the Lease is given back, unless work still goes on under it
 """
 from __future__ import annotations
 
-import atexit
 import threading
-import time
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from functools import partial
-from signal import Signals
-from types import TracebackType
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Duration, seconds
-from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.manager.elector import LeaderLock, NotLeaderError
-from kubectl_runtime.manager.members import (
-    HEED,
-    LEAST,
-    LeadershipLost,
-    ManagerEnd,
-    Member,
-    Partaking,
-    Server,
-    ServerGroup,
-    StillRunning,
-    finish_all,
-    still_leading,
-)
+from kubectl_runtime.manager.members import HEED, LeadershipLost, Member, Partaking
+from kubectl_runtime.manager.serving import LEAST, Checks, Server, ServerGroup
 from kubectl_runtime.manager.sharding import Sharding
-from kubectl_runtime.runtime.lifecycle.signals import ShutdownSignals
-from kubectl_runtime.runtime.observe.health_checks import TIMEOUT, TimedCheck, answers
+from kubectl_runtime.runtime.lifecycle.lifecycle import Lifecycle, Phase, StillRunning, join
+from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
 from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 
 
 class Candidacy:
-    """A manager's part in the election: it stands for it, and tells of its outcome. Safe to use from any thread. The
-    callbacks come in whatever thread finds out."""
+    """A manager's part in the election: it stands for it, and reports the outcome. Safe to use from any thread. The
+    callbacks are called in any thread."""
 
     def __init__(self, lock: LeaderLock | None, stop: StopToken, *, lead: Callable[[], None],
                  lost: Callable[[str], None], failed: Callable[[BaseException], None]) -> None:
-        """`stop` ends the wait for the leadership; `lost` is told why."""
+        """`stop` ends the wait for the leadership; `lost` is called with the reason."""
         self._lock = lock
         self._stop = stop
         self._lead = lead
         self._lost = lost
         self._failed = failed
         self._leaving = False
+        self._thread = Thread(target=self._await_leadership, name="manager election", daemon=True)
 
     @property
     def is_leader(self) -> bool:
@@ -87,16 +72,16 @@ class Candidacy:
         """Why this process cannot stand for election; empty when it can, and without an election."""
         return "" if self._lock is None else self._lock.trouble
 
-    def start(self, add_thread: Callable[[str, Callable[[], None]], object]) -> None:
-        """Stand for election, in a thread that `add_thread(name, body)` starts. Does not block."""
+    def start(self) -> None:
+        """Stand for election, in a thread of its own. Does not block."""
         if self._lock is None:
             self._lead()
         else:
             self._lock.start()
-            add_thread("manager election", self._await_leadership)
+            self._thread.start()
 
     def end(self, still_working: set[str], time_left: float) -> None:
-        """Give the Lease back, if nobody works under it any more. Blocks for at most about `time_left` seconds."""
+        """Give the Lease back, if no work needs it any more. Blocks for at most about `time_left` seconds."""
         if self._lock is None:
             return
         if still_working:
@@ -105,10 +90,11 @@ class Candidacy:
         self._leaving = True
         within = min(max(LEAST, time_left), seconds(self._lock.election.renew_deadline))
         self._lock.close(release=False if still_working else None, timeout=within)
+        join([self._thread], LEAST)
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether `thread` is one of the election's, which call its callbacks."""
-        return self._lock is not None and self._lock.owns(thread)
+        return thread is self._thread or (self._lock is not None and self._lock.owns(thread))
 
     def _await_leadership(self) -> None:
         lock = self._lock
@@ -125,88 +111,20 @@ class Candidacy:
         lost.on_set(lambda: None if self._leaving else self._lost(lost.reason))
 
 
-MANAGER = "manager"
-CONTROLLER = "controller "
-STORE = "store "
-SERVERS = "servers"
-ELECTION, SHARDING = "election", "sharding"
-"""How the checks of the manager itself are called, or begin."""
-
-
-class Checks:
-    """Named checks. Safe to use from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._checks: dict[str, TimedCheck] = {}
-        self._asked: list[threading.Thread] = []
-        """The threads that are in one at this moment."""
-
-    def add(self, name: str, check: Callable[[], object], timeout: Duration = TIMEOUT) -> None:
-        """Add a check. Raises RequestError when the name is taken, is one of the manager's own, or cannot be the last
-        part of a path, and for a timeout of 0 seconds or less."""
-        if not name or "/" in name:
-            raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
-        if name in ("ping", MANAGER, SERVERS, ELECTION, SHARDING) or name.startswith((CONTROLLER, STORE)):
-            raise RequestError(f"a check cannot be called {name!r}: the manager's own checks have such names; name it "
-                               "after what it checks, such as 'database'")
-        with self._lock:
-            if name in self._checks:
-                raise RequestError(f"there is a check called {name} already")
-            self._checks = {**self._checks, name: TimedCheck(name, partial(self._ask, check), timeout)}
-
-    def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is in one of these checks. Takes no lock."""
-        return thread in self._asked
-
-    def _ask(self, check: Callable[[], object]) -> object:
-        thread = threading.current_thread()
-        self._asked.append(thread)
-        try:
-            return check()
-        finally:
-            self._asked.remove(thread)
-
-    def all(self) -> dict[str, TimedCheck]:
-        """Those that were added, by name, in this order."""
-        return dict(self._checks)
-
-    def failing(self) -> dict[str, str]:
-        """Name and reason of each check that fails, in the order in which they were added. Blocks as they do."""
-        return {name: reason for name, reason in answers(self._checks).items() if reason}
-
-
-class Phase(StrEnum):
-    """What a manager does, from its start to its end."""
-
-    STARTING = "starting"
-    STANDING_BY = "standing by"
-    LEADING = "leading"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-
-
-class RunningManager:
+class RunningManager(Lifecycle):
     """A manager that runs, made by `Manager.start`; leaving it as a context stops it. Safe to use from any thread."""
 
     def __init__(self, client: Client, lock: LeaderLock | None, sharding: Sharding | None, grace: float,
                  checks: Checks) -> None:
-        self._grace = grace
+        super().__init__("manager", Shutdown(client.clock), log, grace, prefix="manager: ")
         self._checks = checks
         self._change = threading.Lock()
-        self._phase = Phase.STARTING
+        self._leads = False
         self._members: list[Member] = []
-        self._end = ManagerEnd(client.clock)
-        self._servers = ServerGroup(self._end.words)
-        self._candidacy = Candidacy(lock, self._end.token, lead=self._lead, lost=self._lost,
+        self._servers = ServerGroup(self._log)
+        self._candidacy = Candidacy(lock, self._shutdown.draining, lead=self._lead, lost=self._lost,
                                     failed=partial(self.fail, "the leader election"))
         self.part = Partaking(client, sharding, grace, failed=partial(self.fail, "the sharding"))
-        self._signals = ShutdownSignals()
-        self._threads: list[Thread] = []
-        self._ended = threading.Event()
-        self._supervisor: Thread | None = None
-        self._ending = False
-        self._left: list[StillRunning] = []
 
     @property
     def is_ready(self) -> bool:
@@ -237,14 +155,12 @@ class RunningManager:
         return self._checks.failing()
 
     @property
-    def error(self) -> BaseException | None:
-        """The first failure, which ended it; None as long as there was none."""
-        return self._end.error
-
-    @property
     def phase(self) -> Phase:
         """What it does now."""
-        return Phase.STOPPED if self._end.is_elsewhere else self._phase
+        phase = super().phase
+        if phase is not Phase.RUNNING:
+            return phase
+        return Phase.LEADING if self._leads else Phase.STANDING_BY
 
     @property
     def is_leader(self) -> bool:
@@ -256,21 +172,11 @@ class RunningManager:
         """The shards that this replica works for at this moment, counted from 0; none without a sharding."""
         return self.part.shards
 
-    @property
-    def reason(self) -> str:
-        """Why the manager stops or has stopped; empty while it does not."""
-        return self._end.token.reason
-
-    def wait(self, timeout: Duration | None = None) -> bool:
-        """Block until it begins to stop, for whatever reason, at most `timeout` seconds; whether it does."""
-        return self._end.token.wait(None if timeout is None else seconds(timeout))
-
     def launch(self, servers: Sequence[Server], members: Sequence[Member], *, foreground: bool) -> None:
-        """Start everything, servers first. `foreground`: the caller waits by `obey_signal`.
+        """Start everything, servers first. `foreground`: the caller waits by `serve`.
 
         Blocks until the servers listen. Raises what one of them raises, when what was started has stopped again.
         """
-        self._end.is_awaited = True
         if foreground and threading.current_thread() is threading.main_thread():
             self._signals.install()
         try:
@@ -278,53 +184,48 @@ class RunningManager:
         except BaseException:
             self._signals.close()
             raise
-        with self._change:
-            self._phase = Phase.STANDING_BY
-        try:
-            self._supervisor = self._add_thread("manager", self._supervise)
-            for member in members:
-                if self._admitted(member):  # one before it may have failed already
-                    self._begin(member)
-            self._candidacy.start(self._add_thread)
-            self.part.start()
-        except BaseException:  # no memory, no more threads: what was started must not stay
-            self._begin_stop("it could not be started", 0)
-            self._await_end()
-            raise
-        atexit.register(self._at_exit)
+        self._launch(partial(self._start, members))
+
+    def _start(self, members: Sequence[Member]) -> None:
+        for member in members:
+            if self._admitted(member):  # one before it may have failed already
+                self._begin(member)
+        self._candidacy.start()
+        self.part.start()
 
     def add(self, member: Member) -> None:
         """Start `member`, too. Raises RequestError when the end has begun."""
-        if self._end.is_elsewhere or not self._admitted(member):
+        if self._is_elsewhere or not self._admitted(member):
             raise RequestError(f"{member.name} cannot be added: the manager is {self.phase}")
         self._begin(member)
 
     def _admitted(self, member: Member) -> bool:
         with self._change:
-            admitted = self._phase not in (Phase.STOPPING, Phase.STOPPED)
+            admitted = not self._shutdown.draining.is_set()
             if admitted:
                 self._members.append(member)
             return admitted
 
     def _begin(self, member: Member) -> None:
-        # An end that begins here has set the member's token already: then it starts only to end.
+        # An end that begins here has stopped the member already: then it starts only to end.
         member.start()
-        if self._phase is Phase.LEADING:
+        if self.phase is Phase.LEADING:
             member.elected()
 
     def _lead(self) -> None:
         with self._change:
-            if self._phase is not Phase.STANDING_BY:
+            if self.phase is not Phase.STANDING_BY:
                 return
-            self._phase = Phase.LEADING
+            self._leads = True
             members = list(self._members)
         for member in members:
             member.elected()
 
-    def fail(self, what: str, error: BaseException, grace: float | None = None) -> None:
-        """Something has ended by itself: end everything, within `grace` seconds (the manager's). Does not block."""
-        self._end.failed(what, error)
-        self._begin_stop(f"{what} failed: {described(error)}", self._grace if grace is None else grace)
+    def _lost(self, reason: str) -> None:
+        self.fail("the leader election", LeadershipLost(reason), min(HEED, self._grace))
+        for member in list(self._members):
+            if member.needs_leader:
+                member.abort()
 
     def stop(self, timeout: Duration | None = None) -> list[StillRunning]:
         """End the manager; what of it still runs after `timeout` seconds (its `grace` by default), by thread.
@@ -333,121 +234,53 @@ class RunningManager:
         waits for (a run, a runnable, a callback of the election, a check) it only begins the stop, as no thread can
         wait for itself. Does nothing in the child of a fork.
         """
-        if self._end.is_elsewhere:
-            return []
-        self._begin_stop("stop() was called", self._grace if timeout is None else seconds(timeout))
-        return [] if self._owns(threading.current_thread()) else self._await_end()
+        return self.still_running if self._stop(self._grace if timeout is None else seconds(timeout)) else []
 
-    def _owns(self, thread: threading.Thread) -> bool:
-        waited_for = [self._candidacy.owns, self.part.owns, self._checks.owns,
-                      *(member.owns for member in list(self._members))]
-        return thread in self._threads or any(owns(thread) for owns in waited_for)
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` cannot wait for the end, as the end waits for the thread."""
+        return any(owns(thread) for owns in (super().owns, self._candidacy.owns, self.part.owns, self._checks.owns,
+                                             *(member.owns for member in list(self._members))))
 
-    def obey_signal(self) -> int | None:
-        """Block until a signal comes or the end begins, and begin the end; the signal's number, None without one."""
-        number = self._signals.wait()
-        if number is not None:
-            self._begin_stop(Signals(number).name, self._grace)
-            log.info("a second signal ends the process at once")
-        return number
+    def begin_stop(self, reason: str, grace: float) -> None:
+        """Begin to stop, within `grace` seconds. A later call may shorten the time, not lengthen it. Does not block."""
+        super().begin_stop(reason, grace)
+        self._stop_members()  # of a time that is shorter now
 
-    @property
-    def obeys_signals(self) -> bool:
-        """Whether SIGINT and SIGTERM are this manager's now."""
-        return self._signals.installed
-
-    def abandon(self) -> None:
-        """Tell everything to stop at once, and wait for nothing any more."""
-        self._begin_stop("abandoned", 0)
+    def abandon(self, heed: float = 0.0) -> None:
+        """Stop what runs at once, and wait for nothing any more. Does not block."""
+        super().abandon(heed)
         for member in list(self._members):
             member.abort()
-        self._signals.close()
-        atexit.unregister(self._at_exit)
 
-    def raise_error(self) -> None:
-        """Raise the first failure, if there was one."""
-        if self.error is not None:
-            raise self.error
+    # --- the hooks of the engine ---
 
-    def __enter__(self) -> RunningManager:
-        return self
+    def _begin_ending(self) -> None:
+        self._stop_members()
+        super()._begin_ending()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        try:
-            self.stop()
-        except KeyboardInterrupt:  # the person does not want to wait
-            self.abandon()
-            raise
-        if error is None:
-            self.raise_error()
-
-    def _lost(self, reason: str) -> None:
-        self.fail("the leader election", LeadershipLost(reason), min(HEED, self._grace))
-        for member in list(self._members):
-            if member.needs_leader:
-                member.abort()
-
-    def _begin_stop(self, reason: str, grace: float) -> None:
-        """Tell everybody. A later call may shorten the time, not lengthen it."""
+    def _stop_members(self) -> None:
         with self._change:
-            if self._phase is not Phase.STOPPED:
-                self._phase = Phase.STOPPING
             members = list(self._members)
-        self._end.begin(reason, grace)
+        left = self._shutdown.time_left()
         for member in members:
-            member.stop.set(reason)
-        self.part.quit(self._end.time_left())
-        self._signals.release()
+            member.begin_stop(self.reason, left)
+        self.part.quit(left)
 
-    def _await_end(self) -> list[StillRunning]:
-        if self._supervisor is None or not self._supervisor.is_alive():
-            self._finish()
-        # In pieces, so that a signal which comes just before the wait is seen.
-        while not self._ended.wait(MAIN_THREAD_WAIT):
-            pass
-        return self._left
+    def _log_failure(self, what: str, error: BaseException, *, is_first: bool) -> None:
+        if is_first:
+            log.critical("%s failed; the manager ends: %s", what, described(error),
+                         exc_info=None if isinstance(error, KubeError) else error)
+        else:
+            log.error("%s failed, too: %s", what, described(error))
 
-    def _finish(self) -> None:
-        with self._change:
-            mine, self._ending = not self._ending, True
-            members = list(self._members)
-        if mine:
-            try:
-                self._end_all(members)
-            finally:
-                self._ended.set()
-
-    def _end_all(self, members: list[Member]) -> None:
+    def _end_work(self) -> None:
         # Others wait for the Lease; what is left of a controller without its runs needs it no more.
-        leading = still_leading(members, self._end)
-        with self._end.words.taken_down():
-            self._candidacy.end(leading, self._end.time_left())
-        left = finish_all(members, self._end)
-        with self._end.words.taken_down():
-            self.part.end(self._end.time_left())
-            self._servers.stop(self._end.time_left)
-            log.info("manager: stopped%s", f"; still running: {len(left)}" if left else "")
-        with self._change:
-            self._left, self._phase = left, Phase.STOPPED
-        self._end.words.finish(time.monotonic() + LEAST)
-        self._signals.close()
-        atexit.unregister(self._at_exit)
-        for thread in {*self._threads} - {threading.current_thread()}:
-            thread.join(LEAST)
+        needing = [member for member in list(self._members) if member.needs_leader]
+        working = {member.name for member in needing if not member.finish_work(self._shutdown.time_left())}
+        self._candidacy.end(working, self._shutdown.time_left())
 
-    def _supervise(self) -> None:
-        self._end.token.wait()
-        self._finish()
-
-    def _add_thread(self, name: str, body: Callable[[], None]) -> Thread:
-        thread = Thread(target=body, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-        return thread
-
-    def _at_exit(self) -> None:
-        """The program ends and nobody called `stop`."""
-        if not self._end.is_elsewhere:
-            self._begin_stop("the program ends", self._grace)
-            self._await_end()
+    def _end_rest(self) -> list[StillRunning]:
+        left = [one for member in list(self._members) for one in member.finish(self._shutdown.time_left())]
+        self.part.end(self._shutdown.time_left())
+        self._servers.stop(self._shutdown.time_left)
+        return left

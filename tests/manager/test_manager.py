@@ -34,7 +34,7 @@ from kubectl_runtime.errors import ControllerError, LeadershipLost, NotLeaderErr
 from kubectl_runtime.manager.running import RunningManager
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
-from kubectl_runtime.runtime.controller.running import DISPATCHER_LIMIT, WellBeing
+from kubectl_runtime.runtime.controller.running import DISPATCHER_LIMIT, Running
 from kubectl_runtime.runtime.observe.health import HealthServer
 from kubectl_runtime.runtime.observe.listener import ListenAddress
 from kubectl_runtime.runtime.observe.metrics import Metrics
@@ -392,7 +392,7 @@ def test_a_watch_that_keeps_failing_makes_it_unready_also_when_the_store_was_com
     with Manager(client, serve=None).add(maps(client), nothing).start() as running:
         until(lambda: running.is_ready, "the store is complete")
         trouble = property(lambda _: "configmaps has failed 3 times in a row: refused")
-        monkeypatch.setattr(WellBeing, "why_not_ready", trouble)
+        monkeypatch.setattr(Running, "why_not_ready", trouble)
         assert running.why_not_ready == "controller configmap: configmaps has failed 3 times in a row: refused"
 
 

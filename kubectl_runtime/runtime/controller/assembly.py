@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -46,10 +47,9 @@ from kubectl_runtime.runtime.controller.plan import (
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate, with_gone
 from kubectl_runtime.runtime.events.ledger import qualified_name
 from kubectl_runtime.runtime.events.recorder import Recorder
-from kubectl_runtime.runtime.lifecycle.ending import what_is_waited_for
 from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
 from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
-from kubectl_runtime.runtime.queue.runs import Execute, begin_write, is_triggered, record_write
+from kubectl_runtime.runtime.queue.runs import Execute, Run, begin_write, is_triggered, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.executor import Executor
@@ -69,6 +69,9 @@ from kubectl_runtime.runtime.watch.backoff import WatchTarget
 from kubectl_runtime.runtime.watch.states import namespaces_of
 
 JITTER = 0.1
+
+NAMED_RUNS = 10
+"""Runs that are named when the wait for them begins; the others are counted."""
 
 
 class Resync:
@@ -433,3 +436,17 @@ class Assembly(Generic[K]):
         waited_for = what_is_waited_for(self.runner.running(), self.shutdown, self.plan.clock)
         self.drained = f"{dropped} due run{'' if dropped == 1 else 's'} dropped; {waited_for}"
         self.plan.observer.keys_dropped(self.plan.name, dropped)
+
+
+def what_is_waited_for(runs: list[Run], shutdown: Shutdown, clock: Clock) -> str:
+    """For people, at the beginning of the end: which runs, and until when."""
+    if not runs:
+        return "nothing is running"
+    left = shutdown.time_left()
+    named = ", ".join(str(run.request.ref) for run in runs[:NAMED_RUNS])
+    more = f" and {len(runs) - NAMED_RUNS} more" if len(runs) > NAMED_RUNS else ""
+    try:
+        until = f"until {(clock.now() + timedelta(seconds=left)).astimezone():%H:%M:%S} ({left:.0f} s)"
+    except OverflowError:
+        until = "without a limit"
+    return f"waits {until} for {len(runs)} run{'s' if len(runs) > 1 else ''}: {named}{more}"

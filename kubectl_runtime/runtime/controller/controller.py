@@ -54,7 +54,6 @@ from kubectl_runtime.runtime.controller.plan import (
 )
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE
-from kubectl_runtime.runtime.lifecycle.signals import serve
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles, ResultCallback
 from kubectl_runtime.runtime.store.store import Store, StoreState
@@ -331,7 +330,7 @@ class Controller(Watched[K]):
 
         Arguments as for `start`. Raises ControllerError when it ended by itself (see there).
         """
-        serve(self._launch(reconciler, error_policy, context, signal_thread=False), self._plan.grace)
+        self._launch(reconciler, error_policy, context, signal_thread=False).serve(self._plan.grace)
 
     @overload
     def start(self, reconciler: Reconciles[K, None], *,

@@ -1,4 +1,4 @@
-"""`Running`: a controller with its threads, and the way to its end.
+"""`Running`: a controller with its threads: the `Lifecycle` engine with one member, its `Assembly`.
 
     thread                       ends
     one per watch                when `draining` is set for its last user (the token shuts the sockets down)
@@ -6,52 +6,52 @@
     dispatcher                   when `draining` is set, and no run has a `run_timeout` to come
     one per trigger source       when `draining` is set; one that blocks in the user's iterable is left there
     signals (only with start)    when `draining` is set
-    ending, last words           begin when `draining` is set, see `Ending` and `LastWords`
+    ending, shutdown log         begin when `draining` is set
 
-    stop(timeout)   sets `draining`; waits for the runs in progress; shortly before the timeout sets `aborted`; waits
-                    on; joins the threads; names by key and stack what did not end. Works at any moment, also before the
-                    first sync, twice, from several threads at once. From one of the controller's own threads, a
-                    reconciler for instance, it only begins the stop, as no thread can wait for itself.
+    work    runs in progress; those that outlast the grace are stuck
+    rest    undelivered events get 2 s, the recording is closed, threads are joined
 
-However the end begins, it comes to its end by itself: previous signal handlers are back and the name is free, also when
-nobody calls `stop`. All threads are daemons, so a stuck one cannot keep the process; that the end is graceful
-nevertheless when the program just ends is the work of an `atexit` hook. If a thread of the library dies of a defect, or
-the client is closed, the controller stops and says so in `error`: it never goes on half alive.
-
-`WellBeing`: whether a running controller is ready, and whether it is alive.
+A thread that dies of a defect and a client that is closed end the controller, with the reason in `error`: it never goes
+on half alive.
 
     not ready   a store has never been complete, a watch keeps failing, or the controller stops: what it knows is not
                 all, or gets old. Comes and goes with the API server
     not alive   a thread that moves it on is stuck, or died of a defect, which only a new process heals. An API server
                 that does not answer, and reconcilers that take long, even all at once, are no reason: a restart
-                would not help, and would lose work. Of those the log tells (see `blocked_log`)
+                would not help, and would lose work. The log reports them (see `blocked_log`)
 
-That a thread is stuck is seen by its progress on the controller's clock: a dispatcher that neither waits nor ends its
-turn, a watch whose step takes longer than any request and any silence may.
+A thread counts as stuck by its progress on the controller's clock: a dispatcher that neither waits nor ends its turn, a
+watch whose step takes longer than any request and any silence may.
 """
 from __future__ import annotations
 
-import atexit
-import os
 import random
 import threading
-from collections.abc import Callable
-from signal import Signals
-from types import TracebackType
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.plan import RUNNING, ControllerError, Plan, WatchPlan
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
-from kubectl_runtime.runtime.lifecycle.ending import Ending, LastWords, Threads
-from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE
-from kubectl_runtime.runtime.lifecycle.signals import ShutdownSignals
+from kubectl_runtime.runtime.lifecycle.lifecycle import (
+    FORKED,
+    JOIN_SECONDS,
+    Lifecycle,
+    StillRunning,
+    alive,
+    join,
+)
+from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE, stack_of
+from kubectl_runtime.runtime.queue.runs import Run
 from kubectl_runtime.runtime.reconcile.executor import executor_for
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.store.store import Store
+from kubectl_runtime.runtime.triggers.shared_watches import Share
 from kubectl_runtime.runtime.triggers.streams import TriggerSource
 from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watch.states import WatchState
@@ -62,18 +62,110 @@ can be overloaded. A kubelet asks three times, 10 s apart, before it restarts, s
 slept does no harm."""
 
 
-class WellBeing:
-    """Whether a running controller is ready and alive: the part of `Running` that says so. Nothing here blocks."""
+K = TypeVar("K")
 
-    error: BaseException | None
-    _assembly: Assembly[Any]
-    _process: int
+SOURCE_SECONDS = 0.06
+"""The most that threads of trigger sources get to end, all together: a queue is polled that often, any other source may
+block forever."""
+
+EVENTS_SECONDS = 2.0
+"""The most that undelivered events get at the end. The server may be the reason that they are undelivered."""
+
+
+class Threads:
+    """The threads of a controller, all daemons. Safe to use from any thread."""
+
+    def __init__(self, name: str, workers: Sequence[threading.Thread], runs: Callable[[], list[Run]],
+                 failed: Callable[[str, BaseException], None], shares: Callable[[], Sequence[Share]]) -> None:
+        """`name` of the controller; `workers` are its own that others made. `runs` are those in progress, in whatever
+        thread. `failed(what, error)` is called with what ends a thread. `shares` of watches, whose threads are its own
+        once no other controller uses them."""
+        self._name = name
+        self._workers = workers
+        self._runs = runs
+        self._failed = failed
+        self._shares = shares
+        self._others: list[threading.Thread] = []
+        self.sources: list[threading.Thread] = []
+        """In which user code may block forever."""
 
     @property
-    def _is_elsewhere(self) -> bool:
-        """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that
-        both share."""
-        return os.getpid() != self._process
+    def own(self) -> list[threading.Thread]:
+        """Those that end soon once they are to; those that have ended and those that were not started included."""
+        return [*self._others, *self._watching(lambda share: share.ends), *self._workers]
+
+    def add(self, what: str, body: Callable[[], object], *, source: bool = False) -> threading.Thread:
+        """One more, which is not started."""
+        def run() -> None:
+            try:
+                body()
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the controller ends by it
+                self._failed(what, error)
+
+        thread = Thread(target=run, name=f"{self._name} {what}", daemon=True)
+        (self.sources if source else self._others).append(thread)
+        return thread
+
+    def start(self) -> None:
+        """Start all. Raises what Python does when there can be no more."""
+        self.watch(self._shares())
+        for thread in (*self._others, *self._workers, *self.sources):
+            thread.start()
+
+    def watch(self, shares: Sequence[Share]) -> None:
+        """Have a thread for each of these watches, unless another user has started it."""
+        for share in shares:
+            share.start()
+
+    def include(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is one of them, that of a watch with other users included, or in a run: with a pool of the
+        user's, that is in a thread of theirs."""
+        mine = (*self.own, *self.sources, *self._watching(lambda _: True))
+        return thread in mine or any(run.thread_id == thread.ident for run in self._runs())
+
+    def still_running(self, stuck: dict[int, Run]) -> list[StillRunning]:
+        """What has not ended: `stuck` runs, by the ids of their threads, and threads of the library's own."""
+        return [*(StillRunning(self._name, f"the reconciler of {run.request.ref}", stack_of(thread_id))
+                  for thread_id, run in stuck.items()),
+                *alive(self._name, (thread for thread in self.own if thread.ident not in stuck))]
+
+    def _watching(self, wanted: Callable[[Share], bool]) -> list[threading.Thread]:
+        return [share.thread for share in self._shares() if share.thread is not None and wanted(share)]
+
+
+class Running(Lifecycle, Generic[K]):
+    """A controller that runs, made by `Controller.start`: its store, its state, and its end.
+
+    The end of a `with` block stops it. `wait_until_ready` blocks until all stores are complete. `trigger(obj)` and
+    `trigger_all()` ask for runs. `stop(timeout)` ends it gracefully and returns the objects whose runs did not end.
+    Safe to use from any thread.
+
+    >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+    ...     return Action.await_change()
+    >>> with Controller(Api.all(client, ConfigMap)).start(reconcile) as running:
+    ...     running.wait_until_ready(10)
+    ...     running.store.get("settings", "default").data["color"]
+    'blue'
+    """
+
+    def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
+                 data: Any, *, rng: random.Random | None = None) -> None:
+        self._plan = plan
+        self.name = plan.name
+        self._executor = executor_for(plan.executor, plan.concurrency, f"{plan.name} worker", self._worker_failed)
+        self._assembly: Assembly[K] = Assembly(plan, reconcile, error_policy, data, executor=self._executor,
+                                               on_bug=self.fail, rng=rng)
+        super().__init__(plan.name, self._assembly.shutdown, self._assembly.logger, plan.grace)
+        self._threads = Threads(plan.name, self._executor.threads, self._assembly.runner.running, self.fail,
+                                lambda: self._assembly.shares)
+        self._forget: list[Callable[[], None]] = []
+        self._stuck_runs: dict[int, Run] = {}
+        """The runs that did not end, by the ids of their threads. Complete once the work is over."""
+
+    @property
+    def store(self) -> Store[K]:
+        """The objects the controller reconciles, as its watch knows them."""
+        return self._assembly.store
 
     @property
     def assembly(self) -> Assembly[Any]:
@@ -101,7 +193,7 @@ class WellBeing:
         """Why it is not ready: what is missing or failing, for people; empty when it is ready."""
         assembly = self._assembly
         if self._is_elsewhere:
-            return "it runs in the process that this one was forked from"
+            return FORKED
         if assembly.shutdown.draining.is_set():
             return f"it stops: {assembly.shutdown.draining.reason}"
         if not assembly.gate.is_open:
@@ -140,55 +232,6 @@ class WellBeing:
                   for name, watch in assembly.watches.items() if watch.late]
         return "; ".join(stuck)
 
-
-K = TypeVar("K")
-
-EVENTS_SECONDS = 2.0
-"""The most that undelivered events get at the end. The server may be the reason that they are undelivered."""
-
-
-class Running(WellBeing, Generic[K]):
-    """A controller that runs, made by `Controller.start`: its store, its state, and its end.
-
-    The end of a `with` block stops it. `wait_until_ready` blocks until all stores are complete. `trigger(obj)` and
-    `trigger_all()` ask for runs. `stop(timeout)` ends it gracefully and returns the objects whose runs did not end.
-    Safe to use from any thread.
-
-    >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
-    ...     return Action.await_change()
-    >>> with Controller(Api.all(client, ConfigMap)).start(reconcile) as running:
-    ...     running.wait_until_ready(10)
-    ...     running.store.get("settings", "default").data["color"]
-    'blue'
-    """
-
-    def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
-                 data: Any, *, rng: random.Random | None = None) -> None:
-        self._plan = plan
-        self.name = plan.name
-        self.error: BaseException | None = None
-        """Why the controller ended by itself; None as long as it has not."""
-        self._executor = executor_for(plan.executor, plan.concurrency, f"{plan.name} worker",
-                                      self._worker_failed)
-        self._assembly: Assembly[K] = Assembly(plan, reconcile, error_policy, data, executor=self._executor,
-                                               on_bug=self._fail, rng=rng)
-        self._shutdown = self._assembly.shutdown
-        self._threads = Threads(plan.name, self._executor.threads, self._assembly.runner.running, self._fail,
-                                lambda: self._assembly.shares)
-        self._signals = ShutdownSignals()
-        self._process = os.getpid()
-        self._forget: list[Callable[[], None]] = []
-        self._words = LastWords(self._assembly.logger, f"{plan.name} last words")
-        self._ending = Ending(plan.name, self._shutdown, self._assembly.runner, plan.clock, self._words,
-                              threads=lambda: self.threads, sources=lambda: self._threads.sources,
-                              after_runs=[self._close_events, self._close_flight],
-                              release=self._release)
-
-    @property
-    def store(self) -> Store[K]:
-        """The objects the controller reconciles, as its watch knows them."""
-        return self._assembly.store
-
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until all stores are complete and reconciling has begun, at most `timeout` seconds.
 
@@ -204,16 +247,6 @@ class Running(WellBeing, Generic[K]):
             raise SyncTimeoutError(f"controller {self.name} is not ready after {seconds(timeout or 0):g} s: "
                                    f"{gate.missing()}")
 
-    def wait(self, timeout: Duration | None = None) -> bool:
-        """Block until the controller begins to stop, for whatever reason, at most `timeout` seconds; whether it does.
-        """
-        return self._is_elsewhere or self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
-
-    def on_stop(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the controller begins to stop, for whatever reason (now, if it does); returns a
-        function that takes it back. It has to be short: it runs in the thread that begins the stop."""
-        return self._shutdown.draining.on_set(callback)
-
     @property
     def threads(self) -> list[threading.Thread]:
         """All threads of the controller's own, those that have ended and those that were not started included."""
@@ -221,16 +254,7 @@ class Running(WellBeing, Generic[K]):
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether `thread` cannot wait for its end: it is its own, pulls a source, or is in a run."""
-        return self._threads.include(thread)
-
-    def still_running(self) -> list[tuple[str, int]]:
-        """What of it has not ended, and the id of its thread: the reconciler of a key, or a thread by its name."""
-        return self._threads.still_running()
-
-    @property
-    def reason(self) -> str:
-        """Why it stops or has stopped, in words: the signal's name, say. Empty while it runs."""
-        return self._shutdown.draining.reason
+        return super().owns(thread) or self._threads.include(thread)
 
     def trigger(self, item: Any) -> None:
         """Reconcile an object or ObjectRef soon; does not block. Raises RequestError when it is of another kind."""
@@ -250,41 +274,22 @@ class Running(WellBeing, Generic[K]):
         Events that were recorded and not sent get 2 s of the time. Later calls return the same. Does nothing in the
         child of a fork, where nothing of it runs.
         """
-        if not self._may_wait(timeout):
-            return []
-        stuck = self._ending.wait()
-        self._signals.close()  # here it may be the main thread, which alone can put handlers back
-        return stuck
+        return self._stuck() if self._stop(seconds(timeout)) else []
 
     def stop_runs(self, timeout: Duration) -> list[ObjectRef]:
         """As `stop`, but block only until no run goes on that is not stuck: what is left needs no leadership."""
-        return self._ending.wait_runs() if self._may_wait(timeout) else []
+        if not self._stop_begins(seconds(timeout)):
+            return []
+        self._await_work()
+        return self._stuck()
 
-    def _may_wait(self, timeout: Duration) -> bool:
-        """Begin to stop; whether this thread may wait for the end."""
-        if self._is_elsewhere:
-            return False
-        self._shutdown.begin("stop() was called", seconds(timeout))
-        self._assembly.runner.wake()
-        return not self.owns(threading.current_thread())
+    def _stuck(self) -> list[ObjectRef]:
+        return [run.request.ref for run in self._stuck_runs.values()]
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the end has come to its end: no thread of it runs, but those that are stuck in user code."""
-        return self._ending.is_settled or self._is_elsewhere
-
-    def __enter__(self) -> Running[K]:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        try:
-            self.stop()
-        except KeyboardInterrupt:  # the person does not want to wait
-            self.abandon()
-            raise
-        if error is None:
-            self.raise_error()
+    def begin_stop(self, reason: str, grace: float) -> None:
+        """Begin to stop, within `grace` seconds. A later call may shorten the time, not lengthen it. Does not block."""
+        super().begin_stop(reason, grace)
+        self._assembly.runner.wake()  # for a time that is shorter now
 
     def raise_error(self) -> None:
         """Raise ControllerError if the controller ended by itself."""
@@ -306,11 +311,7 @@ class Running(WellBeing, Generic[K]):
             for forget in self._forget:
                 forget()
             raise
-        try:
-            self._start(signal_thread)
-        except BaseException:  # no memory, no more threads, Ctrl-C in a mapper: what was started must not stay
-            self.stop(0)
-            raise
+        self._launch(partial(self._start, signal_thread))
 
     def _start(self, signal_thread: bool) -> None:
         plan, assembly = self._plan, self._assembly
@@ -318,11 +319,7 @@ class Running(WellBeing, Generic[K]):
         if plan.signals:
             self._signals.install()
         assembly.subscribe()
-        draining = self._shutdown.draining
-        draining.on_set(self._executor.close)
-        draining.on_set(self._signals.release)
-        draining.on_set(self._say_what_is_waited_for)
-        draining.on_set(self._ending.begin)
+        self._shutdown.draining.on_set(self._executor.close)
         self._threads.add("dispatcher", assembly.dispatch)
         for name, body in assembly.pulls.items():
             self._threads.add(name, body, source=True)
@@ -331,7 +328,6 @@ class Running(WellBeing, Generic[K]):
         if plan.stop is not None:
             self._forget.append(plan.stop.on_set(self._stop_was_set))
         self._forget.append(plan.client.on_close(self._client_was_closed))
-        atexit.register(self._at_exit)
         assembly.logger.info("starting: watches %s; %d workers", ", ".join(assembly.watches) or "a given stream",
                              plan.concurrency)
         self._threads.start()
@@ -347,7 +343,7 @@ class Running(WellBeing, Generic[K]):
         except RequestError:
             raise
         except BaseException as error:
-            self._fail("a further watch", error)
+            self.fail("a further watch", error)
             raise
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
@@ -355,41 +351,47 @@ class Running(WellBeing, Generic[K]):
         name, body = self._assembly.add_source(source, bulk=bulk)
         self._threads.add(name, body, source=True).start()
 
-    def obey_signal(self) -> int | None:
-        """Block until a signal comes, which begins the stop (its number), or the controller stops (None)."""
-        number = self._signals.wait()
-        if number is not None:
-            self._shutdown.begin(Signals(number).name, self._plan.grace)
-        return number
+    # --- the hooks of the engine ---
 
-    @property
-    def obeys_signals(self) -> bool:
-        """Whether SIGINT and SIGTERM are this controller's now."""
-        return self._signals.installed
+    def _stopping_detail(self) -> str:
+        return f"; {self._assembly.drained}"
 
-    def abandon(self, heed: float = 0.0) -> None:
-        """Tell runs in progress to stop now, and give them up when they have not in `heed` seconds. Does not block."""
-        self._shutdown.begin("abandoned", heed)
-        self._shutdown.abort("abandoned")
-        atexit.unregister(self._at_exit)
+    def _log_failure(self, what: str, error: BaseException, *, is_first: bool) -> None:
+        logger = self._assembly.logger
+        if isinstance(error, KubeError):
+            logger.error("%s; the controller ends", error)
+        elif is_first:
+            logger.critical("%s failed; the controller ends", what, exc_info=error)
+        else:
+            logger.critical("%s failed, too", what, exc_info=error)
 
-    def _say_what_is_waited_for(self) -> None:
-        once_more = "; a second signal ends the process at once" if self._signals.installed else ""
-        self._words.info("stopping: %s; %s%s", self._shutdown.draining.reason, self._assembly.drained, once_more)
+    def _end_work(self) -> None:
+        shutdown, runner = self._shutdown, self._assembly.runner
+        if not runner.wait_idle(lambda: shutdown.deadline or 0.0):
+            shutdown.abort("the grace period is over")
+            if not runner.wait_idle(lambda: shutdown.cut_at or 0.0):
+                shutdown.cut.set("the grace period is over")
+                runner.wait_idle(lambda: shutdown.give_up_at or 0.0)
+        shutdown.abort("the controller has ended")  # for threads of users that look at `ctx.stop`
+        self._stuck_runs = {run.thread_id: run for run in runner.running()}
 
-    def _release(self, stuck: int) -> None:
-        self._plan.observer.controller_stopped(self.name, stuck)
-        self._signals.close()
+    def _end_rest(self) -> list[StillRunning]:
+        # After the runs, which may still record events, and before the program can close the client.
+        self._assembly.recorder.close(min(self._shutdown.time_left(), EVENTS_SECONDS))
+        if self._assembly.flight is not None:
+            self._assembly.flight.close(self.reason or "stopped", self._shutdown.time_left())
+        stuck = self._stuck_runs
+        join((thread for thread in self._threads.own if thread.ident not in stuck), JOIN_SECONDS)
+        join(self._threads.sources, SOURCE_SECONDS)
+        left = self._log_stuck(self._threads.still_running(stuck))
+        for source in alive(self.name, self._threads.sources):
+            self._log.info("%s is not waited for: it blocks in a trigger source of the program", source.what)
+        return left
+
+    def _release(self) -> None:
+        self._plan.observer.controller_stopped(self.name, len(self._stuck_runs))
         for forget in self._forget:
             forget()
-        atexit.unregister(self._at_exit)
-
-    def _close_events(self, left: float) -> None:
-        self._assembly.recorder.close(min(left, EVENTS_SECONDS))
-
-    def _close_flight(self, left: float) -> None:
-        if self._assembly.flight is not None:
-            self._assembly.flight.close(self.reason or "stopped", left)
 
     def _check_here(self) -> None:
         if self._is_elsewhere:
@@ -399,7 +401,7 @@ class Running(WellBeing, Generic[K]):
     def _worker_failed(self, error: BaseException) -> None:
         """An exception came out of the library's own part of a worker: a defect, or from outside."""
         if isinstance(error, Exception) and not isinstance(error, MemoryError):
-            self._fail("a worker", error)
+            self.fail("a worker", error)
             return
         # No memory, or an exception that another thread has set: nothing is wrong with the code, but what the worker
         # held may be lost.
@@ -407,27 +409,11 @@ class Running(WellBeing, Generic[K]):
                                     described(error), exc_info=error)
         self._assembly.inbox.trigger_everything()
 
-    def _fail(self, what: str, error: BaseException) -> None:
-        if self.error is None:
-            self.error = error
-        self._shutdown.begin(f"{what} failed: {described(error)}", self._plan.grace)
-        if isinstance(error, KubeError):
-            self._assembly.logger.error("%s; the controller ends", error)
-        else:
-            self._assembly.logger.critical("%s failed; the controller ends", what, exc_info=error)
-
     def _client_was_closed(self) -> None:
         if not self._shutdown.draining.is_set():
             self.error = ControllerError("its client was closed while it ran: stop the controller first")
-            self._shutdown.begin("its client was closed", self._plan.grace)
+            self.begin_stop("its client was closed", self._plan.grace)
 
     def _stop_was_set(self) -> None:
         token = self._plan.stop
-        self._shutdown.begin((token.reason if token else "") or "its stop token was set", self._plan.grace)
-
-    def _at_exit(self) -> None:
-        """The program ends and nobody called `stop`."""
-        if self._is_elsewhere:
-            return
-        self._shutdown.begin("the program ends", self._plan.grace)
-        self._ending.wait()
+        self.begin_stop((token.reason if token else "") or "its stop token was set", self._plan.grace)

@@ -1,1 +1,1 @@
-"""What ends a controller: signals, the wait for its runs, the end of its threads, its last words."""
+"""How a controller and a Manager stop and end: one engine, its signals, its stop tokens, its log."""

@@ -58,6 +58,10 @@ class Shutdown:
         deadline, give_up = self.deadline, self.give_up_at
         return None if deadline is None or give_up is None else (deadline + give_up) / 2
 
+    def time_left(self) -> float:
+        """Seconds until everything is given up; 0 when that has passed, and before the stop."""
+        return max(0.0, (self.give_up_at or 0.0) - self._clock.monotonic())
+
     def abort(self, reason: str) -> None:
         """Tell runs in progress to stop now."""
         self.draining.set(reason)

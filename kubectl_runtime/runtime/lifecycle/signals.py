@@ -19,17 +19,6 @@ the same reason the second signal writes one line with `os.write` and ends with 
 the default disposition, because the kernel ignores that for process 1 of a container.
 
 The child of a fork has no controllers; it gets the previous handlers.
-
-What `Controller.run` does: wait in the calling thread, stop, and see to it that the process really ends.
-
-    how it ends                                       run()
-    a signal, all runs ended within the grace period  returns
-    a signal, a reconciler is stuck (a call that the  flushes logs and output, ends the process with status 1
-    shutdown ended is not)
-    a second signal n                                 the process ends at once with status 128 + n
-    KeyboardInterrupt (no shutdown_on_signal)         stops, then raises it
-    a stop from elsewhere (a reconciler, say)         returns
-    a defect, or stores not complete in time          stops, then raises ControllerError
 """
 from __future__ import annotations
 
@@ -39,10 +28,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
 from kubectl_runtime.core.base.guard import guarded_logger
@@ -188,40 +176,6 @@ EXIT_STUCK = 1
 FLUSH_SECONDS = 2.0
 
 
-class Foreground(Protocol):
-    """What `serve` waits for and stops: a controller or a manager."""
-
-    @property
-    def obeys_signals(self) -> bool:
-        """Whether SIGINT and SIGTERM are its own now."""
-
-    def obey_signal(self) -> int | None:
-        """Block until a signal comes, which begins the stop (its number), or it stops by itself (None)."""
-
-    def stop(self, timeout: float) -> Sequence[object]:
-        """End it in at most `timeout` seconds; blocks. Returns what still runs."""
-
-    def abandon(self) -> None:
-        """Tell what runs to end at once, and wait for nothing. Does not block."""
-
-    def raise_error(self) -> None:
-        """Raise what ended it, if it ended by itself."""
-
-
-def serve(running: Foreground, grace: float) -> None:
-    """Block until `running` is to stop, then stop it. Signals are obeyed if this is the main thread."""
-    try:
-        obeyed = running.obeys_signals
-        running.obey_signal()
-        stuck = running.stop(grace)
-    except BaseException:
-        _stop_after_interrupt(running, grace)
-        raise
-    if stuck and obeyed:
-        end_process(EXIT_STUCK)
-    running.raise_error()
-
-
 def end_process(status: int) -> None:
     """Flush logs and output, then end, whatever other threads do.
 
@@ -237,10 +191,3 @@ def _flush() -> None:
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-
-
-def _stop_after_interrupt(running: Foreground, grace: float) -> None:
-    try:
-        running.stop(grace)
-    except KeyboardInterrupt:  # a second one: the person does not want to wait
-        running.abandon()

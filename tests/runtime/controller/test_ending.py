@@ -23,11 +23,12 @@ from kubectl_runtime.errors import WaitStopped
 from kubectl_runtime.objects import Status
 from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime.conditions import is_created
+from kubectl_runtime.runtime.controller.assembly import what_is_waited_for
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.lifecycle.ending import LastWords, what_is_waited_for
 from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE, Shutdown
+from kubectl_runtime.runtime.lifecycle.shutdown_log import ShutdownLog
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.watch.event import InitApply
 from kubectl_runtime.runtime.watch.watcher import metadata_watcher, watch_object, watcher
@@ -169,14 +170,14 @@ def test_a_log_handler_that_blocks_does_not_hold_up_a_stop(cluster: FakeCluster,
     took = time.monotonic() - began
     release.set()
     for thread in threading.enumerate():  # what it still says would reach the next test's handler
-        if thread.name.endswith("last words"):
+        if thread.name.endswith("shutdown log"):
             thread.join(LIMIT)
     assert held.is_set()
     assert took < LIMIT / 2, took  # for which the handler blocks twice
 
 
-def test_last_words_come_in_order_and_a_handler_may_stop_the_controller(handler: logging.Handler) -> None:
-    words = LastWords(guarded_logger("kubectl_runtime.test"), "words")
+def test_lines_of_a_shutdown_come_in_order_and_a_handler_may_stop_the_controller(handler: logging.Handler) -> None:
+    words = ShutdownLog(guarded_logger("kubectl_runtime.test"), "words")
     said: list[str] = []
 
     def emit(record: logging.LogRecord) -> None:

@@ -174,7 +174,7 @@ def test_what_an_end_logs_has_its_traceback_and_is_written_when_the_stop_returns
     def fails(stop: StopToken) -> None:
         raise ValueError("planned")
 
-    with ApiServer() as server, server.client() as client, caplog.at_level(logging.INFO, "kubectl_runtime.runtime"):
+    with ApiServer() as server, server.client() as client, caplog.at_level(logging.INFO, "kubectl_runtime.manager"):
         running = Manager(client, serve=None).add_runnable(fails, "work").start()
         assert running.wait(LIMIT)
         running.stop()

@@ -240,7 +240,7 @@ def test_the_health_server_answers_for_the_controllers_that_it_watches() -> None
         eventually(lambda: [status(path) for path in stores] == [200, 500])
         cluster.failing.clear()
         eventually(lambda: status("/readyz") == 200)
-        running._fail("a thread", RuntimeError("a defect"))
+        running.fail("a thread", RuntimeError("a defect"))
         assert [status("/healthz/c"), status("/readyz/c")] == [500, 500]
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.controller.running import WellBeing
+from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.observe.debug import DebugApplication, DebugPage, DebugState, Inspected, ManagerState
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
@@ -20,7 +20,7 @@ from tests.runtime.fake_cluster import FakeCluster, Parent
 LOCAL = {"REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8080", "SERVER_PORT": "8080"}
 
 
-class Seen(WellBeing):
+class Seen(Running[Any]):
     """A simulated controller, as a page sees one that runs."""
 
     def __init__(self, name: str, assembly: Assembly[Any]) -> None:

@@ -1,0 +1,161 @@
+"""What a manager serves: its servers, and the checks that a program adds to its readiness.
+
+Servers start before everything else and stop after it, so that probes are answered while stores fill, while the process
+stands by, and while it drains.
+"""
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.observer import Observer, parts_of
+from kubectl_runtime.runtime.lifecycle.shutdown import stack_of
+from kubectl_runtime.runtime.lifecycle.shutdown_log import ShutdownLog
+from kubectl_runtime.runtime.observe.debug import Debugged, DebugPage
+from kubectl_runtime.runtime.observe.health import HealthServer, ListenAddress
+from kubectl_runtime.runtime.observe.health_checks import TIMEOUT, Check, OwnCheck, TimedCheck, Unhealthy, answers
+from kubectl_runtime.runtime.usercode import described
+
+log = guarded_logger(__name__)
+
+LEAST = 1.0
+"""Seconds that each server and Lease gets to end, when everything before it has used up the time."""
+
+
+class Server(Protocol):
+    """Something that listens while a manager runs."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in logs, and as a check of readiness."""
+
+    def start(self) -> None:
+        """Listen, in threads of its own, and log where. Returns when it does; what it raises (the port is taken, say)
+        ends the manager's start."""
+
+    def stop(self, timeout: float) -> None:
+        """Listen no more; blocks until its threads have ended, at most `timeout` seconds. What it raises is logged; a
+        second later nobody waits for it any more."""
+
+
+def expect_ready(servers: Iterable[Any]) -> None:
+    """Raise Unhealthy when a server has `why_not_ready`, and it says why. Blocks as they do."""
+    reasons = [reason for server in servers if (reason := getattr(server, "why_not_ready", ""))]
+    if reasons:
+        raise Unhealthy("; ".join(reasons))
+
+
+class ServerGroup:
+    """Starts servers in their order, and stops them in the reverse one. For one thread at a time."""
+
+    def __init__(self, shutdown_log: ShutdownLog) -> None:
+        self._started: list[Server] = []
+        self._log = shutdown_log
+
+    def start(self, servers: Iterable[Server]) -> None:
+        """Start each of `servers`. Raises what one of them raises, when those before it have stopped again."""
+        for server in servers:
+            try:
+                server.start()
+            except BaseException:
+                self.stop(lambda: 0.0)
+                raise
+            self._started.append(server)
+
+    def stop(self, time_left: Callable[[], float]) -> None:
+        """Stop each in the time that is left then, `LEAST` seconds at least."""
+        while self._started:
+            server = self._started.pop()
+            timeout = max(LEAST, time_left())
+            # It may be the program's own: then nothing bounds its time but this.
+            thread = Thread(target=partial(self._stop, server, timeout), name=f"end of {server.name}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter ends, or there are no more threads
+                self._stop(server, timeout)
+                continue
+            thread.join(timeout + LEAST)
+            if thread.is_alive():
+                log.error("manager: %s does not stop; it is here:\n%s", server.name, stack_of(thread.ident))
+
+    def _stop(self, server: Server, timeout: float) -> None:
+        with self._log.collecting():
+            try:
+                server.stop(timeout)
+            except BaseException as error:
+                log.error("manager: %s did not stop well: %s", server.name, described(error), exc_info=error)
+
+
+def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, Check]],
+                why_not_alive: Callable[[], str], observer: Observer, debug: DebugPage | None,
+                debugged: Debugged) -> Sequence[Server]:
+    """The servers that `Manager(serve=...)` stands for: `/healthz`, `/readyz`, `/metrics` of the Metrics in `observer`,
+    and `/debug` as `debug` says. `ready_checks` gives the checks of `/readyz` at this moment; `why_not_alive` says what
+    only a new process can heal; neither blocks.
+
+    Called once, at the manager's start, before it starts them. The only place that joins the two.
+    """
+    # Programs without a manager's server do not pay for prometheus-client.
+    module = sys.modules.get("kubectl_runtime.runtime.observe.metrics")
+    metrics = None if module is None else next(
+        (part for part in parts_of(observer) if isinstance(part, module.Metrics)), None)
+    return [HealthServer((address.host, address.port), metrics=metrics, debug=debug, debugged=debugged,
+                         checks=ready_checks, live_checks={"manager": OwnCheck(why_not_alive)})]
+
+
+MANAGER = "manager"
+CONTROLLER = "controller "
+STORE = "store "
+SERVERS = "servers"
+ELECTION, SHARDING = "election", "sharding"
+"""The names of the manager's own checks, or how they begin."""
+
+
+class Checks:
+    """Named checks. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._checks: dict[str, TimedCheck] = {}
+        self._asking: list[threading.Thread] = []
+        """The threads that are in a check at this moment."""
+
+    def add(self, name: str, check: Callable[[], object], timeout: Duration = TIMEOUT) -> None:
+        """Add a check. Raises RequestError when the name is taken, is one of the manager's own, or cannot be the last
+        part of a path, and for a timeout of 0 seconds or less."""
+        if not name or "/" in name:
+            raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
+        if name in ("ping", MANAGER, SERVERS, ELECTION, SHARDING) or name.startswith((CONTROLLER, STORE)):
+            raise RequestError(f"a check cannot be called {name!r}: the manager's own checks have such names; name it "
+                               "after what it checks, such as 'database'")
+        with self._lock:
+            if name in self._checks:
+                raise RequestError(f"there is a check called {name} already")
+            self._checks = {**self._checks, name: TimedCheck(name, partial(self._ask, check), timeout)}
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is in one of these checks. Takes no lock."""
+        return thread in self._asking
+
+    def _ask(self, check: Callable[[], object]) -> object:
+        thread = threading.current_thread()
+        self._asking.append(thread)
+        try:
+            return check()
+        finally:
+            self._asking.remove(thread)
+
+    def all(self) -> dict[str, TimedCheck]:
+        """Those that were added, by name, in this order."""
+        return dict(self._checks)
+
+    def failing(self) -> dict[str, str]:
+        """Name and reason of each check that fails, in the order in which they were added. Blocks as they do."""
+        return {name: reason for name, reason in answers(self._checks).items() if reason}

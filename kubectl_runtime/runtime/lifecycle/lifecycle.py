@@ -1,0 +1,348 @@
+"""`Lifecycle`: the one engine by which a controller and a Manager start, obey signals, stop and end.
+
+    phase         what happens                                                        next
+    starting      what comes before all else starts: a manager's servers              running
+    running       it works; a manager with an election is                             stopping
+                  `standing by`, then `leading`
+    stopping      by `stop()`, a signal (`run`), a stop token, a failure, the end     stopped
+                  of the program, KeyboardInterrupt in a `with` block, or a start
+                  that failed. A thread of its own goes through these steps:
+       work         what is in progress ends, in the grace that `Shutdown` divides; then what the work needed, such as
+                    a Lease, is given back
+       rest         recorded events are sent, threads are joined, servers stop; what does not end is logged with its
+                    stack
+       release      signals, names and hooks are given back
+    stopped       nothing moves except threads that are stuck in user code
+
+    how `serve`, which blocks in the calling thread, ends
+    a signal, and all work ended within the grace     returns
+    a signal, and something is stuck                  flushes logs and output, ends the process with status 1
+    a second signal n                                 the process ends at once with status 128 + n (see `signals`)
+    KeyboardInterrupt (signals are not its own)       stops, then raises it; a second one gives up what still runs
+    a stop from elsewhere                             returns
+    a failure                                         stops, then raises it
+
+A controller is this engine with one member, a Manager has several and an election: they override the hooks `_end_work`,
+`_end_rest`, `_release` and `owns`. The end comes to its end by itself, whether a caller waits or not, and waits for no
+log handler (see `ShutdownLog`). Where no thread can be started any more, because the interpreter ends, the first caller
+that waits does the work. In the child of a fork nothing of it runs: it looks stopped, and `stop` does nothing.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from signal import Signals
+from types import TracebackType
+from typing import Self
+
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Duration, seconds
+from kubectl_runtime.core.base.guard import GuardedLogger
+from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE, Shutdown, stack_of
+from kubectl_runtime.runtime.lifecycle.shutdown_log import ShutdownLog
+from kubectl_runtime.runtime.lifecycle.signals import EXIT_STUCK, ShutdownSignals, end_process
+from kubectl_runtime.runtime.usercode import described
+
+JOIN_SECONDS = 2.0
+"""The most that the library's threads get to end once no work goes on any more; real seconds. They need milliseconds;
+a thread that asks a name server may need longer."""
+
+LEAST_LOG_SECONDS = 1.0
+"""The least time that log handlers get for the last lines."""
+
+FORKED = "it runs in the process that this one was forked from"
+
+
+class Phase(StrEnum):
+    """What a controller or Manager does, from its start to its end."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STANDING_BY = "standing by"
+    LEADING = "leading"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class StillRunning:
+    """A thread that has not ended in time. `owner`: the controller or runnable; `what` it does: the reconciler of a
+    key, or the thread's name; `stack`: where it was."""
+
+    owner: str
+    what: str
+    stack: str
+
+
+class Lifecycle:
+    """See the module. Safe to use from any thread."""
+
+    def __init__(self, name: str, shutdown: Shutdown, logger: GuardedLogger, grace: float, *, prefix: str = "") -> None:
+        """`name` for its threads; `grace`: seconds of an end that no caller has given a time; `prefix` of log lines."""
+        self._shutdown = shutdown
+        self._grace = grace
+        self._prefix = prefix
+        self._log = ShutdownLog(logger, f"{name} shutdown log")
+        self._signals = ShutdownSignals()
+        self._process = os.getpid()
+        self._was_launched = False
+        self.error: BaseException | None = None
+        """The first failure, which ended it; None as long as there was none."""
+        self._noting = threading.Lock()
+        self._work_over, self._settled = threading.Event(), threading.Event()
+        self._claims = threading.Lock(), threading.Lock()
+        """Of the work's end, and of the rest: whichever thread takes one does it."""
+        self.still_running: list[StillRunning] = []
+        """What of it did not end. Complete once it has ended."""
+        self._ending = Thread(target=self._end, name=f"{name} ending", daemon=True)
+
+    # --- what it is now ---
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that
+        both share."""
+        return os.getpid() != self._process
+
+    @property
+    def phase(self) -> Phase:
+        """What it does now."""
+        if self.has_ended:
+            return Phase.STOPPED
+        if self._shutdown.draining.is_set():
+            return Phase.STOPPING
+        return Phase.RUNNING if self._was_launched else Phase.STARTING
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the end has come to its end: no thread of it runs, except those that are stuck in user code."""
+        return self._settled.is_set() or self._is_elsewhere
+
+    @property
+    def reason(self) -> str:
+        """Why it stops or has stopped, in words: the signal's name, for example. Empty while it runs."""
+        return FORKED if self._is_elsewhere else self._shutdown.draining.reason
+
+    def wait(self, timeout: Duration | None = None) -> bool:
+        """Block until it begins to stop, for whatever reason, at most `timeout` seconds; whether it does."""
+        return self._is_elsewhere or self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
+
+    def on_stop(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when it begins to stop, for whatever reason (now, if it does); returns a function that takes
+        the callback back. It has to be short: it runs in the thread that begins the stop."""
+        return self._shutdown.draining.on_set(callback)
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` cannot wait for its end, as the end waits for the thread."""
+        return thread is self._ending
+
+    # --- what begins the stop ---
+
+    def begin_stop(self, reason: str, grace: float) -> None:
+        """Begin to stop, within `grace` seconds. A later call may shorten the time, not lengthen it. Does not block."""
+        self._shutdown.begin(reason, grace)
+
+    def fail(self, what: str, error: BaseException, grace: float | None = None) -> None:
+        """A part has ended by itself: end everything, within `grace` seconds (its own by default). Does not block."""
+        with self._noting:
+            if is_first := self.error is None:
+                self.error = error
+        with self._log.collecting():
+            self._log_failure(what, error, is_first=is_first)
+        self.begin_stop(f"{what} failed: {described(error)}", self._grace if grace is None else grace)
+
+    @property
+    def obeys_signals(self) -> bool:
+        """Whether SIGINT and SIGTERM are its own now."""
+        return self._signals.installed
+
+    def obey_signal(self) -> int | None:
+        """Block until a signal comes, which begins the stop (its number), or it stops by itself (None)."""
+        number = self._signals.wait()
+        if number is not None:
+            self.begin_stop(Signals(number).name, self._grace)
+        return number
+
+    def abandon(self, heed: float = 0.0) -> None:
+        """Stop what runs at once, and give it up when it has not ended in `heed` seconds. Does not block."""
+        self.begin_stop("abandoned", heed)
+        self._shutdown.abort("abandoned")
+        self._signals.close()
+        atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """The program ends without a `stop`."""
+        if not self._is_elsewhere:
+            self.begin_stop("the program ends", self._grace)
+            self._await_end()
+
+    # --- waiting for the end ---
+
+    def serve(self, grace: float) -> None:
+        """Block until it is to stop, then stop it within `grace` seconds. See the module."""
+        try:
+            obeyed = self.obeys_signals
+            self.obey_signal()
+            stuck = self.stop(grace)
+        except BaseException:
+            try:
+                self.stop(grace)
+            except KeyboardInterrupt:  # a second one: the person does not want to wait
+                self.abandon()
+            raise
+        if stuck and obeyed:
+            end_process(EXIT_STUCK)
+        self.raise_error()
+
+    def raise_error(self) -> None:
+        """Raise the first failure, if there was one."""
+        if self.error is not None:
+            raise self.error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        try:
+            self.stop()
+        except KeyboardInterrupt:  # the person does not want to wait
+            self.abandon()
+            raise
+        if error is None:
+            self.raise_error()
+
+    def stop(self, timeout: float = DEFAULT_GRACE) -> Sequence[object]:
+        """End it within `timeout` seconds; blocks. Returns what is stuck. By `_stop`, which says when not to wait."""
+        raise NotImplementedError
+
+    def _stop(self, timeout: float) -> bool:
+        """Stop within `timeout` seconds; whether it has ended. False, without waiting, in a thread that the end waits
+        for, and in the child of a fork."""
+        waits = self._stop_begins(timeout)
+        if waits:
+            self._await_end()
+            self._signals.close()  # here it may be the main thread, which alone can put handlers back
+        return waits
+
+    def _stop_begins(self, timeout: float) -> bool:
+        """Begin to stop; whether this thread may wait for the end."""
+        if self._is_elsewhere:
+            return False
+        self.begin_stop("stop() was called", timeout)
+        return not self.owns(threading.current_thread())
+
+    def _await_work(self) -> None:
+        """Block until no work goes on that is not stuck, which the grace bounds."""
+        if not self._ending.is_alive():
+            self._end_work_once()
+        _await(self._work_over)
+
+    def _await_end(self) -> None:
+        """Block until it is settled, which the grace bounds, and for a moment for the last lines."""
+        if not self._ending.is_alive():
+            self._end()
+        _await(self._settled)
+        left = min(self._shutdown.time_left(), JOIN_SECONDS)
+        self._log.finish(time.monotonic() + max(LEAST_LOG_SECONDS, left))
+
+    # --- the engine ---
+
+    def _launch(self, start: Callable[[], None]) -> None:
+        """Run from now on, and call `start`. What it raises is raised when everything that was started has stopped."""
+        self._process = os.getpid()
+        self._was_launched = True
+        for callback in (self._signals.release, self._log_stopping, self._begin_ending):
+            self._shutdown.draining.on_set(callback)
+        atexit.register(self._at_exit)
+        try:
+            start()
+        except BaseException:  # no memory, no more threads, Ctrl-C in a mapper: what was started must not stay
+            self.begin_stop("it could not be started", 0)
+            self._await_end()
+            raise
+
+    def _log_stopping(self) -> None:
+        self._log.info("%sstopping: %s%s%s", self._prefix, self.reason, self._stopping_detail(),
+                       "; a second signal ends the process at once" if self._signals.installed else "")
+
+    def _begin_ending(self) -> None:
+        with suppress(RuntimeError):  # the interpreter ends, or there are no more threads: the first that waits does it
+            self._ending.start()
+
+    def _end(self) -> None:
+        self._end_work_once()
+        if not self._claims[1].acquire(blocking=False):
+            return
+        try:
+            with self._log.collecting():
+                left = self.still_running = self._end_rest()
+                self._log.info("%sstopped%s", self._prefix, f"; stuck: {len(left)}" if left else "")
+                self._release()
+        finally:
+            self._signals.close()
+            atexit.unregister(self._at_exit)
+            self._settled.set()
+            self._log.finish(0.0)  # its thread ends, though no caller may wait for it
+
+    def _end_work_once(self) -> None:
+        if not self._claims[0].acquire(blocking=False):
+            _await(self._work_over)
+            return
+        try:
+            with self._log.collecting():
+                self._end_work()
+        finally:
+            self._work_over.set()
+
+    def _log_stuck(self, found: Iterable[StillRunning]) -> list[StillRunning]:
+        """Log each of these with its stack; returns them."""
+        stuck = list(found)
+        for one in stuck:
+            self._log.error("%s does not end; its stack:\n%s", one.what, one.stack)
+        return stuck
+
+    # --- what a controller and a manager say of themselves ---
+
+    def _stopping_detail(self) -> str:
+        """What it waits for when it begins to stop, for its log line."""
+        return ""
+
+    def _log_failure(self, what: str, error: BaseException, *, is_first: bool) -> None:
+        """Log a failure."""
+
+    def _end_work(self) -> None:
+        """Block until the work in progress has ended or its time is over."""
+
+    def _end_rest(self) -> list[StillRunning]:
+        """Block until the rest has ended or its time is over; what has not, already logged."""
+        return []
+
+    def _release(self) -> None:
+        """Give back what others may have now."""
+
+
+def join(threads: Iterable[threading.Thread], limit: float) -> None:
+    """Wait for these threads, `limit` real seconds for all together: they end by the operating system's clock."""
+    deadline = time.monotonic() + limit
+    for thread in threads:
+        if thread.ident is not None and thread is not threading.current_thread():  # it was started
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def alive(owner: str, threads: Iterable[threading.Thread]) -> list[StillRunning]:
+    """Those of `threads` that were started and have not ended, without the calling one."""
+    return [StillRunning(owner, f"thread {thread.name!r}", stack_of(thread.ident)) for thread in threads
+            if thread.is_alive() and thread.ident is not None and thread is not threading.current_thread()]
+
+
+def _await(event: threading.Event) -> None:
+    # In pieces, so that a signal which comes just before the wait is noticed.
+    while not event.wait(MAIN_THREAD_WAIT):
+        pass
