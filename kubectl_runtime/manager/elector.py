@@ -150,7 +150,7 @@ class LeaderLock:
         self.identity = election.identity or own_identity()
         """What the Lease calls this process."""
         self.namespace = election.namespace or client.default_namespace
-        self._clock, self._observer = client.clock, client.observer
+        self._client, self._clock, self._observer = client, client.clock, client.observer
         self._rng = rng or random.Random()
         self._rules = Rules.of(election, self.identity)
         self._trouble = Trouble(f"lease {self.namespace}/{election.name}", client.clock, self._rules.renew_deadline)
@@ -257,11 +257,12 @@ class LeaderLock:
     def close(self, *, release: bool | None = None, timeout: Duration | None = None) -> None:
         """End the candidacy; what leaving the `with` does. Safe to repeat; later calls wait as well.
 
-        The work that needs the Lease has to have ended, or `release` must be False: then the Lease runs out by itself.
+        The work that needs the Lease has to have ended, or `release` must be False: then the Lease runs out by itself,
+        as it does when the client is closed already.
         Blocks until the Lease is released or `timeout` seconds (by default the renew deadline) have passed, and at most
         a second for a callback that does not return. From a callback it only begins the end.
         """
-        wanted = self.election.release if release is None else release
+        wanted = (self.election.release if release is None else release) and not self._client.is_closed
         within = self._rules.renew_deadline if timeout is None else seconds(timeout)
         self._step(Leave(wanted, within))
         if self.owns(threading.current_thread()):

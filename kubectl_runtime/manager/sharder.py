@@ -334,6 +334,7 @@ class Sharder:
 
     def close(self, timeout: float) -> None:
         """What is left of `quit` has so many seconds; blocks for them at most, and a moment for its threads."""
+        timeout = 0.0 if self._client.is_closed else timeout  # then nothing can be given back
         self.quit(timeout)
         patience = time.monotonic() + timeout + _JOIN_SECONDS  # real time: these are threads of the operating system
         for thread in self._threads:

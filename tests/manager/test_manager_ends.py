@@ -29,8 +29,10 @@ from kubectl_runtime import (
     StopToken,
 )
 from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.resources.coordination_v1 import Lease
+from kubectl_runtime.runtime.controller import running as running_module
 
 LIMIT = 20
 STEADY: dict[str, Any] = {"lease": 60, "renew_deadline": 40, "retry": 0.3}
@@ -168,8 +170,12 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_events_that_cannot_be_sent_keep_neither_the_lease_nor_the_end(
-        server: ApiServer, client: Client, fault: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The fixture looks for their thread."""
+        server: ApiServer, client: Client, fault: str, caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fixture looks for their thread. One fault takes the real time, the others a quarter of it."""
+    assert running_module.EVENTS_SECONDS == 2
+    events_time = 2.0 if fault == "no answer" else 0.5
+    monkeypatch.setattr(running_module, "EVENTS_SECONDS", events_time)
     caplog.set_level(logging.INFO)
     recorded, moments = threading.Event(), dict[str, float]()
 
@@ -197,7 +203,7 @@ def test_events_that_cannot_be_sent_keep_neither_the_lease_nor_the_end(
             assert running.stop() == []
             moments["stopped"] = time.monotonic()
             until(lambda: "leads" in moments, "the other one leads")
-            assert moments["stopped"] - before < 5, "events get 2 s of the 25"
+            assert moments["stopped"] - before < events_time + 3, "events get 2 s of the 25"
             assert moments["leads"] - before < STEADY["retry"] + 1.5, "the Lease is given back before that"
     finally:
         server.faults.clear()
@@ -286,7 +292,9 @@ def test_what_a_server_raises_at_the_end_is_told_and_the_others_end(client: Clie
     assert "two did not stop well" in caplog.text
 
 
-def test_a_server_that_does_not_stop_keeps_nobody(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_does_not_stop_keeps_nobody(client: Client, caplog: pytest.LogCaptureFixture,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubectl_runtime.manager.serving.LEAST", 0.2)
     free = threading.Event()
     manager = Manager(client, serve=None).add_runnable(waits, "work")
     manager.add_server(OwnServer("stuck", lambda: free.wait(LIMIT)))
@@ -343,7 +351,9 @@ def test_code_that_the_end_waits_for_may_stop_the_manager(client: Client, caller
 
 
 @pytest.mark.parametrize("callback", ["on_started", "on_stopped", "on_new_leader"])
-def test_a_callback_that_does_not_return_holds_nobody(client: Client, callback: str) -> None:
+def test_a_callback_that_does_not_return_holds_nobody(client: Client, callback: str,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubectl_runtime.manager.elector._CALLBACK_SECONDS", 0.1)
     go_on, called = threading.Event(), threading.Event()
 
     def blocks(*_: object) -> None:
@@ -418,13 +428,15 @@ def interrupted(manager: Manager, times: int) -> None:
         begun.set()
         if times == 2:
             stop.wait()
-            threading.Event().wait(1.5)
+            assert left.wait(LIMIT), "the block is left before this returns"
 
-    with contextlib.suppress(KeyboardInterrupt), manager.add_runnable(stays, "stays").start():
+    left = threading.Event()
+    with contextlib.suppress(KeyboardInterrupt), manager.add_runnable(stays, "stays").start() as running:
         assert begun.wait(LIMIT)
         if times == 2:
-            threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,)).start()
+            running.on_stop(lambda: threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,)).start())
         raise KeyboardInterrupt
+    left.set()
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -436,3 +448,19 @@ def test_however_a_manager_ends_no_thread_is_left(server: ApiServer, end: str, e
         manager = Manager(client, leader=leader, serve="127.0.0.1:0", grace=5).add(maps(client), nothing)
         ENDS[end](manager, client)
         until(lambda: manager._running.phase == "stopped", "it ends by itself")
+
+
+@pytest.mark.parametrize("state", ["campaigns", "leads", "shares"])
+def test_with_a_client_that_is_closed_the_end_does_not_wait_for_what_cannot_be_given_back(server: ApiServer,
+                                                                                        state: str) -> None:
+    with server.client() as client:
+        leader = None if state == "shares" else LeaderElection(f"closed-{state}", **ELECTED)
+        sharding = Sharding("closed", "default", shards=2) if state == "shares" else None
+        manager = Manager(client, leader=leader, sharding=sharding, serve=None, grace=15).add(maps(client), nothing)
+        running = manager.start()
+        if state != "campaigns":
+            until(lambda: running.is_leader and (sharding is None or len(running.shards) == 2), state)
+        client.close()
+        began = time.monotonic()
+        assert running.stop() == []
+        assert time.monotonic() - began < 5

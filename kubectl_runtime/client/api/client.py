@@ -463,6 +463,11 @@ class Client:
         """Call `callback` when the client is closed (now, if it is); returns a function that takes it back."""
         return self._carriers.closing.on_set(callback)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed: its calls raise TransportError."""
+        return self._carriers.closing.is_set()
+
     def __enter__(self) -> Self:
         return self
 
