@@ -31,8 +31,7 @@ from kubectl_runtime.runtime import logs
 from kubectl_runtime.runtime.observe.debug import DebugPage
 from kubectl_runtime.runtime.observe.listener import ListenAddress
 
-_SAID_ALREADY = ",".join(f"runtime.{name}=warn" for name in (
-    "observe.health_server", "manager.servers", "manager.manager_end", "manager.manager_running"))
+_SAID_ALREADY = "runtime.observe.health=warn,manager.serving=warn,manager.running=warn"
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "1;31", logging.DEBUG: "2"}
 
 

@@ -43,8 +43,8 @@ ROOT = "kubectl_runtime"
 _LEVELS = {"debug": logging.DEBUG, "trace": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING,
            "warning": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL,
            "off": logging.CRITICAL + 10}
-_OWN_ROOMS = frozenset(("apiserver", "cli", "client", "controller", "core", "crd", "manifests", "resources", "runtime",
-                        "schema", "testing", "webhooks"))
+_OWN_ROOMS = frozenset(("apiserver", "cli", "client", "controller", "core", "crd", "kubectl", "manager", "manifests",
+                        "resources", "runtime", "schema", "testing", "webhooks"))
 _STANDARD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "ref"))
 
 log = guarded_logger(__name__)

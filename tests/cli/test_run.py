@@ -31,7 +31,9 @@ from kubectl_runtime.cli.operator import config_of, manager_of, tell_of_replicas
 from kubectl_runtime.cli.places import CommandError, Place, UsageError
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import RunOptions, add_options, checked, set_up_logs
+from kubectl_runtime.manager import running, serving
 from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.observe import health
 from kubectl_runtime.runtime.observe.debug import DebugPage
 from kubectl_runtime.testing import ApiServer
 
@@ -366,6 +368,16 @@ def test_the_short_form_is_for_eyes(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up_logs("short", "info", "op", stream=stream)
     logging.getLogger("op").warning("beware")
     assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.usefixtures("logs_as_before")
+def test_the_short_form_leaves_out_what_the_command_itself_prints() -> None:
+    stream = io.StringIO()
+    set_up_logs("short", "info", "op", stream=stream)
+    for module in (health, running, serving):  # loggers are called after modules, which may move
+        module.log.info("left out")
+    running.log.warning("shown")
+    assert [line.split()[-1] for line in stream.getvalue().splitlines()] == ["shown"]
 
 
 @pytest.mark.usefixtures("logs_as_before")
