@@ -6,14 +6,15 @@
     manager.add_check("database", database.ping)
     manager.run()                                    # until SIGINT, SIGTERM, a failure, or the loss of the Lease
 
-What starts when, and how it ends, is said in `manager_running`.
+What starts when, and how it ends, stands in `running`.
 
 `ManagerView`: a manager as its server shows it, at `/readyz` and on the status page.
 
-What a `Manager` takes where its program says nothing: so the command line's values reach one that it did not make.
+`ManagerDefaults`: what a `Manager` takes for arguments that its program leaves out, so that the values of the command
+line reach a manager that it did not make.
 
-    Manager(client, serve=":9090")     what the program says counts
-    Manager(client)                    what `manager_defaults` says around it, else the library's own defaults
+    Manager(client, serve=":9090")     the program's value counts
+    Manager(client)                    the value of `manager_defaults` around it, else the library's own default
 
 The block belongs to the context that enters it: to this thread, and to those that it hands its context on to.
 """
@@ -63,7 +64,7 @@ from kubectl_runtime.runtime.usercode import check_callback
 
 
 class ManagerView:
-    """A manager as its server shows it. Safe to ask from any thread; takes no lock but for the list of members."""
+    """A manager as its server shows it. Safe to use from any thread; takes no lock except for the list of members."""
 
     def __init__(self, running: RunningManager, lock: LeaderLock | None, members: Callable[[], Iterable[Member]], *,
                  sharded: bool, given: Checks, servers: Sequence[Server]) -> None:
@@ -111,21 +112,21 @@ class ManagerView:
 
 
 class _Unsaid(str):
-    """A default, told from the same value that a program gives."""
+    """A default, which differs from the same text that a program gives."""
 
     __slots__ = ()
 
 
 SERVE: Final[str] = _Unsaid(":8080")
-"""Where a Manager serves, if nobody says it."""
+"""Where a Manager serves by default."""
 
 DEBUG: Final = DebugPage()
-"""The status page of a Manager, if nobody says it: this very object stands for that."""
+"""The status page of a Manager by default: this very object stands for an argument that was left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerDefaults:
-    """What a Manager is made with where the program does not say it, under the names of its arguments."""
+    """What a Manager takes for arguments that are left out, under their names."""
 
     leader: LeaderElection | None = None
     serve: str | None = SERVE

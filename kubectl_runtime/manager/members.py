@@ -8,7 +8,7 @@
 
 Without an election `elected()` follows at once. A member that fails ends the manager; one that just ends does not.
 
-`Partaking`: a manager's part in a sharding. Without a sharding all of this does nothing.
+`ShardMembership`: a manager's part in a sharding. Without a sharding all of this does nothing.
 
     expect(name)   a controller that shares; before `start`, this replica waits for its stores before it takes a shard
     start()        from then on it joins as soon as nothing is waited for
@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Clock, seconds
@@ -32,7 +32,7 @@ from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.manager.elector import LeaderLock
-from kubectl_runtime.manager.serving import LEAST
+from kubectl_runtime.manager.serving import LEAST_SECONDS
 from kubectl_runtime.manager.sharder import Sharder
 from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.runtime.controller.plan import ControllerError, Plan
@@ -52,12 +52,12 @@ class LeadershipLost(KubeError):
     """
 
 
-class Partaking:
+class ShardMembership:
     """A manager's part in a group of replicas that share the objects. Safe to use from any thread."""
 
     def __init__(self, client: Client, sharding: Sharding | None, grace: float,
                  failed: Callable[[BaseException], None]) -> None:
-        """`grace`: seconds that runs have when a shard is given up; `failed` hears of a defect."""
+        """`grace`: seconds that runs have when a shard is given up; `failed` is called with a defect."""
         self.sharder = None if sharding is None else Sharder(client, sharding, grace=grace, failed=failed)
         self._lock = threading.Lock()
         self._awaited: set[str] = set()
@@ -96,7 +96,7 @@ class Partaking:
     def end(self, time_left: float) -> None:
         """Block until this replica has left, for at most about `time_left` seconds."""
         if self.sharder is not None:
-            self.sharder.close(min(max(LEAST, time_left), seconds(self.sharder.sharding.renew_deadline)))
+            self.sharder.close(min(max(LEAST_SECONDS, time_left), seconds(self.sharder.sharding.renew_deadline)))
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether `thread` is one of the sharding's."""
@@ -114,19 +114,22 @@ class Partaking:
             self.sharder.join()
 
 
-HEED = 2.0
-"""Seconds for runs that are told to end at once."""
+ABORT_GRACE = 2.0
+"""Seconds for runs that have to end at once."""
 
 OnFailure = Callable[[str, BaseException], None]
 """Called by a member with its name and what ended it. Does not block."""
 
 
-class Member(Protocol):
+class Member:
     """Something that a manager runs: a controller, or a function. `finish` comes after `begin_stop`; all is safe from
     any thread. Members stop side by side, so that their ends can be waited for one after the other."""
 
-    name: str
-    needs_leader: bool
+    def __init__(self, name: str, *, needs_leader: bool, clock: Clock, failed: OnFailure) -> None:
+        self.name = name
+        self.needs_leader = needs_leader
+        self.stop = StopToken(clock=clock)
+        self._failed = failed
 
     def start(self) -> None:
         """Start its threads. Does not block; what it raises ends the manager's start."""
@@ -134,48 +137,50 @@ class Member(Protocol):
     def elected(self) -> None:
         """This process leads: begin what needs the leadership. Does not block."""
 
-    def begin_stop(self, reason: str, within: float) -> None:
+    def begin_stop(self, reason: str, within: float) -> None:  # noqa: ARG002 - for controllers
         """Begin its end, `within` seconds at most; again with fewer seconds to shorten the time. Does not block."""
+        self.stop.set(reason)
 
     def finish_work(self, timeout: float) -> bool:
         """Block until nothing of it needs the leadership any more, at most `timeout` seconds; whether that is so."""
+        raise NotImplementedError
 
     def finish(self, timeout: float) -> list[StillRunning]:
         """Block until it has ended, at most `timeout` seconds and a moment for its threads; what still runs."""
+        raise NotImplementedError
 
     def abort(self) -> None:
-        """Have what still runs after `begin_stop` end at once. Does not block."""
+        """Have what still runs after `begin_stop` end at once. Does not block. Nothing for a function, which has one
+        token."""
 
     def why_not_ready(self) -> str:
-        """What it waits for, for people; empty when it is ready. Does not block."""
+        """What it waits for, for people; empty when it is ready, as a function always is. Does not block."""
+        return ""
 
     def why_not_alive(self) -> str:
         """What only a new process can heal; empty when all is well. Does not block."""
+        return ""
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether `thread` belongs to it, and so cannot wait for its end."""
+        raise NotImplementedError
 
 
-class ControllerMember:
+class ControllerMember(Member):
     """A controller below a manager, which has the signals and the grace period in its place."""
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, data: Any,
-                 *, lock: LeaderLock | None, part: Partaking | None, grace: float, failed: OnFailure) -> None:
+                 *, lock: LeaderLock | None, part: ShardMembership | None, grace: float, failed: OnFailure) -> None:
         """Held until it is elected, and its `ctx.client` guarded, if there is a `lock`; runs for its shards only, and
         is guarded by their Leases, if there is a `part`."""
-        self.name = plan.name
+        super().__init__(plan.name, needs_leader=lock is not None, clock=plan.clock, failed=failed)
         self.plan = plan
         """As it was added."""
         self._part = part
-        self.needs_leader = lock is not None
-        self.stop = StopToken(clock=plan.clock)
         self._elected = StopToken(clock=plan.clock)
-        self._failed = failed
-        if plan.stop is not None:
-            given = plan.stop
+        self._forget: Callable[[], None] = lambda: None
+        if (given := plan.stop) is not None:
             self._forget = given.on_set(lambda: self.stop.set(given.reason or "its stop token was set"))
-        else:
-            self._forget = lambda: None
         plan = replace(plan, signals=False, stop=self.stop, grace=grace)
         if lock is not None:
             plan = replace(plan, client=lock.guard(plan.client), events=plan.client, hold=self._hold)
@@ -184,18 +189,14 @@ class ControllerMember:
             plan = replace(plan, client=part.sharder.guard(plan.client), events=plan.client, partition=part.sharder,
                            hold=self._join)
         self._make: Callable[[], Running[Any]] = partial(Running, plan, reconcile, error_policy, data)
-        self._running: Running[Any] | None = None
+        self.running: Running[Any] | None = None
+        """None before its start."""
         self._launched = threading.Event()
-
-    @property
-    def running(self) -> Running[Any] | None:
-        """The running controller; None before its start."""
-        return self._running
 
     def start(self) -> None:
         """Start the controller, whose stores fill from now on. Raises as `Controller.start`."""
         try:
-            running = self._running = self._make()
+            running = self.running = self._make()
             running.launch(signal_thread=False)
         finally:
             self._launched.set()
@@ -206,61 +207,61 @@ class ControllerMember:
         self._elected.set()
 
     def begin_stop(self, reason: str, within: float) -> None:
-        """Begin the controller's end."""
-        self.stop.set(reason)  # seen by a controller that is just being started, too
-        if self._running is not None and self._launched.is_set():
-            self._running.begin_stop(reason, within)
+        """Begin the controller's end. A controller that is just being started sees the token."""
+        super().begin_stop(reason, within)
+        if self.running is not None and self._launched.is_set():
+            self.running.begin_stop(reason, within)
 
     def finish_work(self, timeout: float) -> bool:
         """Stop the controller's runs, in at most `timeout` seconds; whether none is stuck. Blocks."""
-        deadline = time.monotonic() + timeout
-        self._launched.wait(timeout)
-        running = self._running
-        return running is None or not running.stop_runs(max(0.0, deadline - time.monotonic()))
+        left = self._await_launch(timeout)
+        return self.running is None or not self.running.stop_runs(left)
 
     def finish(self, timeout: float) -> list[StillRunning]:
         """Stop the controller, in at most `timeout` seconds; what still runs. Blocks."""
-        deadline = time.monotonic() + timeout
-        self._launched.wait(timeout)
+        left = self._await_launch(timeout)
         self._forget()
-        running = self._running
-        if running is None:
+        if self.running is None:
             return []
-        running.stop(max(0.0, deadline - time.monotonic()))
-        return running.still_running
+        self.running.stop(left)
+        return self.running.still_running
+
+    def _await_launch(self, timeout: float) -> float:
+        """Wait for a start that is under way; the seconds that are left then."""
+        began = time.monotonic()
+        self._launched.wait(min(timeout, threading.TIMEOUT_MAX))
+        return max(0.0, timeout - (time.monotonic() - began))
 
     def abort(self) -> None:
-        """Have runs in progress end within `HEED` seconds. Does not block."""
-        if self._running is not None:
-            self._running.abandon(HEED)
+        """Have runs in progress end within `ABORT_GRACE` seconds. Does not block."""
+        if self.running is not None:
+            self.running.abandon(ABORT_GRACE)
 
     def why_not_ready(self) -> str:
         """What the controller waits for, for people; empty when it is ready."""
-        running = self._running
-        return self._why(None if running is None else running.why_not_ready)
+        return self._why(lambda running: running.why_not_ready)
 
     def why_not_working(self) -> str:
         """What of `why_not_ready` is not about a store: those have checks of their own."""
-        running = self._running
-        return self._why(None if running is None else running.why_not_working)
+        return self._why(lambda running: running.why_not_working)
 
-    def _why(self, reason: str | None) -> str:
-        running = self._running
-        if running is None or reason is None:
+    def _why(self, reason_of: Callable[[Running[Any]], str]) -> str:
+        running = self.running
+        if running is None:
             return f"controller {self.name} is not started"
         if running.wait(0):
             return f"controller {self.name} has ended: {running.reason}"
+        reason = reason_of(running)
         return f"controller {self.name}: {reason}" if reason else ""
 
     def why_not_alive(self) -> str:
         """What only a new process can heal; empty when all is well."""
-        running = self._running
-        reason = "" if running is None else running.why_not_alive
+        reason = "" if self.running is None else self.running.why_not_alive
         return f"controller {self.name}: {reason}" if reason else ""
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether `thread` is one of the controller's own, or in one of its runs."""
-        return self._running is not None and self._running.owns(thread)
+        return self.running is not None and self.running.owns(thread)
 
     def _hold(self, begin: Callable[[], None]) -> None:
         self._elected.on_set(begin)
@@ -273,24 +274,20 @@ class ControllerMember:
     def _ended(self) -> None:
         if self._part is not None:
             self._part.ready(self.name)
-        running = self._running
-        if running is not None and running.error is not None:
-            try:
-                running.raise_error()
-            except ControllerError as error:
-                self._failed(f"controller {self.name}", error)
+        try:
+            if self.running is not None:
+                self.running.raise_error()
+        except ControllerError as error:
+            self._failed(f"controller {self.name}", error)
 
 
-class RunnableMember:
+class RunnableMember(Member):
     """A function that blocks until its token is set, in a thread of its own."""
 
     def __init__(self, function: Callable[[StopToken], object], name: str, *, needs_leader: bool, clock: Clock,
                  failed: OnFailure) -> None:
-        self.name = name
-        self.needs_leader = needs_leader
-        self.stop = StopToken(clock=clock)
+        super().__init__(name, needs_leader=needs_leader, clock=clock, failed=failed)
         self._function = function
-        self._failed = failed
         self._thread = Thread(target=self._run, name=f"runnable {name}", daemon=True)
         self._once = threading.Lock()
         self._started = self._over = False
@@ -304,10 +301,6 @@ class RunnableMember:
         """Start its thread, if it needs the leadership."""
         if self.needs_leader:
             self._begin()
-
-    def begin_stop(self, reason: str, within: float) -> None:  # noqa: ARG002 - a function has one token alone
-        """Set the function's token."""
-        self.stop.set(reason)
 
     def finish_work(self, timeout: float) -> bool:
         """Wait for its function to return, at most `timeout` seconds; whether it has."""
@@ -324,21 +317,10 @@ class RunnableMember:
 
     def _has_returned(self, timeout: float) -> bool:
         with self._once:
-            begun, self._over = self._started, True  # from now on it never begins
+            begun, self._over = self._started, True  # it never begins from here on
         if begun:
             self._thread.join(min(timeout, threading.TIMEOUT_MAX))
         return not self._thread.is_alive()
-
-    def abort(self) -> None:
-        """Do nothing: the function has no second token."""
-
-    def why_not_ready(self) -> str:
-        """Empty: a function is always ready."""
-        return ""
-
-    def why_not_alive(self) -> str:
-        """Empty: nothing is known of how a function gets on."""
-        return ""
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether `thread` is the one that runs the function."""

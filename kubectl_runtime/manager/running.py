@@ -37,8 +37,8 @@ from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.manager.elector import LeaderLock, NotLeaderError
-from kubectl_runtime.manager.members import HEED, LeadershipLost, Member, Partaking
-from kubectl_runtime.manager.serving import LEAST, Checks, Server, ServerGroup
+from kubectl_runtime.manager.members import ABORT_GRACE, LeadershipLost, Member, ShardMembership
+from kubectl_runtime.manager.serving import LEAST_SECONDS, Checks, Server, ServerGroup
 from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.runtime.lifecycle.lifecycle import Lifecycle, Phase, StillRunning, join
 from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
@@ -88,9 +88,9 @@ class Candidacy:
             log.warning("the Lease %s/%s is not released, and expires instead: %s still runs", self._lock.namespace,
                         self._lock.election.name, ", ".join(sorted(still_working)))
         self._leaving = True
-        within = min(max(LEAST, time_left), seconds(self._lock.election.renew_deadline))
+        within = min(max(LEAST_SECONDS, time_left), seconds(self._lock.election.renew_deadline))
         self._lock.close(release=False if still_working else None, timeout=within)
-        join([self._thread], LEAST)
+        join([self._thread], LEAST_SECONDS)
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether `thread` is one of the election's, which call its callbacks."""
@@ -124,7 +124,7 @@ class RunningManager(Lifecycle):
         self._servers = ServerGroup(self._log)
         self._candidacy = Candidacy(lock, self._shutdown.draining, lead=self._lead, lost=self._lost,
                                     failed=partial(self.fail, "the leader election"))
-        self.part = Partaking(client, sharding, grace, failed=partial(self.fail, "the sharding"))
+        self.part = ShardMembership(client, sharding, grace, failed=partial(self.fail, "the sharding"))
 
     @property
     def is_ready(self) -> bool:
@@ -222,7 +222,7 @@ class RunningManager(Lifecycle):
             member.elected()
 
     def _lost(self, reason: str) -> None:
-        self.fail("the leader election", LeadershipLost(reason), min(HEED, self._grace))
+        self.fail("the leader election", LeadershipLost(reason), min(ABORT_GRACE, self._grace))
         for member in list(self._members):
             if member.needs_leader:
                 member.abort()

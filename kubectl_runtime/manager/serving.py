@@ -25,7 +25,7 @@ from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 
-LEAST = 1.0
+LEAST_SECONDS = 1.0
 """Seconds that each server and Lease gets to end, when everything before it has used up the time."""
 
 
@@ -70,10 +70,10 @@ class ServerGroup:
             self._started.append(server)
 
     def stop(self, time_left: Callable[[], float]) -> None:
-        """Stop each in the time that is left then, `LEAST` seconds at least."""
+        """Stop each in the time that is left then, `LEAST_SECONDS` seconds at least."""
         while self._started:
             server = self._started.pop()
-            timeout = max(LEAST, time_left())
+            timeout = max(LEAST_SECONDS, time_left())
             # It may be the program's own: then nothing bounds its time but this.
             thread = Thread(target=partial(self._stop, server, timeout), name=f"end of {server.name}", daemon=True)
             try:
@@ -81,7 +81,7 @@ class ServerGroup:
             except RuntimeError:  # the interpreter ends, or there are no more threads
                 self._stop(server, timeout)
                 continue
-            thread.join(timeout + LEAST)
+            thread.join(timeout + LEAST_SECONDS)
             if thread.is_alive():
                 log.error("manager: %s does not stop; it is here:\n%s", server.name, stack_of(thread.ident))
 

@@ -294,7 +294,7 @@ def test_what_a_server_raises_at_the_end_is_told_and_the_others_end(client: Clie
 
 def test_a_server_that_does_not_stop_keeps_nobody(client: Client, caplog: pytest.LogCaptureFixture,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubectl_runtime.manager.serving.LEAST", 0.2)
+    monkeypatch.setattr("kubectl_runtime.manager.serving.LEAST_SECONDS", 0.2)
     free = threading.Event()
     manager = Manager(client, serve=None).add_runnable(waits, "work")
     manager.add_server(OwnServer("stuck", lambda: free.wait(LIMIT)))

@@ -4,18 +4,15 @@
 
 `TakenWatches`: the watches that a controller uses, and the stores that they fill.
 
-    add_all, add_one    take what serves each place of a plan (see planned.py): a watch that it has, or one more, which
-                        other controllers may share; its store then holds what these watches store
-    store_of(kind)      the store that a reconciler reads: the first of its kind, but one of whole objects is better
-                        than one of parts; of a class of views, the store of those
+    add_all, add_one    take what serves each scope of a plan: a watch that it has, or one more, which other controllers
+                        may share; its store then holds what these watches store
+    store_of(kind)      the store that a reconciler reads: the first of its kind, but a store of whole objects is better
+                        than a store of parts; of a class of views, the store of those
     release(reason)     gives the watches back
 
-Nothing is subscribed here: see `Assembly`.
-
-`Resync`: every object is triggered now and then, for controllers whose world changes without an event.
-
-Each round is drawn from 90 % to 110 % of the period, as controller-runtime's is, so that controllers that began
-together do not resync together.
+`Resync` triggers every object now and then, for controllers whose world changes without an event. Each round is drawn
+from 90 % to 110 % of the period, as controller-runtime's is, so that controllers that began together do not resync
+together.
 """
 from __future__ import annotations
 
@@ -36,13 +33,13 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.runtime.controller.plan import (
     MainStream,
-    Place,
     Plan,
     Planned,
     StreamPlan,
     WatchPlan,
+    WatchScope,
     fullest,
-    places_of,
+    scopes_of,
 )
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate, with_gone
 from kubectl_runtime.runtime.events.ledger import qualified_name
@@ -103,13 +100,13 @@ class TakenWatches:
     """The watches that one controller uses, and their stores. Changed by one thread at a time; read by any."""
 
     def __init__(self, plan: Plan, on_bug: Callable[[str, BaseException], None], rng: random.Random) -> None:
-        """`on_bug` hears of defects of the library in a watch; `rng` draws the jitter of its backoff."""
+        """`on_bug` is called with defects of the library in a watch; `rng` draws the jitter of its backoff."""
         self._plan = plan
         self._on_bug = on_bug
         self._rng = rng
         self.shares: dict[str, Share] = {}
         self.planned: list[Planned] = []
-        """One for each place of each plan."""
+        """One for each scope of each plan."""
         self._stores: dict[tuple[str, str], Store[Any]] = {}
         self._partial: set[tuple[str, str]] = set()
         """Of which kinds the store holds parts of objects only."""
@@ -124,18 +121,18 @@ class TakenWatches:
 
     def add_all(self, plans: Sequence[WatchPlan]) -> None:
         """What is known before the start, all at once: the fullest watch serves, whichever plan it is of."""
-        places = places_of(*plans)
+        scopes = scopes_of(*plans)
         for plan in plans:
-            self._add(plan, places)
+            self._add(plan, scopes)
 
     def add_one(self, plan: WatchPlan) -> list[Planned]:
         """One more plan: what of `planned` is new."""
         before = len(self.planned)
-        self._add(plan, [*(known.place for known in self.planned), *places_of(plan)])
+        self._add(plan, [*(known.scope for known in self.planned), *scopes_of(plan)])
         return self.planned[before:]
 
     def keep(self, store: Store[Any]) -> None:
-        """A store that somebody else fills is the one of its kind, unless there is one."""
+        """Have a store that a stream fills serve its kind, unless the kind has one."""
         self._stores.setdefault((store.resource.group, store.resource.kind), store)
 
     def release(self, reason: str) -> None:
@@ -171,24 +168,24 @@ class TakenWatches:
         watch = self.watches.get(name)
         return watch.state.last_error if watch is not None else ""
 
-    def _add(self, plan: WatchPlan, places: Sequence[Place]) -> None:
-        """`places` are all that are known, those of this plan included."""
+    def _add(self, plan: WatchPlan, scopes: Sequence[WatchScope]) -> None:
+        """`scopes` are all that are known, those of this plan included."""
         served: list[Planned] = []
-        for place in places:
-            if place.plan is plan:
-                chosen = fullest(place, places)
+        for scope in scopes:
+            if scope.plan is plan:
+                chosen = fullest(scope, scopes)
                 known = next((one for one in (*self.planned, *served) if one.chosen is chosen), None)
                 share, name = (known.share, known.name) if known is not None else self._take(chosen)
-                served.append(Planned(share, chosen, place, name, is_first=known is None))
+                served.append(Planned(share, chosen, scope, name, is_first=known is None))
         self.planned = [*self.planned, *served]
         self._offer(plan, served)
 
-    def _take(self, place: Place) -> tuple[Share, str]:
-        api, config, plan = place.api, place.plan.config, self._plan
+    def _take(self, scope: WatchScope) -> tuple[Share, str]:
+        api, config, plan = scope.api, scope.plan.config, self._plan
         name = str(WatchTarget(api.resource, api.namespace, config.label_text, config.field_text))
         if name in self.shares:  # the same kind twice, in two forms or with different options
             name = f"{name} #{len(self.shares) + 1}"
-        share = shared_watches(api).take(api, config, backoff=plan.watch_backoff, modify=place.plan.modify,
+        share = shared_watches(api).take(api, config, backoff=plan.watch_backoff, modify=scope.plan.modify,
                                          clock=plan.clock, rng=self._rng, name=name, observer=plan.observer,
                                          on_bug=self._on_bug)
         self.shares = {**self.shares, name: share}  # replaced whole: other threads go through it
@@ -198,7 +195,7 @@ class TakenWatches:
         """The first store of a kind is that of `store_of`, but one of whole objects is better than one of parts."""
         kind, whole = (plan.api.resource.group, plan.api.resource.kind), served[0].chosen.is_whole
         states = [one.share.watch.stored for one in served]
-        self._offer_views(plan, served[0].place, states)
+        self._offer_views(plan, served[0].scope, states)
         if (store := plan.store) is not None:
             store.shows(*states)
         elif kind not in self._stores or (whole and kind in self._partial):
@@ -209,18 +206,18 @@ class TakenWatches:
         self._stores[kind] = store
         (self._partial.discard if whole else self._partial.add)(kind)
 
-    def _offer_views(self, plan: WatchPlan, place: Place, states: Sequence[StoreState]) -> None:
-        view = place.view
+    def _offer_views(self, plan: WatchPlan, scope: WatchScope, states: Sequence[StoreState]) -> None:
+        view = scope.view
         if view is None or view in self._views:
             return
         store = plan.store
         if store is None:
-            store = self._made(plan, place, states)
+            store = self._made(plan, scope, states)
             self._fed.append(store)
         self._views[view] = store
 
-    def _made(self, plan: WatchPlan, place: Place, states: Sequence[StoreState]) -> Store[Any]:
-        return Store(plan.api.resource, place.reader(), *states,
+    def _made(self, plan: WatchPlan, scope: WatchScope, states: Sequence[StoreState]) -> Store[Any]:
+        return Store(plan.api.resource, scope.reader(), *states,
                      own_writes=self._plan.own_writes is OwnWrites.OVERLAY)
 
 
@@ -241,7 +238,7 @@ class Assembly(Generic[K]):
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  data: Any, *, executor: Executor, on_bug: Callable[[str, BaseException], None],
                  rng: random.Random | None = None) -> None:
-        """`on_bug(what, error)` hears of defects of the library; `rng` draws all jitter."""
+        """`on_bug(what, error)` is called with defects of the library; `rng` draws all jitter."""
         self.plan = plan
         self.logger = _logger_of(plan)
         self._clock = plan.clock
@@ -272,7 +269,7 @@ class Assembly(Generic[K]):
         self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
         self.flight = None if plan.record is None else FlightRecorder(plan.record, plan.name, plan.clock)
         self.execute = self._execute(reconcile, error_policy, environment)
-        """Runs one key; for who decides himself which is run."""
+        """Runs one key; for callers that choose the key, such as a simulation."""
         queue.on_forget = self.loops.forget
         self.runner = Runner(queue, self.execute, executor, concurrency=plan.concurrency, clock=plan.clock,
                              name=plan.name, observer=plan.observer, on_bug=partial(on_bug, "the executor"))
@@ -314,7 +311,7 @@ class Assembly(Generic[K]):
         return schedule if self.flight is None else self.flight.triggering(schedule)
 
     def subscribe(self) -> None:
-        """Connect the watches with the runner: from now on their steps lead to runs, and runs are told of writes."""
+        """Connect the watches with the runner: from then on their steps lead to runs, and runs know their writes."""
         self.plan.observer.controller_started(self.plan.name, self.plan.concurrency)
         self.shutdown.draining.on_set(self.plan.client.writes.begun.add(begin_write))
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
@@ -327,7 +324,7 @@ class Assembly(Generic[K]):
         if self.flight is not None:
             self.flight.unhook = self.plan.client.on_answer(self.flight.answered)
         for planned in self._taken.planned:
-            self._connect(planned, self._sink_of(planned.place.plan), partial(self.gate.arrived, planned.name))
+            self._connect(planned, self._sink_of(planned.scope.plan), partial(self.gate.arrived, planned.name))
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
@@ -348,11 +345,11 @@ class Assembly(Generic[K]):
         self._taken.release(reason)
 
     def add_watch(self, plan: WatchPlan) -> list[Share]:
-        """One more watch of a controller that runs (one for each namespace); somebody has to start or step it."""
+        """One more watch of a controller that runs (one for each namespace), for the caller to start or step."""
         added = self._taken.add_one(plan)
         for planned in added:
             self.gate.expect(planned.name)
-            first = FirstList(self._sink_of(planned.place.plan), partial(self.gate.arrived, planned.name))
+            first = FirstList(self._sink_of(planned.scope.plan), partial(self.gate.arrived, planned.name))
             self._connect(planned, first.sink, first.completed)
         if self.shutdown.draining.is_set():
             self._give_back()
@@ -395,10 +392,10 @@ class Assembly(Generic[K]):
         return self.inbox.sink_of("" if origin.startswith(trigger_owners.__module__) else origin)
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
-        place = planned.place
+        scope = planned.scope
         if self.flight is not None and planned.is_first:  # before all others, so that a run comes after what led to it
             planned.record(self.flight)
-        planned.share.subscribe(place.plan.subscription, sink, arrived, read=place.reader(),
+        planned.share.subscribe(scope.plan.subscription, sink, arrived, read=scope.reader(),
                                 logger=self.logger)
         if self._catch_up is not None and planned.is_first:
             planned.share.when_caught_up(self._catch_up.caught_up)

@@ -8,18 +8,14 @@
       .reconcile_all_on(source)  ... all of them, for each item of an iterable or queue
       .shutdown_on_signal()      stop on SIGINT and SIGTERM
       .graceful_shutdown_on(t)   stop when the token `t` is set
-      .on_result(callback)       tell how each run ended
+      .on_result(callback)       call it with the report of each run
       .run(reconciler)           blocks until it is stopped
       .start(reconciler)         returns a `Running`
       .bind(reconciler)          returns a `BoundController`, for a manager or a command line to run
 
 The methods change the controller and return it. Those that say what to watch may also be called while it runs: what
-they add begins at once. It may be started again after it has stopped, and not before.
-
-`Watched`: the half of a `Controller` that says what leads to runs, besides the objects themselves.
-
-Each method puts one thing more into the controller's plan and returns the controller. While that runs, what is added
-begins at once; only streams have to be there before the start.
+they add begins at once, except streams, which have to be there before the start. It may be started again after it has
+stopped, and not before.
 """
 from __future__ import annotations
 
@@ -83,112 +79,10 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 R = TypeVar("R")
-
-
-class Watched(Generic[K]):
-    """The methods of Controller that say what else it watches. For one thread, as Controller is."""
-
-    _plan: Plan
-    """What is to run."""
-    _running: Running[K] | None = None
-    """The last life."""
-
-    def owns(self, api: Api[Any] | Namespaces[Any], *, watch: WatcherConfig = DEFAULT_CONFIG,
-             predicate: Predicate[Any] | None = None, controller_only: bool = False) -> Self:
-        """Objects of `api` are made by the reconciler, with an owner reference; changes of one trigger its owner.
-
-        A deletion is a change as well. Only their metadata is watched and kept, so that is all a `predicate` sees. The
-        owner's group and kind decide, not the version. `controller_only`: only the owner whose reference says
-        `controller: true`. Raises RequestError for namespaces in which the controller reconciles nothing: an owner is
-        in the namespace of what it owns.
-        """
-        check_api(api, "owns")
-        check_type("watch", watch, WatcherConfig, "WatcherConfig()")
-        check_predicate(predicate)
-        check_flag("controller_only", controller_only)
-        if isinstance(self._plan.main, WatchPlan):
-            check_children(api, self._plan.main.api)
-        subscription = trigger_owners(self._plan.resource, predicate=predicate, controller_only=controller_only)
-        return self._watch(WatchPlan(api.with_metadata_only(), watch, subscription))
-
-    @overload
-    def watches(self, api: Api[R] | Namespaces[R], mapper: Mapper[R], *, watch: WatcherConfig = ...,
-                predicate: Predicate[R] | None = ..., on: Literal["object"] = ...) -> Self: ...
-    @overload
-    def watches(self, api: Api[R] | Namespaces[R], mapper: EventMapper[R], *, watch: WatcherConfig = ...,
-                predicate: Predicate[R] | None = ..., on: Literal["event"]) -> Self: ...
-    def watches(self, api: Api[Any] | Namespaces[Any], mapper: Mapper[Any] | EventMapper[Any], *,
-                watch: WatcherConfig = DEFAULT_CONFIG, predicate: Predicate[Any] | None = None,
-                on: On = "object") -> Self:
-        """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, EVERYTHING
-        (each object of the controller), or None.
-
-        Refs in other namespaces than the controller's are ignored, and logged once for each namespace.
-        Of a changed object it is asked about the state before too, so that what is no longer concerned hears of it;
-        with `on="event"` it gets one `ObjectEvent` with both. The mapper runs in the watch's thread: it must not block.
-        What it raises is logged, and that event triggers nothing.
-        """
-        check_api(api, "watches")
-        check_type("watch", watch, WatcherConfig, "WatcherConfig()")
-        check_predicate(predicate)
-        check_mapper(mapper, on)
-        return self._watch(WatchPlan(api, watch, trigger_others(mapper, predicate=predicate, on=on)))
-
-    def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
-                    controller_only: bool = False) -> Self:
-        """As `owns`, of a stream that the program makes: of objects (`touched_objects`, so that deletions count) or
-        events. Its own thread pulls and closes it; `stop` is the token that ends it. Runs do not wait for its first
-        list. Raises RequestError while the controller runs."""
-        subscription = trigger_owners(self._plan.resource, controller_only=controller_only)
-        return self._pull(StreamPlan(stream, subscription, stop))
-
-    def watches_stream(self, stream: Iterable[Any], mapper: Mapper[Any] | EventMapper[Any], *,
-                       stop: StopToken | None = None, on: On = "object") -> Self:
-        """Watch as `watches` does, but a stream that the program makes; see `owns_stream`."""
-        check_mapper(mapper, on)
-        return self._pull(StreamPlan(stream, trigger_others(mapper, on=on), stop))
-
-    def reconcile_on(self, source: TriggerSource) -> Self:
-        """Reconcile what `source` gives: each item of this iterable or queue, which a thread of its own pulls, is an
-        object or ref. An item that is neither is logged, and the next one follows."""
-        check_source(source)
-        self._plan = replace(self._plan, triggers=(*self._plan.triggers, source))
-        if (running := self._alive()) is not None:
-            running.add_source(source, bulk=False)
-        return self
-
-    def reconcile_all_on(self, source: TriggerSource) -> Self:
-        """Reconcile every stored object for each item of `source`, whatever the item is."""
-        check_source(source)
-        self._plan = replace(self._plan, bulk_triggers=(*self._plan.bulk_triggers, source))
-        if (running := self._alive()) is not None:
-            running.add_source(source, bulk=True)
-        return self
-
-    def _alive(self) -> Running[K] | None:
-        """The life that has not come to its end, if there is one."""
-        running = self._running
-        return None if running is None or running.has_ended else running
-
-    def _watch(self, plan: WatchPlan) -> Self:
-        self._plan = replace(self._plan, related=(*self._plan.related, plan))
-        if (running := self._alive()) is not None:
-            running.add_watch(plan)
-        return self
-
-    def _pull(self, plan: StreamPlan) -> Self:
-        if not isinstance(plan.stream, Iterable):
-            raise RequestError(f"a stream is an iterable of objects or events, not {type(plan.stream).__name__}")
-        if self._alive() is not None:
-            raise RequestError(f"controller {self._plan.name} runs: a stream cannot be added now")
-        self._plan = replace(self._plan, streams=(*self._plan.streams, plan))
-        return self
-
-
 D = TypeVar("D")
 
 
-class Controller(Watched[K]):
+class Controller(Generic[K]):
     """Reconciles the objects of an Api: it watches them, and calls your reconciler for each one that changed.
 
     A reconciler is a function `(obj, ctx)` that returns an `Action`, or an object with such a method `reconcile`, as a
@@ -229,7 +123,7 @@ class Controller(Watched[K]):
         - `sync_timeout`: the first lists may take so long, then SyncTimeoutError. Default: no limit; warns after 30 s.
         - `on_gone(ref, ctx)`: called in place of the reconciler when the object does not exist, as after its deletion.
         - `name`: in logs, metrics and thread names. Default: the kind in lower case.
-        - `observer`: is told of watches, stores, queue and runs. Default: the client's.
+        - `observer`: gets the events of watches, stores, queue and runs. Default: the client's.
         - `executor`: your own thread pool; you shut it down. Default: daemon threads of the controller.
         - `own_writes`: what the stores show after this process wrote and before the watch shows it. OVERLAY: the answer
           to the write. WAIT: the old state; the object runs again when the watch has caught up. OFF: the old state.
@@ -272,7 +166,7 @@ class Controller(Watched[K]):
         objects. The controller reads it in a thread of its own and closes it. The controller ends with an error when
         the stream ends, or when the stream did not pass a reflector. An object that is no longer in the store counts as
         deleted. `stop` is the token that ends the stream: the controller sets it when it stops. A stream can be used
-        once, and so can this controller. `observer` is told of queue and runs.
+        once, and so can this controller. `observer` gets the events of queue and runs.
         """
         self: Controller[K] = cls.__new__(cls)
         main = MainStream(stream, trigger_self(store.resource), stop, store)
@@ -282,6 +176,8 @@ class Controller(Watched[K]):
 
     def _set_up(self, plan: Plan) -> None:
         self._plan = plan
+        self._running: Running[K] | None = None
+        """The last start."""
         self._claim, self._is_launching = threading.Lock(), False
 
     @property
@@ -291,6 +187,78 @@ class Controller(Watched[K]):
         store = self._plan.main.store
         assert store is not None
         return store
+
+    def owns(self, api: Api[Any] | Namespaces[Any], *, watch: WatcherConfig = DEFAULT_CONFIG,
+             predicate: Predicate[Any] | None = None, controller_only: bool = False) -> Self:
+        """Objects of `api` are made by the reconciler, with an owner reference; changes of one trigger its owner.
+
+        A deletion is a change as well. Only their metadata is watched and kept, so that is all a `predicate` sees. The
+        owner's group and kind decide, not the version. `controller_only`: only the owner whose reference says
+        `controller: true`. Raises RequestError for namespaces in which the controller reconciles nothing: an owner is
+        in the namespace of what it owns.
+        """
+        check_api(api, "owns")
+        check_type("watch", watch, WatcherConfig, "WatcherConfig()")
+        check_predicate(predicate)
+        check_flag("controller_only", controller_only)
+        if isinstance(self._plan.main, WatchPlan):
+            check_children(api, self._plan.main.api)
+        subscription = trigger_owners(self._plan.resource, predicate=predicate, controller_only=controller_only)
+        return self._watch(WatchPlan(api.with_metadata_only(), watch, subscription))
+
+    @overload
+    def watches(self, api: Api[R] | Namespaces[R], mapper: Mapper[R], *, watch: WatcherConfig = ...,
+                predicate: Predicate[R] | None = ..., on: Literal["object"] = ...) -> Self: ...
+    @overload
+    def watches(self, api: Api[R] | Namespaces[R], mapper: EventMapper[R], *, watch: WatcherConfig = ...,
+                predicate: Predicate[R] | None = ..., on: Literal["event"]) -> Self: ...
+    def watches(self, api: Api[Any] | Namespaces[Any], mapper: Mapper[Any] | EventMapper[Any], *,
+                watch: WatcherConfig = DEFAULT_CONFIG, predicate: Predicate[Any] | None = None,
+                on: On = "object") -> Self:
+        """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, EVERYTHING
+        (each object of the controller), or None.
+
+        Refs in other namespaces than the controller's are ignored, and logged once for each namespace.
+        For a changed object it is called with the state before, too, so that what was concerned before runs as well;
+        with `on="event"` it gets one `ObjectEvent` with both. The mapper runs in the watch's thread: it must not block.
+        What it raises is logged, and that event triggers nothing.
+        """
+        check_api(api, "watches")
+        check_type("watch", watch, WatcherConfig, "WatcherConfig()")
+        check_predicate(predicate)
+        check_mapper(mapper, on)
+        return self._watch(WatchPlan(api, watch, trigger_others(mapper, predicate=predicate, on=on)))
+
+    def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
+                    controller_only: bool = False) -> Self:
+        """As `owns`, of a stream that the program makes: of objects (`touched_objects`, so that deletions count) or
+        events. Its own thread pulls and closes it; `stop` is the token that ends it. Runs do not wait for its first
+        list. Raises RequestError while the controller runs."""
+        subscription = trigger_owners(self._plan.resource, controller_only=controller_only)
+        return self._pull(StreamPlan(stream, subscription, stop))
+
+    def watches_stream(self, stream: Iterable[Any], mapper: Mapper[Any] | EventMapper[Any], *,
+                       stop: StopToken | None = None, on: On = "object") -> Self:
+        """Watch as `watches` does, but a stream that the program makes; see `owns_stream`."""
+        check_mapper(mapper, on)
+        return self._pull(StreamPlan(stream, trigger_others(mapper, on=on), stop))
+
+    def reconcile_on(self, source: TriggerSource) -> Self:
+        """Reconcile what `source` gives: each item of this iterable or queue, which a thread of its own pulls, is an
+        object or ref. An item that is neither is logged, and the next one follows."""
+        check_source(source)
+        self._plan = replace(self._plan, triggers=(*self._plan.triggers, source))
+        if (running := self._alive()) is not None:
+            running.add_source(source, bulk=False)
+        return self
+
+    def reconcile_all_on(self, source: TriggerSource) -> Self:
+        """Reconcile every stored object for each item of `source`, whatever the item is."""
+        check_source(source)
+        self._plan = replace(self._plan, bulk_triggers=(*self._plan.bulk_triggers, source))
+        if (running := self._alive()) is not None:
+            running.add_source(source, bulk=True)
+        return self
 
     def shutdown_on_signal(self, grace: Duration = DEFAULT_GRACE) -> Self:
         """Stop on SIGINT and SIGTERM, with `grace` seconds for runs in progress.
@@ -326,7 +294,7 @@ class Controller(Watched[K]):
             error_policy: ErrorPolicy[K] | None = None) -> None: ...
 
     def run(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> None:
-        """Reconcile until stopped: by a signal or token, if that was asked for, or by KeyboardInterrupt. Blocks.
+        """Reconcile until stopped by a signal or token, if the controller obeys one, or by KeyboardInterrupt. Blocks.
 
         Arguments as for `start`. Raises ControllerError when it ended by itself (see there).
         """
@@ -371,11 +339,30 @@ class Controller(Watched[K]):
         """What `start` would run, frozen. For simulations."""
         return self._plan
 
+    def _alive(self) -> Running[K] | None:
+        """What runs and has not come to its end, if there is anything."""
+        running = self._running
+        return None if running is None or running.has_ended else running
+
+    def _watch(self, plan: WatchPlan) -> Self:
+        self._plan = replace(self._plan, related=(*self._plan.related, plan))
+        if (running := self._alive()) is not None:
+            running.add_watch(plan)
+        return self
+
+    def _pull(self, plan: StreamPlan) -> Self:
+        if not isinstance(plan.stream, Iterable):
+            raise RequestError(f"a stream is an iterable of objects or events, not {type(plan.stream).__name__}")
+        if self._alive() is not None:
+            raise RequestError(f"controller {self._plan.name} runs: a stream cannot be added now")
+        self._plan = replace(self._plan, streams=(*self._plan.streams, plan))
+        return self
+
     def _launch(self, reconciler: Any, error_policy: ErrorPolicy[K] | None, context: Any, *,
                 signal_thread: bool) -> Running[K]:
         reconcile, policy = functions_of(reconciler, error_policy)
         check_functions(reconcile, policy, context)
-        with self._claim:  # only for this: observers and log handlers are told of the launch
+        with self._claim:  # only for this: observers and log handlers are called by the launch
             if self._is_launching or self._alive() is not None:
                 raise RequestError(f"controller {self._plan.name} runs already: two lives of it would reconcile each "
                                    "object at once; stop the first one, and wait for its runs to end")

@@ -1,20 +1,17 @@
-"""`Plan`: what a `Controller` was told, frozen. `Assembly` makes the parts from it.
+"""`Plan`: everything a `Controller` is given before it starts, checked and frozen. `Assembly` makes the parts from it.
 
-Which watch serves which plan of a controller: what is watched whole also serves who needs a part of it.
+`plan_of` checks the arguments that both kinds of controllers have; `check_...` and `functions_of` refuse functions that
+could only fail at each run.
+
+Which watch serves which plan of a controller: a watch of whole objects also serves a plan that needs a part of them.
 
     the objects that it reconciles   a watch in the form that was asked for, which decides what the store reads
-    whatever else it watches         that one, or another of its watches, if it is about the same objects in the same
-                                     form or in the whole; else one of its own
+    whatever else it watches         the same watch, or another of its watches, if it is about the same objects in the
+                                     same form or in the whole; else one of its own
 
-A plan for several namespaces is one place for each.
+A plan for several namespaces has one `WatchScope` for each.
 
-From the arguments of a controller to its `Plan`: what both kinds of controllers are told, checked.
-
-Which controllers run in this process: no two of one name on one client, since both would reconcile each object.
-
-`ControllerError`: why a controller is no longer there.
-
-What a controller refuses before it starts: functions that could only fail at each run, numbers without sense.
+`RunningNames`: no two controllers of one name run on one client, since both would reconcile each object.
 """
 from __future__ import annotations
 
@@ -88,8 +85,8 @@ class WatchPlan:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """Objects or events that somebody else makes: of the main kind, if they are the main one's, in passing a store that
-    somebody else keeps."""
+    """Objects or events that the program makes: for the main stream of the main kind, from a reflector that keeps the
+    store."""
 
     stream: Iterable[Any]
     subscription: Subscription
@@ -105,7 +102,7 @@ class MainStream(StreamPlan):
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a controller was told before it starts. Times are seconds."""
+    """Everything a controller is given before it starts. Times are seconds."""
 
     name: str
     client: Client
@@ -143,7 +140,7 @@ class Plan:
     record: Path | None = None
     """Where a flight recorder writes; None: nowhere."""
     housekeeping: bool = False
-    """Whether it is the library's own: its start and end are told at DEBUG, by a logger that says so."""
+    """Whether it is the library's own: its start and end are logged at DEBUG, by a logger of that name."""
 
 
 def clock_of(client: Client) -> Clock:
@@ -153,8 +150,8 @@ def clock_of(client: Client) -> Clock:
 
 
 @dataclass(frozen=True)
-class Place:
-    """One place to watch, of a plan."""
+class WatchScope:
+    """One namespace, or the whole cluster, that a plan watches."""
 
     plan: WatchPlan
     api: WatchApi[Any]
@@ -181,17 +178,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Planned:
-    """A place and the watch that serves it, which was made for `chosen`: the same one, or one of the same objects."""
+    """A scope and the watch that serves it, which was made for `chosen`: the same scope, or one of the same objects."""
 
     share: Share
-    chosen: Place
-    place: Place
+    chosen: WatchScope
+    scope: WatchScope
     name: str
     is_first: bool
-    """Whether no place before uses this watch."""
+    """Whether no scope before uses this watch."""
 
     def record(self, flight: FlightRecorder) -> None:
-        """Have `flight` hear of what this watch sees."""
+        """Have `flight` record what this watch sees."""
         api, config = self.chosen.api, self.chosen.plan.config
         place = getattr(api, "place", None)
         asked = WatchPlace("" if place is None else list_(place).path, config.label_text or "",
@@ -199,18 +196,18 @@ class Planned:
         self.share.subscribe(flight.watching(self.name, asked), lambda _: None, partial(flight.ready, self.name))
 
 
-def places_of(*plans: WatchPlan) -> list[Place]:
-    """The places that these plans watch: one for each namespace of a plan for several."""
-    return [Place(plan, api) for plan in plans for api in apis_of(plan.api)]
+def scopes_of(*plans: WatchPlan) -> list[WatchScope]:
+    """The scopes that these plans watch: one for each namespace of a plan for several."""
+    return [WatchScope(plan, api) for plan in plans for api in apis_of(plan.api)]
 
 
-def fullest(place: Place, places: Sequence[Place]) -> Place:
-    """The first of `places` that is about the same objects in the same form, or in the whole, which serves both."""
-    config = place.plan.config
-    if place.plan.store is not None or not config.shared:
-        return place
-    selection, form = selection_of(place.api, config), form_of(place.api, config, None)
-    same = [other for other in places if other.plan.modify is place.plan.modify
+def fullest(scope: WatchScope, scopes: Sequence[WatchScope]) -> WatchScope:
+    """The first of `scopes` that is about the same objects in the same form, or in the whole, which serves both."""
+    config = scope.plan.config
+    if scope.plan.store is not None or not config.shared:
+        return scope
+    selection, form = selection_of(scope.api, config), form_of(scope.api, config, None)
+    same = [other for other in scopes if other.plan.modify is scope.plan.modify
             and selection_of(other.api, other.plan.config) == selection]
     whole = (other for other in same if other.is_whole)
     return next(whole, None) or next(other for other in same if form_of(other.api, other.plan.config, None) == form)
@@ -219,7 +216,7 @@ def fullest(place: Place, places: Sequence[Place]) -> Place:
 def plan_of(main: WatchPlan | MainStream, client: Client, name: str | None, concurrency: int, debounce: Duration,
             max_wait: Duration | None, backoff: KeyBackoff, sync_timeout: Duration | None, observer: Observer | None,
             executor: Executor | None, retry_rate: float | None, run_timeout: Duration | None) -> Plan:
-    """What both kinds of controllers are told. Raises as `Controller`."""
+    """The arguments that both kinds of controllers have, checked. Raises as `Controller`."""
     if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
         raise RequestError(f"concurrency must be a whole number of at least 1, not {concurrency}")
     quiet, longest = duration_of("debounce", debounce), None if max_wait is None else duration_of("max_wait", max_wait)

@@ -1,16 +1,14 @@
 """`SyncGate`: nothing is reconciled before every store of a controller is complete.
 
-    arrived(watch)   the last one opens the gate, once
+    arrived(watch)   the last store opens the gate, once
     check()          while something is missing: every 30 s a warning names it and its error; after `timeout` raises
 
 A reconciler that runs on half a store sees children missing that exist, and makes them again.
 
-What runs for a key of which the store has no object, where the user wants that (`on_gone=`).
-
-A run of it is a run like any other: never beside another of the same key, with a `Context`, and what it raises is
-logged and tried again with backoff. It comes when a deletion is seen, and when anything else asks for an object that is
-not there. A deletion that happens while no controller runs is seen by nobody: what must not be missed needs a
-finalizer.
+`with_gone`: what runs for a key without an object in the store, with `on_gone=`. It is a run like any other: never
+beside another of the same key, with a `Context`, logged and tried again with backoff when it raises. It comes when a
+deletion is seen, and when anything else asks for an object that is not there. No controller sees a deletion that
+happens while none runs: what must not be missed needs a finalizer.
 """
 from __future__ import annotations
 

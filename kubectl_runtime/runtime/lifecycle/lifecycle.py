@@ -33,6 +33,7 @@ import atexit
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -81,7 +82,8 @@ class StillRunning:
 
 
 class Lifecycle:
-    """See the module. Safe to use from any thread."""
+    """What starts, stops and ends as one: the base of `Running` and `RunningManager`, which override its hooks. See the
+    module. Safe to use from any thread."""
 
     def __init__(self, name: str, shutdown: Shutdown, logger: GuardedLogger, grace: float, *, prefix: str = "") -> None:
         """`name` for its threads; `grace`: seconds of an end that no caller has given a time; `prefix` of log lines."""
@@ -95,6 +97,8 @@ class Lifecycle:
         self.error: BaseException | None = None
         """The first failure, which ended it; None as long as there was none."""
         self._noting = threading.Lock()
+        self._unlogged: deque[tuple[str, BaseException, bool]] = deque()
+        """Failures that are not logged yet: what failed, the error, and whether it is the first."""
         self._work_over, self._settled = threading.Event(), threading.Event()
         self._claims = threading.Lock(), threading.Lock()
         """Of the work's end, and of the rest: whichever thread takes one does it."""
@@ -151,11 +155,12 @@ class Lifecycle:
     def fail(self, what: str, error: BaseException, grace: float | None = None) -> None:
         """A part has ended by itself: end everything, within `grace` seconds (its own by default). Does not block."""
         with self._noting:
-            if is_first := self.error is None:
+            is_first = self.error is None
+            if is_first:
                 self.error = error
-        with self._log.collecting():
-            self._log_failure(what, error, is_first=is_first)
+        self._unlogged.append((what, error, is_first))
         self.begin_stop(f"{what} failed: {described(error)}", self._grace if grace is None else grace)
+        self._log_failures()
 
     @property
     def obeys_signals(self) -> bool:
@@ -268,7 +273,14 @@ class Lifecycle:
             self._await_end()
             raise
 
+    def _log_failures(self) -> None:
+        with suppress(IndexError), self._log.collecting():
+            while True:
+                what, error, is_first = self._unlogged.popleft()
+                self._log_failure(what, error, is_first=is_first)
+
     def _log_stopping(self) -> None:
+        self._log_failures()  # before what follows from them, and after the stop has begun: it waits for no log
         self._log.info("%sstopping: %s%s%s", self._prefix, self.reason, self._stopping_detail(),
                        "; a second signal ends the process at once" if self._signals.installed else "")
 
