@@ -124,6 +124,27 @@ def test_a_grace_of_zero_does_not_wait_and_a_negative_one_is_refused(client: Cli
         Manager(client, serve=None, grace=-1)
 
 
+def test_a_later_stop_shortens_the_time_of_runs_that_are_waited_for(client: Client) -> None:
+    begun, told = threading.Event(), threading.Event()
+
+    def stays(obj: ConfigMap, ctx: Context[Any]) -> Action:
+        begun.set()
+        ctx.stop.wait(LIMIT)
+        told.set()
+        return Action.await_change()
+
+    running = Manager(client, serve=None, grace=3600).add(maps(client), stays).start()
+    assert begun.wait(LIMIT)
+    patient = threading.Thread(target=running.stop)
+    patient.start()
+    assert running.wait(LIMIT)
+    assert not told.wait(0.1)
+    assert running.stop(1) == []
+    assert told.is_set()
+    patient.join(LIMIT)
+    assert not patient.is_alive()
+
+
 def test_an_endless_grace_waits_until_all_has_ended(client: Client) -> None:
     go_on, begun = threading.Event(), threading.Event()
 

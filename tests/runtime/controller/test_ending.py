@@ -18,6 +18,7 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.stop import StopToken, call_scope
 from kubectl_runtime.errors import WaitStopped
 from kubectl_runtime.objects import Status
@@ -246,6 +247,22 @@ def test_a_client_that_is_closed_after_the_stop_is_no_error(cluster: FakeCluster
         running.wait_until_ready(LIMIT)
     cluster.client.close()
     assert running.error is None
+
+
+def test_an_observer_may_stop_the_controller_whose_end_it_observes(cluster: FakeCluster) -> None:
+    """The end's own thread calls it, and cannot wait for itself."""
+    stopped: list[Any] = []
+
+    class Stops(Observer):
+        def controller_stopped(self, controller: str, stuck: int) -> None:
+            stopped.append(running.stop())
+
+    running = Controller(cluster.api(Parent), observer=Stops()).start(lambda obj, ctx: Action.await_change())
+    stopper = threading.Thread(target=running.stop, daemon=True)
+    stopper.start()
+    stopper.join(LIMIT)
+    assert stopped == [[]]
+    assert running.has_ended
 
 
 def test_an_end_that_begins_inside_comes_to_its_end_without_anybody(cluster: FakeCluster) -> None:
