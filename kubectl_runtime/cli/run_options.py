@@ -22,17 +22,19 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kubectl_runtime.cli.places import Place, UsageError, checked_namespace, place
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.manager.leases import LeaderElection
 from kubectl_runtime.runtime import logs
-from kubectl_runtime.runtime.observe.debug import DebugPage
 from kubectl_runtime.runtime.observe.listener import ListenAddress
 
 _SAID_ALREADY = "runtime.observe.health=warn,manager.serving=warn,manager.running=warn"
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "1;31", logging.DEBUG: "2"}
+
+if TYPE_CHECKING:
+    from kubectl_runtime.runtime.observe.debug import DebugPage
 
 
 def level_option(text: str) -> str:
@@ -163,6 +165,8 @@ class RunOptions:
         """The status page that was asked for; `default` says what was not said."""
         if self.debug_page == "off":
             return None
+        from kubectl_runtime.runtime.observe.debug import DebugPage
+
         default = default or DebugPage()
         remote = default.remote if self.debug_page is None else self.debug_page == "remote"
         return DebugPage(remote=remote, details=default.details if self.debug_details is None else self.debug_details)

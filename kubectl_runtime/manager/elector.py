@@ -56,16 +56,15 @@ from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.manager.lease_machine import LeaseState, Phase, Rules, expired, step
+from kubectl_runtime.manager.lease_store import LeaseStore, Trouble
 from kubectl_runtime.manager.leases import (
     Action,
     Campaign,
     Input,
     LeaderElection,
-    LeaseStore,
     Leave,
     Now,
     Tick,
-    Trouble,
     Wait,
     checked_election,
     own_identity,
