@@ -18,16 +18,16 @@ may begin is asked of the state itself, at its moment.
 One list tells a replica everything: who there is, and which shards are free. It is consistent (no resourceVersion), as
 the rule that two numbers of shards never work side by side needs it to be.
 
-`ShardFence`: begins no write of a run whose shard is not, or no more, this replica's. Like that of the elected one
-(`elected_client`), by the key of the run that writes:
+The fence of `Sharder.guard` is that of an election (`only_while_leading`). It begins no write of a run whose shard is
+not, or no more, this replica's, by the key of the run that writes:
 
     a write by a run           sent while the shard of its object is this replica's, and begun before the deadline of
                                the shard's Lease; else NotLeaderError, and nothing was sent. A run that began before its
                                shard was lost stays refused: while it lasts, this replica does not take the shard again
     a write by anything else   sent while this replica's own Lease is good, or while it quits: of a thread that a
                                reconciler has started itself nobody knows for which object it works. In a thread to
-                               which the context was copied (`contextvars.copy_context`, `asyncio.to_thread`; Python
-                               3.14 can be told to do so for every thread) it is the run's, while that lasts
+                               which the program copied the context (`contextvars.copy_context`,
+                               `asyncio.to_thread`) it is the run's, while that lasts
     a read                     sent
 
 A write by a run is refused through the client from outside as well, not only through `ctx.client`.
@@ -45,17 +45,17 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from math import inf
-from typing import NamedTuple, TypeVar
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import RunVariable, Thread, renewed_in_children
+from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
+from kubectl_runtime.core.scope import current_scope
 from kubectl_runtime.manager.elector import only_while_leading
 from kubectl_runtime.manager.lease_machine import Phase as LeasePhase
 from kubectl_runtime.manager.lease_store import LeaseStore, Trouble
@@ -81,58 +81,8 @@ from kubectl_runtime.manager.sharding import (
     shard_of,
 )
 from kubectl_runtime.resources.coordination_v1 import Lease
-from kubectl_runtime.runtime.queue.runs import Outcome
 from kubectl_runtime.runtime.reconcile.runner import Listener
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-
-T = TypeVar("T")
-
-
-class _Work(NamedTuple):
-    """What a thread works for."""
-
-    fence: ShardFence
-    shard: int
-
-
-_work: RunVariable[_Work] = RunVariable("kubectl_runtime_shard")
-
-
-class ShardFence:
-    """Lets a replica write only for objects whose shard is its own. Safe to use from any thread."""
-
-    def __init__(self, state: Callable[[], ShardState], identity: Callable[[], str], group: str) -> None:
-        """`state()`: what is known now. `identity()` of this replica and `group`, `namespace/name`, are for errors."""
-        self._state = state
-        self._identity = identity
-        self._group = group
-
-    def guard(self, client: Client) -> Client:
-        """`client`, whose writes are refused as the module says."""
-        return client.with_layer(only_while_leading(self._may_write_until, self._describe, client.clock))
-
-    def inside(self, shard: int, body: Callable[[], T]) -> T:
-        """`body()`, whose writes are those of a run for an object of `shard`."""
-        token = _work.set(_Work(self, shard))
-        try:
-            return body()
-        finally:
-            _work.reset(token)
-
-    def _may_write_until(self) -> float | None:
-        state, work = self._state(), _work.get()
-        if work is not None and work.fence is self:
-            return state.writes_until(work.shard)
-        if state.phase in (Phase.QUITTING, Phase.GONE):
-            return inf
-        return state.own.deadline if state.own.phase is LeasePhase.LEADING else None
-
-    def _describe(self) -> str:
-        work = _work.get()
-        if work is not None and work.fence is self:
-            return f"shard {work.shard} of {self._group} is not, or no more, that of {self._identity()}"
-        return f"{self._identity()} has no Lease of its own in sharding {self._group}"
-
 
 NAME = "sharding.kubectl-runtime.dev/name"
 SHARDS = "sharding.kubectl-runtime.dev/shards"
@@ -227,7 +177,7 @@ class Sharder:
         self._client, self._clock, self._observer = client, client.clock, client.observer
         self._rng, self._failed, self._grace = rng or random.Random(), failed, grace
         self._begin_as_another()
-        self._fence = ShardFence(lambda: self._state, lambda: self.identity, f"{self.namespace}/{sharding.name}")
+        self._fence = only_while_leading(self._may_write_until, self._why_not, client.clock)
         self._view: tuple[frozenset[int], float] = frozenset(), inf
         """The shards at work, and until when that is so by the clock alone: what each trigger asks for."""
         self._busy = [0] * sharding.shards
@@ -274,22 +224,23 @@ class Sharder:
         mine, shards = self.shards, self.sharding.shards
         return [request for request in requests if shard_of(request.ref.key, shards) in mine] if mine else []
 
-    def run(self, key: Key, body: Callable[[StopToken], Outcome]) -> Outcome | None:
-        """As `Partition.run`. Blocks as `body` does, and raises what it raises."""
+    def begin(self, key: Key) -> StopToken | None:
+        """As `Partition.begin`."""
         shard = shard_of(key, self.sharding.shards)
         with self._changed:
             if not self._state.works(shard, self._clock.boottime()):
                 return None
             self._busy[shard] += 1
-            lost = self._lost[shard]
-        try:
-            return self._fence.inside(shard, partial(body, lost))
-        finally:
-            with self._changed:
-                self._busy[shard] -= 1
-                if not self._busy[shard] and shard not in self._state.at_work:
-                    self._changes += 1
-                    self._changed.notify_all()
+            return self._lost[shard]
+
+    def end(self, key: Key) -> None:
+        """As `Partition.end`."""
+        shard = shard_of(key, self.sharding.shards)
+        with self._changed:
+            self._busy[shard] -= 1
+            if not self._busy[shard] and shard not in self._state.at_work:
+                self._changes += 1
+                self._changed.notify_all()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """As `Partition.listen`. What it has missed it is told as soon as its store is complete: by its first list."""
@@ -304,8 +255,29 @@ class Sharder:
         return forget
 
     def guard(self, client: Client) -> Client:
-        """`client`, whose writes are refused as `shard_fence` says."""
-        return self._fence.guard(client)
+        """`client`, whose writes are refused as the module says."""
+        return client.with_layer(self._fence)
+
+    def _shard_of_run(self) -> int | None:
+        """The shard of the run that this thread works for; None outside of this part's runs."""
+        scope = current_scope()
+        if scope is None or scope.run is None or self._fence not in scope.fences:
+            return None
+        return shard_of(scope.run.key, self.sharding.shards)
+
+    def _may_write_until(self) -> float | None:
+        state, shard = self._state, self._shard_of_run()
+        if shard is not None:
+            return state.writes_until(shard)
+        if state.phase in (Phase.QUITTING, Phase.GONE):
+            return inf
+        return state.own.deadline if state.own.phase is LeasePhase.LEADING else None
+
+    def _why_not(self) -> str:
+        group, shard = f"{self.namespace}/{self.sharding.name}", self._shard_of_run()
+        if shard is not None:
+            return f"shard {shard} of {group} is not, or no more, that of {self.identity}"
+        return f"{self.identity} has no Lease of its own in sharding {group}"
 
     # From its beginning to its end
 

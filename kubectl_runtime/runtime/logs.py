@@ -25,17 +25,14 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
 from kubectl_runtime.core.base.guard import guarded_logger, printable
-from kubectl_runtime.core.base.interpreter import RunVariable
-from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.scope import LoggedRun, current_scope
 
 VARIABLE = "KUBECTL_RUNTIME_LOG"
 ROOT = "kubectl_runtime"
@@ -50,45 +47,6 @@ _STANDARD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "
 log = guarded_logger(__name__)
 
 
-class LoggedRun(Protocol):
-    """What a log line says of a run; a reconciler's `Context` is one."""
-
-    @property
-    def controller(self) -> str:
-        """The controller's name."""
-
-    @property
-    def ref(self) -> ObjectRef:
-        """The object that is reconciled."""
-
-    @property
-    def reconcile_id(self) -> str:
-        """The name of the run in logs."""
-
-    @property
-    def reason(self) -> str:
-        """Why the run happens."""
-
-
-this_run: RunVariable[LoggedRun] = RunVariable("kubectl_runtime_run")
-"""The run that this thread (or this context, if it was copied into another one) works for."""
-
-
-@dataclass(slots=True)
-class Trace:
-    """The trace of a run, of this controller and key, and its span there, in hex digits. `over`: it has ended."""
-
-    trace_id: str
-    span_id: str
-    run: tuple[str, Key]
-    sampled: bool = True
-    over: bool = False
-
-
-this_trace: ContextVar[Trace | None] = ContextVar("kubectl_runtime_trace", default=None)
-"""The trace of the run that this thread works for, or worked for last."""
-
-
 def run_fields(run: LoggedRun) -> dict[str, Any]:
     """The attributes of a record that belongs to `run`, as `extra=` takes them."""
     ref = run.ref
@@ -101,12 +59,14 @@ class RunFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Write the run into the record, if there is one; True."""
-        run = this_run.get()
+        scope = current_scope()
+        if scope is None:
+            return True
+        run, trace = scope.logged, scope.trace
         if run is not None and not hasattr(record, "reconcile_id"):
             for name, value in run_fields(run).items():
                 if not hasattr(record, name):
                     setattr(record, name, value)
-        trace = this_trace.get()
         if trace is not None and not trace.over and not hasattr(record, "trace_id"):
             record.trace_id, record.span_id = trace.trace_id, trace.span_id
         return True

@@ -55,6 +55,7 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.request import encoded_query
+from kubectl_runtime.core.scope import RunScope, current_run
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.ring_file import RingFile, is_withheld, without_secrets
 from kubectl_runtime.runtime.triggers.triggers import OfHeads, ReconcileRequest, Sink
@@ -135,10 +136,6 @@ Entry = tuple[Callable[[], bytes], int]
 """What makes the line, and how many bytes it holds on to."""
 
 
-class _Here(threading.local):
-    run = 0
-
-
 class FlightRecorder:
     """Records what a controller sees, asks and does, into a file of bounded size. Safe to use from any thread but for
     `open`, `pump` and `close`."""
@@ -149,7 +146,8 @@ class FlightRecorder:
         self._session = uuid4().hex
         self._watches: dict[str, WatchPlace] = {}
         self._numbers = itertools.count(1)
-        self._here = _Here()
+        self._playing: dict[object, int] = {}
+        """The runs in progress, and their numbers."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._entries: deque[Entry] = deque()
@@ -208,27 +206,22 @@ class FlightRecorder:
 
         return heard
 
-    def around(self, execute: Callable[[Run], Outcome]) -> Callable[[Run], Outcome]:
-        """`execute`, of whose runs it hears."""
-        def recorded(run: Run) -> Outcome:
-            number = next(self._numbers)
-            ref, now, failures = run.request.ref, self._clock.monotonic(), run.failures
-            self._put(lambda: encode({"k": "run", "t": now, "id": number, "ns": ref.namespace or "", "name": ref.name,
-                                      "reason": run.request.reason, "failures": failures}))
-            before, self._here.run = self._here.run, number
-            try:
-                outcome = execute(run)
-            finally:
-                self._here.run = before
-            ended = self._clock.monotonic()
-            self._put(lambda: _end_line(ended, number, outcome))
-            return outcome
+    def begin(self, run: Run, scope: RunScope) -> bool:  # noqa: ARG002
+        """A run begins; as `RunPart.begin`."""
+        number = self._playing[run] = next(self._numbers)
+        ref, now, failures = run.request.ref, self._clock.monotonic(), run.failures
+        self._put(lambda: encode({"k": "run", "t": now, "id": number, "ns": ref.namespace or "", "name": ref.name,
+                                  "reason": run.request.reason, "failures": failures}))
+        return True
 
-        return recorded
+    def end(self, run: Run, outcome: Outcome) -> None:
+        """It has ended; as `RunPart.end`."""
+        number, now = self._playing.pop(run, 0), self._clock.monotonic()
+        self._put(lambda: _end_line(now, number, outcome))
 
     def answered(self, exchanged: Exchanged) -> None:
         """Record a call that a run made. For `Client.on_answer`; calls outside of runs are not recorded."""
-        if number := self._here.run:
+        if number := self._playing.get(current_run()):
             now = self._clock.monotonic()
             size = len(exchanged.body) + len(exchanged.request.body or b"")
             self._put(lambda: call_line(now, number, exchanged), size)

@@ -28,7 +28,7 @@ from kubectl_runtime.client.http.retry import KindNotServedError, is_about_the_u
 from kubectl_runtime.core.base.clock import Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, Status
 from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.base.stop import FirstOf, StopToken, call_scope
+from kubectl_runtime.core.base.stop import FirstOf, StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.selectors import fields
@@ -38,6 +38,7 @@ from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
 from kubectl_runtime.core.requests.request import Named, object_name
 from kubectl_runtime.core.requests.rights import foresee
+from kubectl_runtime.core.scope import scoped_stop
 from kubectl_runtime.runtime.conditions import Condition, NeverReady, OfExisting, is_deleted, name_of, why_never
 from kubectl_runtime.runtime.usercode import (
     check_api,
@@ -342,8 +343,8 @@ class _Deadline:
         if not getattr(self._clock, "self_advancing", False):  # there, waiting beside this thread would move its time
             self._alarm = Thread(target=self._ring, name="deadline-of-a-wait", daemon=True)
             self._alarm.start()
-        scope = call_scope()  # within a controller's run, its end is the wait's too
-        stops = [stop for stop in (self._stop, None if scope is None else scope.stop) if stop is not None]
+        # Within a controller's run, its end is the wait's too.
+        stops = [stop for stop in (self._stop, scoped_stop()) if stop is not None]
         if stops:
             stop = FirstOf(*stops, clock=self._clock)
             self._forget = stop.on_set(lambda: self.token.set(stop.reason))

@@ -23,7 +23,7 @@ from kubectl_runtime.certificates.bundles import write_private
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.core.requests.rights import Right, hearers, rights_of
-from kubectl_runtime.runtime.queue.runs import is_in_run
+from kubectl_runtime.core.scope import current_run
 
 _EVENTS = ("events.k8s.io", "events")
 
@@ -62,7 +62,7 @@ class RightsRecorder:
         hearers.remove(self._foreseen)
 
     def _foreseen(self, right: Right) -> None:
-        if is_in_run():
+        if current_run() is not None:
             with self._lock:
                 self._requests[right] = None
 
@@ -73,7 +73,7 @@ class RightsRecorder:
         is_event = (resource.group, resource.plural) == _EVENTS and request.method != "GET"
         with self._lock:
             self._plurals[resource.group, resource.kind] = resource.plural
-            if not (is_in_run() or is_event):
+            if not (current_run() is not None or is_event):
                 return
             if is_event:  # one that repeats is patched, which no short test comes to
                 self._requests.update(dict.fromkeys(Right(*_EVENTS, verb, request.namespace)

@@ -48,8 +48,9 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
-from kubectl_runtime.core.base.stop import CallScope, StopToken, enter_scope, leave_scope
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.rights import Right
+from kubectl_runtime.core.scope import calls_obey
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.observe.listener import ListenAddress, Listener
 from kubectl_runtime.runtime.usercode import described
@@ -165,13 +166,12 @@ class WebhookSetup:
     def run(self, end: StopToken) -> None:
         """Apply and keep them. Blocks until `end` is set, which ends a call under way as well, or until nothing is left
         to be kept."""
-        entered = enter_scope(CallScope(end, end))
         forget = end.on_set(self._news.set)
         try:
-            self._keep(end)
+            with calls_obey(end):
+                self._keep(end)
         finally:
             forget()
-            leave_scope(entered)
 
     def _keep(self, end: StopToken) -> None:
         clock = self._client.clock

@@ -12,11 +12,14 @@ import requests
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Patch
 from kubectl_runtime.errors import NotLeaderError
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.scope import RunScope, enter_scope, leave_scope
 from kubectl_runtime.manager.leases import Tick, Wait
 from kubectl_runtime.manager.sharder import Sharder
 from kubectl_runtime.manager.sharding import Join, Sharding, shard_of
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome
+from kubectl_runtime.runtime.queue.runs import Run
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.testing import ApiServer, Simulation
 
 SHARDS, OBJECTS = 6, 20
@@ -146,21 +149,26 @@ def test_a_machine_that_slept_beyond_the_deadline_works_for_nothing_and_its_runs
     world.join("a")
     world.pass_time(4)
     sharder = world.replicas["a"]
-    maps = Api.namespaced(sharder.guard(world.maps.client), ConfigMap, "default")
+    client = sharder.guard(world.maps.client)
+    maps = Api.namespaced(client, ConfigMap, "default")
+    ref = ObjectRef(ConfigMap.api_resource, "m1", "default")
+    run = Run(ref.key, ReconcileRequest(ref), None, 0.0)
 
-    def body(lost: Any) -> Outcome:
+    assert sharder.begin(run.key) is not None
+    entered = enter_scope(RunScope(run=run, family=client.shared, fences=client.fences))
+    try:
         maps.patch("m1", Patch.merge({"data": {"in": "time"}}))
         world.sim.clock.suspend(10.1)
         assert sharder.shards == frozenset()
         assert maps.get("m1").data == {"in": "time"}
         with pytest.raises(NotLeaderError, match=r"shard . of default/shop is not, or no more, that of a"):
             maps.patch("m1", Patch.merge({"data": {"in": "vain"}}))
-        return SUCCEEDED
-
-    assert sharder.run(("default", "m1"), body) is SUCCEEDED
+    finally:
+        leave_scope(entered)
+        sharder.end(run.key)
     with pytest.raises(NotLeaderError, match="no Lease of its own"):  # outside of a run, too
         maps.patch("m1", Patch.merge({"data": {"in": "vain"}}))
-    assert sharder.run(("default", "m2"), body) is None
+    assert sharder.begin(("default", "m2")) is None
     world.pass_time(6)  # nobody has taken them meanwhile
     assert len(sharder.shards) == SHARDS
 

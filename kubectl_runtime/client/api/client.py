@@ -59,9 +59,10 @@ from kubectl_runtime.core.base.errors import ApiError, ConfigError, KubeError, R
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import ForkSafeLock, renewed_in_children, unforked
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
-from kubectl_runtime.core.base.stop import FirstOf, StopToken, call_scope
+from kubectl_runtime.core.base.stop import FirstOf, StopToken
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.scope import scoped_stop
 
 if TYPE_CHECKING:
     import requests
@@ -408,9 +409,9 @@ class Client:
 
     def _ended_by(self, stop: StopToken | None, closing: StopToken) -> StopToken:
         """What ends a call: the caller's token, the client's end, and the end of the controller's run that makes it."""
-        scope = call_scope()
-        if scope is not None:
-            tokens = (closing, scope.stop) if stop is None else (stop, closing, scope.stop)
+        scoped = scoped_stop()
+        if scoped is not None:
+            tokens = (closing, scoped) if stop is None else (stop, closing, scoped)
             return FirstOf(*tokens, clock=self.clock)
         return closing if stop is None else FirstOf(stop, closing)
 

@@ -18,7 +18,7 @@ lock. Safe to use from any thread. No credential appears in a repr, a log line o
     expired     yes                 as none
 
 An attempt runs in a thread of its own, so that every caller waits only until its own deadline or the stop token of its
-`call_scope`, whatever the attempt calls. An attempt whose callers all left at their deadlines still brings its value.
+`scoped_stop`, whatever the attempt calls. An attempt whose callers all left at their deadlines still brings its value.
 It is abandoned when no caller waits and the token of one that did is set: a stopped watch, a closed client. After an
 attempt that failed there is none for `QUIET_PERIOD`: a valid value stays in use meanwhile, else callers get the same
 error. Readers take no lock. In the child of a fork an attempt of the parent is forgotten.
@@ -41,7 +41,8 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import ForkSafeLock, Thread
-from kubectl_runtime.core.base.stop import FirstOf, StopToken, call_scope
+from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.scope import scoped_stop
 
 log = guarded_logger(__name__)
 
@@ -348,8 +349,7 @@ class Renewal(Generic[Value]):
     def _outcome(self, attempt: _Attempt[Value], deadline: float | None) -> Value:
         """What the attempt brings. The caller, which waits for it, leaves."""
         left = PATIENCE if deadline is None else deadline - self._clock.monotonic()
-        scope = call_scope()
-        stop = None if scope is None else scope.stop
+        stop = scoped_stop()
         try:
             woken: StopToken = attempt.ended
             if stop is not None:

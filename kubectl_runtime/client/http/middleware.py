@@ -45,9 +45,10 @@ from kubectl_runtime.core.base.errors import ConfigError, KubeError, RequestErro
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
-from kubectl_runtime.core.base.stop import CallScope, FirstOf, StopToken, call_scope, enter_scope, leave_scope
+from kubectl_runtime.core.base.stop import FirstOf, StopToken
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.requests.request import Request, Retry
+from kubectl_runtime.core.scope import calls_obey, scoped_cut
 
 if TYPE_CHECKING:
     from requests.models import Response
@@ -237,14 +238,12 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
         def obtained(call: Call, obtain: Callable[[float], T]) -> T:
             # Credentials look at the scope; a client of the program's own that they call obeys it as well.
             stop = _end_of_waiting(call)
-            entered = enter_scope(CallScope(stop, stop))
-            try:
-                return obtain(call.deadline)
-            except KubeError:
-                if not stop.is_set():
-                    raise
-            finally:
-                leave_scope(entered)
+            with calls_obey(stop):
+                try:
+                    return obtain(call.deadline)
+                except KubeError:
+                    if not stop.is_set():
+                        raise
             raise ConnectionFailed(f"{call.request.operation}: given up, as {stop.reason or 'its stop token was set'}",
                                    Failure(sent=False, permanent=True))
 
@@ -262,10 +261,10 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
 
 def _end_of_waiting(call: Call) -> StopToken:
     """What ends a call before it is sent: for a write within a run not the run's draining, but its end."""
-    scope = call_scope()
-    if scope is None or call.request.method == "GET":
+    cut = scoped_cut()
+    if cut is None or call.request.method == "GET":
         return call.stop
-    return scope.cut if call.closing is None else FirstOf(scope.cut, call.closing, clock=SYSTEM_CLOCK)
+    return cut if call.closing is None else FirstOf(cut, call.closing, clock=SYSTEM_CLOCK)
 
 
 def extra_headers(headers: Mapping[str, str | tuple[str, ...]]) -> Layer:

@@ -25,15 +25,15 @@ may refuse it, and from there on the `unsent` tokens count no more.
 An answer that was opened as a stream is `ByteStream`'s to end; this one is for everything before that, where a server
 that accepts a connection and says nothing would otherwise hold the thread until its time is up.
 
-`Fence`: a layer that lets no write pass unless its check does, and that a thread can be put behind as a whole.
+`Fence`: a layer that lets no write pass unless its check does, and that holds for a run as a whole.
 
     the client that has the layer                     each write is checked
-    any relative of it, in a thread that is behind    each write is checked as well
+    any relative of it, in a run of its controllers   each write is checked as well
     another client; a relative elsewhere              not this fence's business
 
 Relatives are a client and all that were derived from it: they share its connections. So a run of an elected controller
-writes through no back door, whichever client its author took. A copy of the thread's context is behind it too, until
-the thread leaves; a thread that a run started itself is not.
+writes through no back door, whichever client its author took. So does a thread with a copy of the run's context; one
+that a run merely started does not (see `core.scope`).
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Token
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from kubectl_runtime.client.config.config import UNLIMITED, Config
@@ -53,8 +53,8 @@ from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
-from kubectl_runtime.core.base.interpreter import RunVariable
-from kubectl_runtime.core.base.stop import StopToken, call_scope
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import SentRequest, current_scope, enter_request, leave_scope, scoped_cut
 
 
 class Interrupt:
@@ -89,7 +89,7 @@ class Interrupt:
 
     def __enter__(self) -> Self:
         if self._tokens or self._unsent is not None or self._check is not None:
-            self._entered = _current.set(self)
+            self._entered = enter_request(self)
             self._forget = [token.on_set(partial(self._end, token)) for token in self._tokens]
             if self._unsent is not None:
                 self._forget.append(self._unsent.on_set(partial(self._end, self._unsent, only_unsent=True)))
@@ -101,7 +101,7 @@ class Interrupt:
         for forget in self._forget:
             forget()
         self.release()
-        _current.reset(self._entered)
+        leave_scope(self._entered)
 
     def attach(self, connection: socket.socket) -> None:
         """The request is about to connect this socket, or whatever TLS makes of it, which takes its descriptor away: a
@@ -165,22 +165,24 @@ class Interrupt:
             copy.close()
 
 
-_current: RunVariable[Interrupt] = RunVariable("kubectl_runtime_interrupt")
+def _current() -> SentRequest | None:
+    scope = current_scope()
+    return None if scope is None else scope.request
 
 
 def connects(connection: socket.socket) -> bool:
     """This thread's request is about to connect this socket, and may put TLS on it; whether it has to: not when a
     token was set before, since a socket without a connection cannot be shut down."""
-    interrupt = _current.get()
+    interrupt = _current()
     if interrupt is None:
         return True
     interrupt.attach(connection)
-    return not interrupt.has_ended
+    return not interrupt.stopped
 
 
 def waits_for(event: threading.Event, seconds: float) -> None:
     """Block until `event` is set, for `seconds` at most, or until a token ends this thread's request, which sets it."""
-    interrupt = _current.get()
+    interrupt = _current()
     if interrupt is None:
         event.wait(seconds)
     else:
@@ -191,14 +193,14 @@ def waits_on(connection: Any) -> None:
     """This thread's request is about to be sent on this socket, and to wait there for its answer. Raises
     ConnectionAbortedError when a token was set before, and what the check of the request raises: nothing may be sent
     then."""
-    interrupt = _current.get()
+    interrupt = _current()
     if interrupt is not None:
         interrupt.begin(connection)
 
 
 def released() -> bool:
     """This thread's request is done with its connection; whether that was shut down, so that nobody can use it."""
-    interrupt = _current.get()
+    interrupt = _current()
     return interrupt is not None and interrupt.release()
 
 
@@ -250,8 +252,7 @@ def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, re
 def _interrupt(call: Call) -> Interrupt:
     if call.request.method == "GET":
         return Interrupt(call.stop)
-    scope = call_scope()
-    return Interrupt(None if scope is None else scope.cut, unsent=call.closing,
+    return Interrupt(scoped_cut(), unsent=call.closing,
                      check=partial(_check, call) if call.checks else None)
 
 
@@ -294,28 +295,15 @@ def _checked(call: Call, check: Callable[[Call], None]) -> None:
         call.checks = (*call.checks, check)
 
 
-class Behind(NamedTuple):
-    """What a thread is behind: these fences, for the clients that have `family` in common."""
-
-    family: object
-    fences: tuple[Fence, ...]
-
-
-_behind: RunVariable[Behind] = RunVariable("kubectl_runtime_fence")
-
-enter_fence, leave_fence = _behind.set, _behind.reset
-"""From now on this thread is behind it; as before."""
-
-
 def fenced_in_runs(family: object) -> Layer:
-    """The layer of all clients of a `family`: the fences that the thread is behind."""
+    """The layer of all clients of a `family`: the fences of the run that the thread works for."""
 
     def layer(send: Send) -> Send:
         def fenced(call: Call) -> Answer:
             if call.request.method not in READS:
-                behind = _behind.get()
-                if behind is not None and behind.family is family:
-                    for fence in behind.fences:
+                scope = current_scope()
+                if scope is not None and scope.family is family:
+                    for fence in scope.fences:
                         _checked(call, fence.check)
             return send(call)
 

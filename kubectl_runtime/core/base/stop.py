@@ -8,26 +8,15 @@ Callbacks exist for what cannot look at the token: a thread blocked in a socket 
 socket down. They run in the thread that calls `set`, outside the lock, and must be short. All of them are told, in the
 order in which they came, whatever one of them raises: that is logged. Only a KeyboardInterrupt in the main thread,
 which comes from the person at the keyboard and not from the callback, is raised again, when all have been told.
-
-Which stop tokens the calls of a thread obey, beyond those that they are given: what a controller says for its runs.
-
-    reads, streams, waits    end when `stop` is set
-    writes                   end when `cut` is set, which comes later: whether one that was interrupted has happened,
-                             nobody could know
-
-A scope belongs to the thread (or other context) that entered it, and to copies of that context until it is left.
-Threads that a run starts do not inherit it, except where Python hands the context on (see `contexts`).
 """
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import RunVariable, renewed_in_children
+from kubectl_runtime.core.base.interpreter import renewed_in_children
 
 log = guarded_logger(__name__)
 
@@ -129,32 +118,6 @@ def _call(callbacks: Iterable[Callable[[], None]]) -> None:
                 log.exception("a stop callback failed")
     if interrupt is not None:
         raise interrupt
-
-
-class CallScope(msgspec.Struct, frozen=True):
-    """The stop tokens that end the calls of one thread, such as those of a run. Immutable; may be entered by any number
-    of threads."""
-
-    stop: StopToken
-    cut: StopToken
-
-
-_scope: RunVariable[CallScope] = RunVariable("kubectl_runtime_call_scope")
-
-enter_scope, leave_scope = _scope.set, _scope.reset
-"""`enter_scope(scope)`: from now on this thread's calls obey `scope`. `leave_scope` ends that; it takes what
-`enter_scope` returned."""
-
-
-def call_scope() -> CallScope | None:
-    """What this thread's calls obey; None outside of runs."""
-    return _scope.get()
-
-
-def with_scope(stop: StopToken, clock: Clock) -> StopToken:
-    """`stop`; within a run, what is set as soon as it or the run's end is."""
-    scope = call_scope()
-    return stop if scope is None else FirstOf(stop, scope.stop, clock=clock)
 
 
 class FirstOf(StopToken):

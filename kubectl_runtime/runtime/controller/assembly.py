@@ -41,7 +41,7 @@ from kubectl_runtime.runtime.controller.plan import (
     fullest,
     scopes_of,
 )
-from kubectl_runtime.runtime.controller.sync_gate import SyncGate, with_gone
+from kubectl_runtime.runtime.controller.sync_gate import SyncGate, invoker_of_gone
 from kubectl_runtime.runtime.events.ledger import qualified_name
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
@@ -50,11 +50,11 @@ from kubectl_runtime.runtime.queue.runs import Execute, Run, begin_write, is_tri
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.executor import Executor
-from kubectl_runtime.runtime.reconcile.invoker import CatchUp, Invoker, fenced
+from kubectl_runtime.runtime.reconcile.invoker import CatchUp, Invoker, RunObserver, RunPart
 from kubectl_runtime.runtime.reconcile.reconciler import Environment, ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reconcile.run_log import OutageLog
 from kubectl_runtime.runtime.reconcile.run_timeouts import BlockedLog, RunTimeouts
-from kubectl_runtime.runtime.reconcile.runner import Listener, Runner, only_owned, while_owned
+from kubectl_runtime.runtime.reconcile.runner import Listener, Owned, Runner, only_owned
 from kubectl_runtime.runtime.recording import FlightRecorder
 from kubectl_runtime.runtime.store.store import Store, StoreState
 from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox, ref_of
@@ -289,21 +289,26 @@ class Assembly(Generic[K]):
 
     def _execute(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  environment: Environment[Any]) -> Execute:
-        """What a run is, from the inside out."""
+        """What a run is, with the parts that it has beside the reconciler, in their order."""
         plan = self.plan
-        invoker = Invoker(reconcile, error_policy, self.store, environment, plan.on_result, on_crowd=self._wake)
-        execute: Execute = invoker.__call__  # of each run, and calling a method is cheaper than calling an object
+        parts: list[RunPart] = []
+        if observer := RunObserver(plan.name, plan.observer, plan.clock):
+            parts.append(observer)
+        if plan.run_timeout is not None:
+            parts.append(self._timeouts)
+        if self.flight is not None:
+            parts.append(self.flight)
+        if plan.partition is not None:
+            parts.append(Owned(plan.partition, plan.clock))
+        invoker = Invoker(reconcile, error_policy, self.store, environment, plan.on_result, parts=parts,
+                          on_crowd=self._wake)
         self.loops = invoker.loops
         if plan.on_gone is not None:
-            execute = with_gone(execute, plan.on_gone, self.store, environment)
-        execute = while_owned(plan.partition, execute, self.shutdown, plan.clock)
+            invoker.gone = invoker_of_gone(plan.on_gone, self.store, environment)
         if plan.own_writes is OwnWrites.WAIT:
-            execute = self._catch_up = CatchUp(execute, lambda: [*self.watches.values()], self._trigger, plan.clock,
-                                               self.logger)
-        if self.flight is not None:
-            execute = self.flight.around(execute)
-        execute = fenced(execute, plan.client)
-        return self._timeouts.around(execute)
+            invoker.invoke = self._catch_up = CatchUp(invoker.invoke, lambda: [*self.watches.values()], self._trigger,
+                                                      plan.clock, self.logger)
+        return invoker.__call__  # of each run, and calling a method is cheaper than calling an object
 
     def _schedule(self) -> Sink:
         """What takes all requests for runs."""

@@ -22,7 +22,7 @@ from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.runtime.controller.plan import GoneFunction
-from kubectl_runtime.runtime.queue.runs import Execute, Outcome, Run
+from kubectl_runtime.runtime.queue.runs import Execute
 from kubectl_runtime.runtime.reconcile.invoker import Invoker
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Environment
 from kubectl_runtime.runtime.store.store import Store
@@ -136,18 +136,12 @@ class _Absent:
         return record
 
 
-def with_gone(invoke: Execute, on_gone: GoneFunction, store: Store[Any], environment: Environment[Any]) -> Execute:
-    """`invoke` for objects that are stored, `on_gone(ref, ctx)` for those that are not."""
+def invoker_of_gone(on_gone: GoneFunction, store: Store[Any], environment: Environment[Any]) -> Execute:
+    """Calls `on_gone(ref, ctx)`, within a run, for an object that is not stored."""
 
     def let_go(_obj: Record, ctx: Context[Any]) -> Action:
         on_gone(ctx.ref, ctx)
         return Action.await_change()
 
     absent: Any = _Absent(store)
-    invoke_gone = Invoker(let_go, None, absent, environment)
-
-    def execute(run: Run) -> Outcome:
-        ref = run.request.ref
-        return invoke_gone(run) if store.record(ref.name, ref.namespace) is None else invoke(run)
-
-    return execute
+    return Invoker(let_go, None, absent, environment).invoke_reconciler

@@ -34,12 +34,13 @@ from kubectl_runtime.core.base.errors import (
     error_behind,
 )
 from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
-from kubectl_runtime.core.base.stop import CallScope, StopToken, enter_scope, leave_scope
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import format_micro_time
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.body import Patch, pointer
 from kubectl_runtime.core.requests.request import Place, Request, Retry
+from kubectl_runtime.core.scope import calls_obey
 from kubectl_runtime.runtime.events.ledger import Ledger, Lost, Result, Series, Subject, qualified_name, short
 from kubectl_runtime.runtime.usercode import described
 
@@ -171,7 +172,6 @@ class Sender:
         self._close_by: float | None = None
         self._warned: set[str] = set()
         self._over = StopToken(clock=client.clock)
-        self._calls = CallScope(self._over, self._over)
         self._trouble = ""
         """The last error, in words."""
 
@@ -325,14 +325,12 @@ class Sender:
                     self._clock.wait(self._changed, deadline - now if wait is None else min(deadline - now, wait))
 
     def _send(self, series: Series, deadline: float) -> BaseException | None:
-        entered = enter_scope(self._calls)
         try:
-            self._client.request(request_for(series, self._reporter), deadline=deadline)
+            with calls_obey(self._over):
+                self._client.request(request_for(series, self._reporter), deadline=deadline)
         except BaseException as error:  # noqa: BLE001 - layers of the client are user code, which ends no thread
             pass_interrupt(error)
             return error
-        finally:
-            leave_scope(entered)
         return None
 
     def _pause(self, result: Result, error: BaseException | None) -> None:

@@ -16,7 +16,7 @@ import threading
 import traceback
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.stop import CallScope, StopToken
+from kubectl_runtime.core.base.stop import StopToken
 
 DEFAULT_GRACE = 25.0
 """Seconds; Kubernetes gives a Pod 30 between SIGTERM and SIGKILL, so this leaves it 5 to end the process."""
@@ -32,8 +32,6 @@ class Shutdown:
         self.draining = StopToken(clock=clock)
         self.aborted = StopToken(clock=clock)
         self.cut = StopToken(clock=clock)
-        self.calls = CallScope(self.aborted, self.cut)
-        """What calls of the library obey inside a run."""
         self._lock = threading.Lock()
         self.deadline: float | None = None
         """When runs are told to stop, on the monotonic clock; None before anybody has asked for a stop."""

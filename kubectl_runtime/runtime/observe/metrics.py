@@ -39,7 +39,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import Hearer, Observer, RunResult
-from kubectl_runtime.runtime.logs import this_trace
+from kubectl_runtime.core.scope import current_trace
 from kubectl_runtime.runtime.observe.families import Family, Row
 from kubectl_runtime.runtime.observe.series import (
     CLIENT_FAMILIES,
@@ -295,5 +295,5 @@ class Metrics(Observer):
 
 def _trace_id() -> str:
     """Of the trace of this thread's run, if it has one that is kept."""
-    trace = this_trace.get()
+    trace = current_trace()
     return "" if trace is None or not trace.sampled or trace.over else trace.trace_id

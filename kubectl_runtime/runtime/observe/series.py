@@ -41,7 +41,7 @@ import msgspec
 from kubectl_runtime.core.base.errors import RequestTimeout, error_behind
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.runtime.logs import this_trace
+from kubectl_runtime.core.scope import current_trace
 from kubectl_runtime.runtime.observe.families import (
     BACKOFF,
     RECONCILE_TIME,
@@ -187,7 +187,7 @@ class ControllerSeries:
 
     def run_ended(self, key: Key, result: RunResult, seconds: float, error: BaseException | None) -> None:
         """The run of `key` has ended after so many seconds, with this result and error."""
-        running, ended, trace = self._running, self._ended, this_trace.get()
+        running, ended, trace = self._running, self._ended, current_trace()
         run = running.get(key) or _Run(float("-inf"), None, 0)
         run.result, run.seconds = result, seconds
         # Whoever traces the run may have been told of its end before, so that it is over.

@@ -20,7 +20,6 @@ to what it counts, if it was sampled.
 """
 from __future__ import annotations
 
-import threading
 from contextvars import Token
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,7 +31,7 @@ from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import Observer, RunResult
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.requests.request import Request, segment
-from kubectl_runtime.runtime.logs import Trace, this_trace
+from kubectl_runtime.core.scope import RunScope, Trace, current_scope
 
 try:
     from opentelemetry import context, trace
@@ -42,14 +41,6 @@ except ImportError as error:
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _FIRST_FAILURE = 400
-
-
-class _Runs(threading.local):
-    """The run of this thread."""
-
-    def __init__(self) -> None:
-        self.span: trace.Span | None = None
-        self.token: Token[Any] | None = None
 
 
 class Tracing(Observer):
@@ -72,32 +63,35 @@ class Tracing(Observer):
             raise RequestError(f"provider={provider!r} is not a TracerProvider of OpenTelemetry")
         self._tracer = trace.get_tracer("kubectl_runtime", VERSION, provider)
         self._details = details
-        self._runs = _Runs()
+        self._runs: dict[RunScope, tuple[trace.Span, Token[Any]]] = {}
 
-    # Runs. A run begins and ends in one thread, which has no other one meanwhile
+    # Runs. A run begins and ends in one thread, within one scope
 
     def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int,  # noqa: ARG002
                     now: float) -> None:  # noqa: ARG002
+        scope = current_scope()
+        if scope is None:
+            return
         namespace, name = key
         span = self._tracer.start_span(f"reconcile {controller}", context=context.Context(), attributes={
             "kubectl_runtime.controller": controller, "kubectl_runtime.object.name": name,
             "kubectl_runtime.reason": str(reason), "kubectl_runtime.waited": waited,
             **({"k8s.namespace.name": namespace} if namespace else {})})
-        self._runs.span, self._runs.token = span, context.attach(trace.set_span_in_context(span))
+        self._runs[scope] = span, context.attach(trace.set_span_in_context(span))
         found = span.get_span_context()
-        this_trace.set(Trace(f"{found.trace_id:032x}", f"{found.span_id:016x}", (controller, key),
-                             sampled=found.trace_flags.sampled) if found.is_valid else None)
+        scope.trace = Trace(f"{found.trace_id:032x}", f"{found.span_id:016x}", (controller, key),
+                            sampled=found.trace_flags.sampled) if found.is_valid else None
 
     def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,  # noqa: ARG002
                   error: BaseException | None) -> None:
-        span, token = self._runs.span, self._runs.token
-        if span is None or token is None:
+        scope = current_scope()
+        begun = None if scope is None else self._runs.pop(scope, None)
+        if scope is None or begun is None:
             return
-        self._runs.span = self._runs.token = None
+        span, token = begun
         context.detach(token)
-        said = this_trace.get()
-        if said is not None:  # other observers may still ask which one it was
-            said.over = True
+        if scope.trace is not None:  # other observers may still ask which one it was
+            scope.trace.over = True
         span.set_attribute("kubectl_runtime.result", str(result))
         if error is not None:
             self._fail(span, error)

@@ -45,11 +45,13 @@ _decode = msgspec.json.Decoder().decode
 
 
 class RunWrites:
-    """The writes of one run. Of the thread that runs, until the run has ended."""
+    """The writes of one run. Those of several threads may come at once."""
 
-    __slots__ = ("_compared", "_versions", "last")
+    __slots__ = ("_compared", "_versions", "begun", "last")
 
     def __init__(self) -> None:
+        self.begun: dict[int, tuple[Key | None, Record | None]] = {}
+        """What each thread is going to write, None for a new object, and how that is stored."""
         self._versions: dict[Version, None] = {}
         self._compared: dict[Version, tuple[Record, bytes]] = {}
         self.last: list[tuple[Record | None, Record]] = []
@@ -66,20 +68,21 @@ class RunWrites:
         known = before is not None and before.uid == write.uid
         if known and before is not None and before.resource_version == write.resource_version:
             return
-        self._versions[version] = None
-        if write.record is None:
+        record, sent = write.record, write.sent
+        if known and before is not None and record is not None and sent and len(self._compared) < MOST_COMPARED:
+            self._compared[version] = (before, sent)
+        self._versions[version] = None  # only now: another thread that sees it finds the comparison
+        if record is None:
             return
-        if known and before is not None and write.sent and len(self._compared) < MOST_COMPARED:
-            self._compared[version] = (before, write.sent)
-        self.last = [*self.last[-1:], (before if known else None, write.record)]
+        self.last = [*self.last[-1:], (before if known else None, record)]
 
     def versions(self) -> dict[Version, None]:
         """All that were answered, without a look at what they changed."""
-        return self._versions
+        return self._versions.copy()
 
     def changes(self) -> dict[Version, None]:
         """Those that are ours, see the module. Decodes what was sent."""
-        return {version: None for version in self._versions
+        return {version: None for version in self._versions.copy()
                 if version not in self._compared or not stood_there(*self._compared[version], version[1])}
 
 

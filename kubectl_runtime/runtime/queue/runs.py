@@ -1,8 +1,8 @@
 """`Run`: one execution of the reconciler for one key, and `Outcome`: how it ended.
 
-A run also collects what its own thread writes through the client meanwhile, which `record_write` is told. It is made by
-the thread that works for it, and keeps that thread's id. The thread is how a write finds its run, so a write made by
-another thread that a reconciler started is nobody's.
+A run also collects what is written through the client in its scope (see `core.scope`), which `record_write` reports.
+It is made by the thread that works for it, and keeps that thread's id. A write by a thread that a reconciler started
+belongs to no run, unless the thread has a copy of the run's context.
 
 `RunHistory`: the last runs of one controller, and its slowest keys. Pure; its owner serialises the calls.
 
@@ -44,6 +44,7 @@ from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.scope import current_run
 from kubectl_runtime.runtime.queue.key_backoff import FailureState, Subject, is_own
 from kubectl_runtime.runtime.queue.own_writes import RunWrites, Version
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
@@ -145,7 +146,6 @@ class Run:
     record: Record | None = None
     """The object that it looks at."""
     _subject: Subject | None = None
-    _begun: tuple[Key | None, Record | None] | None = None
 
     def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float,
                  waited: float = 0.0, causes: Sequence[Version | None] | None = None, retry: bool = False,
@@ -218,18 +218,23 @@ class Run:
     def begins_write(self, ref: ObjectRef | None) -> None:
         """A write of the object `ref` (None: of a new one) is going to be sent: what is stored now is what it changes.
         When it is answered, the watch may have stored its outcome already."""
-        self._begun = (None, None) if ref is None else (ref.key, self.known(ref))
+        begun = (None, None) if ref is None else (ref.key, self.known(ref))
+        self._own_writes().begun[threading.get_ident()] = begun
 
     def wrote(self, write: Write) -> None:
         """The server answered a write of this run."""
-        if self.writes is NO_WRITES:  # most runs write nothing, so that costs them nothing
-            self.writes = RunWrites()
-        begun, self._begun = self._begun, None
+        writes = self._own_writes()
+        begun = writes.begun.pop(threading.get_ident(), None)
         known = begun is not None and begun[0] in (None, write.ref.key)
-        self.writes.add(write, begun[1] if known and begun is not None else self.known(write.ref))
+        writes.add(write, begun[1] if known and begun is not None else self.known(write.ref))
         record, subject = write.record, self.subject
         if record is not None and subject is not None and record.uid == subject.uid:
             self._subject = Subject.of(record)
+
+    def _own_writes(self) -> RunWrites:
+        """Most runs write nothing, so that costs them nothing. Threads with a copy of the context may come at once."""
+        writes: RunWrites = vars(self).setdefault("writes", RunWrites())
+        return writes
 
 
 Execute = Callable[[Run], Outcome]
@@ -247,39 +252,16 @@ def _nothing(_ref: ObjectRef) -> None:
     return None
 
 
-class _ThisThread(threading.local):
-    run: Run | None = None
-
-
-_this_thread = _ThisThread()
-
-
-def enter_run(run: Run, known: Known) -> None:
-    """From now on this thread works for `run`, whose writes are compared with what is `known`."""
-    run.known = known
-    _this_thread.run = run
-
-
-def leave_run() -> None:
-    """From now on this thread works for nobody."""
-    _this_thread.run = None
-
-
-def is_in_run() -> bool:
-    """Whether this thread works for a run."""
-    return _this_thread.run is not None
-
-
 def begin_write(ref: ObjectRef | None) -> None:
     """For `WriteObservers.begun`: this thread is going to write."""
-    run = _this_thread.run
+    run = current_run()
     if run is not None:
         run.begins_write(ref)
 
 
 def is_triggered(key: Key) -> None:
     """The program triggers `key` from this thread."""
-    run = _this_thread.run
+    run = current_run()
     if run is not None and run.key == key:
         run.triggered_itself = True
 
@@ -287,7 +269,7 @@ def is_triggered(key: Key) -> None:
 def record_write(write: Write) -> None:
     """For `Client.on_write`: this thread wrote an object and was answered this version, whose echo will come on a
     watch."""
-    run = _this_thread.run
+    run = current_run()
     if run is not None:
         run.wrote(write)
 

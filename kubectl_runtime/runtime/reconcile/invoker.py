@@ -13,9 +13,9 @@
 What `on_success` raises is a failure of the run. What is logged of all this is `RunLog`'s business. Never raises,
 except KeyboardInterrupt in the main thread (a simulation's). Holds no lock.
 
-`fenced`: runs whose writes are behind the fences of their controller's client, whichever of its relatives writes.
-
-`observed`: runs of which an observer hears, in their thread.
+A run begins and ends here: its scope (see `core.scope`) with the fences of the controller's client, which hold for
+every relative of that client, and its parts, such as a timeout, a recording or an observer. The parts begin in their
+order and end in the reverse order.
 
 `CatchUp`: a key whose run wrote something runs again when the stores of its controller have seen that.
 
@@ -34,18 +34,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kubectl_runtime.client.http.send import Behind, enter_fence, leave_fence
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.guard import Guard, GuardedLogger, pass_interrupt
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.base.observer import Observer, RunResult, hearers, tell
+from kubectl_runtime.core.base.observer import Observer, RunResult, hearers
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.scope import RunScope, current_scope, enter_scope, leave_scope
 from kubectl_runtime.runtime.events.sender import TERMINATING
-from kubectl_runtime.runtime.logs import this_run
 from kubectl_runtime.runtime.queue.runs import (
     GONE,
     SKIPPED,
@@ -54,8 +53,6 @@ from kubectl_runtime.runtime.queue.runs import (
     Outcome,
     Run,
     conflicted,
-    enter_run,
-    leave_run,
     requeued,
 )
 from kubectl_runtime.runtime.reconcile.loop_detector import LoopDetector
@@ -79,9 +76,17 @@ from kubectl_runtime.runtime.usercode import described, name_of, not_awaitable
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.writes import Write
 
-_set_run, _reset_run = this_run.set, this_run.reset
-
 SuccessFunction = Callable[[Any, Action, Context[Any]], object]
+
+
+class RunPart(Protocol):
+    """Something that takes part in each run of a controller, in the run's thread. Raises nothing."""
+
+    def begin(self, run: Run, scope: RunScope) -> bool:
+        """The run begins, in this scope, which it may change. False: there is to be none; it then has no `end`."""
+
+    def end(self, run: Run, outcome: Outcome) -> None:
+        """The run has ended; its scope is still in force. After a defect `outcome` is an error."""
 
 
 class Invoker:
@@ -89,9 +94,9 @@ class Invoker:
 
     def __init__(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, store: Store[Any],
                  environment: Environment[Any], on_result: ResultCallback | None = None, *,
-                 on_crowd: Callable[[], object] = lambda: None) -> None:
+                 parts: Sequence[RunPart] = (), on_crowd: Callable[[], object] = lambda: None) -> None:
         """Without an `error_policy` a failing key waits its backoff. `on_result` hears how each run ended that called
-        the reconciler, in the thread of the run. `on_crowd`: see `RunLog`."""
+        the reconciler, in the thread of the run. `parts` take part in each run. `on_crowd`: see `RunLog`."""
         self._reconcile = reconcile
         self._on_success = success_function(reconcile)
         self._error_policy = error_policy
@@ -105,29 +110,56 @@ class Invoker:
                                    environment.logger, environment.clock)
         self._result_guard = Guard(f"the result callback {name_of(on_result)}", environment.logger, environment.clock)
         self.loops = LoopDetector(environment.logger, environment.clock)
+        self._parts = tuple(parts)
+        self._stop, self._cut = environment.shutdown.aborted, environment.shutdown.cut
+        self._fences = getattr(environment.client, "fences", ())
+        self._family = environment.client.shared if self._fences else None
+        self.invoke: Execute = self.invoke_reconciler
+        """What a run consists of."""
+        self.gone: Execute = _gone
+        """What runs instead where the store has no such object."""
 
     def __call__(self, run: Run) -> Outcome:
+        """The whole of a run, from its beginning to its end."""
+        scope = RunScope(self._stop, self._cut, run, self._family, self._fences)
+        entered = enter_scope(scope)
+        begun, outcome = 0, SKIPPED
+        try:
+            for part in self._parts:
+                if not part.begin(run, scope):
+                    break
+                begun += 1
+            else:
+                outcome = self.invoke(run)
+            return outcome
+        except BaseException as error:  # a defect, no memory, or what another thread has set
+            outcome = Outcome(None, RunResult.ERROR, error)
+            raise
+        finally:
+            try:
+                for part in reversed(self._parts[:begun]):
+                    part.end(run, outcome)
+            finally:
+                leave_scope(entered)
+
+    def invoke_reconciler(self, run: Run) -> Outcome:
         """Reconcile the object of `run` as the store has it now."""
         ref = run.request.ref
         record = self._store.record(ref.name, ref.namespace)
         if record is None:
-            return GONE
+            return self.gone(run)
         head = record.head
         if run.waits_beyond and run.has_nothing_new(record):
             return SKIPPED
         obj, invalid = self._store.reader(record), record.problem is not None
         run.looks_at(record)
         ctx: Context[Any] = Context(self._environment, run, head.uid)
-        enter_run(run, self._stored)  # writes and log lines of this thread belong to `run` from now on
-        token = _set_run(ctx)
-        try:
-            outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
-            if self._tell(run, ctx, outcome):
-                outcome = replace(outcome, paced=True)
-        finally:
-            _reset_run(token)
-            leave_run()
-        return outcome
+        run.known = self._stored
+        scope = current_scope()
+        if scope is not None:
+            scope.logged = ctx  # log lines of this thread name the run from now on
+        outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
+        return replace(outcome, paced=True) if self._tell(run, ctx, outcome) else outcome
 
     def _run(self, obj: Any, ctx: Context[Any], run: Run) -> Outcome:
         try:
@@ -183,6 +215,10 @@ class Invoker:
         return paced
 
 
+def _gone(_run: Run) -> Outcome:
+    return GONE
+
+
 def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | None:
     """`on_success` of the reconciler that this method belongs to; None when it does not override it."""
     owner = getattr(reconcile, "__self__", None)
@@ -224,33 +260,21 @@ def _wrong_type(function: Any, returned: object, ref: object) -> TypeError:
                      "return Action.await_change() or Action.requeue(seconds)")
 
 
-def fenced(execute: Execute, client: Any) -> Execute:
-    """`execute` in a thread that is behind the fences of `client`; without any, `execute` itself. `client` may be what
-    stands for one in a test."""
-    fences = getattr(client, "fences", ())
-    if not fences:
-        return execute
-    behind = Behind(client.shared, fences)
+class RunObserver:
+    """The part of a run of which an observer is notified, in the run's thread."""
 
-    def execute_fenced(run: Run) -> Outcome:
-        entered = enter_fence(behind)
-        try:
-            return execute(run)
-        finally:
-            leave_fence(entered)
+    def __init__(self, controller: str, observer: Observer, clock: Clock) -> None:
+        self._started = hearers(observer, "run_started", controller)
+        self._ended = hearers(observer, "run_ended", controller)
+        self._clock = clock
 
-    return execute_fenced
+    def __bool__(self) -> bool:
+        return bool(self._started or self._ended)
 
-
-def observed(execute: Execute, controller: str, observer: Observer, clock: Clock) -> Execute:
-    """`execute`, of whose runs `observer` hears in their thread; one that a defect ends has an end as well."""
-    started, ended = hearers(observer, "run_started", controller), hearers(observer, "run_ended", controller)
-    if not started and not ended:
-        return execute
-
-    def run_and_tell(run: Run) -> Outcome:
+    def begin(self, run: Run, scope: RunScope) -> bool:  # noqa: ARG002
+        """As `RunPart.begin`."""
         # Not by `tell`: with one observer this would be a call more for each end, and packing and unpacking the values.
-        for hear, guard in started:
+        for hear, guard in self._started:
             try:
                 hear(run.key, run.request.reason, run.waited, run.depth, run.started)
             except BaseException as error:  # noqa: BLE001 - it may be anybody's
@@ -258,13 +282,12 @@ def observed(execute: Execute, controller: str, observer: Observer, clock: Clock
             else:
                 if guard.count:
                     guard.succeeded()
-        try:
-            outcome = execute(run)
-        except BaseException as error:
-            tell(ended, run.key, RunResult.ERROR, clock.monotonic() - run.started, error)
-            raise
-        took = clock.monotonic() - run.started
-        for hear, guard in ended:
+        return True
+
+    def end(self, run: Run, outcome: Outcome) -> None:
+        """As `RunPart.end`."""
+        took = self._clock.monotonic() - run.started
+        for hear, guard in self._ended:
             try:
                 hear(run.key, outcome.result, took, outcome.error)
             except BaseException as error:  # noqa: BLE001 - as above
@@ -272,9 +295,6 @@ def observed(execute: Execute, controller: str, observer: Observer, clock: Clock
             else:
                 if guard.count:
                     guard.succeeded()
-        return outcome
-
-    return run_and_tell
 
 
 PATIENCE = 5.0

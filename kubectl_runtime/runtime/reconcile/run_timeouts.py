@@ -1,8 +1,8 @@
 """`RunTimeouts`: each run of a controller gets a stop token that is set at its `run_timeout`, or with the shutdown.
 
-    begin(run)   its token; the calls that the library makes in this thread obey it as well
-    check()      sets the tokens whose time has come; the seconds until the next one
-    end(run)     nobody waits for its time any more
+    begin(run, scope)    its token; the calls that the library makes in this thread obey it as well
+    check()              sets the tokens whose time has come; the seconds until the next one
+    end(run, outcome)    its time does not count any more
 
 A token tells the time by itself to whoever looks at it or waits for it. `check` is for the others, who are called
 back: a request that waits for its answer, a wait for several tokens. It belongs to the dispatcher, which is woken for
@@ -29,7 +29,8 @@ from collections.abc import Callable, Sequence
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import GuardedLogger
-from kubectl_runtime.core.base.stop import CallScope, StopToken, enter_scope, leave_scope
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import RunScope
 from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
@@ -95,20 +96,20 @@ class RunTimeouts:
         self._lock = threading.Lock()
         self._stops: dict[int, RunStop] = {}
 
-    def begin(self, run: Run) -> CallScope:
-        """`run` begins in this thread; what its calls obey."""
+    def begin(self, run: Run, scope: RunScope) -> bool:
+        """`run` begins in this thread; its calls obey its end. As `RunPart.begin`."""
         if self._limit is None:
-            return self._shutdown.calls
-        run.stop = stop = RunStop(self._shutdown.aborted, run.started + self._limit, self._clock)
+            return True
+        run.stop = scope.stop = stop = RunStop(self._shutdown.aborted, run.started + self._limit, self._clock)
         with self._lock:
             first = not self._stops
             self._stops[id(run)] = stop
         if first:
             self._wake()
-        return CallScope(stop, self._shutdown.cut)
+        return True
 
-    def end(self, run: Run) -> None:
-        """`run` has ended."""
+    def end(self, run: Run, outcome: Outcome) -> None:  # noqa: ARG002
+        """`run` has ended; as `RunPart.end`."""
         if self._limit is not None:
             with self._lock:
                 self._stops.pop(id(run), None)
@@ -130,30 +131,6 @@ class RunTimeouts:
         """Go on with `check` for the runs that a drain waits for, until each has had its time or is told to stop."""
         while (wait := self.check()) is not None and not self._shutdown.aborted.wait(wait):
             pass
-
-    def around(self, execute: Callable[[Run], Outcome]) -> Callable[[Run], Outcome]:
-        """`execute`, in which the library's calls see when the run is to end."""
-        if self._limit is None:
-            scope = self._shutdown.calls
-
-            def scoped(run: Run) -> Outcome:
-                entered = enter_scope(scope)
-                try:
-                    return execute(run)
-                finally:
-                    leave_scope(entered)
-
-            return scoped
-
-        def ended(run: Run) -> Outcome:
-            entered = enter_scope(self.begin(run))
-            try:
-                return execute(run)
-            finally:
-                leave_scope(entered)
-                self.end(run)
-
-        return ended
 
 
 AFTER = 60.0

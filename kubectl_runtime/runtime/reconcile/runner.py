@@ -37,13 +37,12 @@ from typing import Protocol
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, hearers, tell
-from kubectl_runtime.core.base.stop import CallScope, FirstOf, StopToken, enter_scope, leave_scope
-from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
-from kubectl_runtime.runtime.queue.runs import SKIPPED, Execute, Outcome, Run, RunHistory
+from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.scope import RunScope
+from kubectl_runtime.runtime.queue.runs import Execute, Outcome, Run, RunHistory
 from kubectl_runtime.runtime.queue.work_queue import QueueLook, WorkQueue
 from kubectl_runtime.runtime.queue.worker_policy import WorkerPolicy
 from kubectl_runtime.runtime.reconcile.executor import Executor
-from kubectl_runtime.runtime.reconcile.invoker import observed
 from kubectl_runtime.runtime.triggers.inbox import Inbox
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
 
@@ -61,7 +60,7 @@ class Runner:
         it raises nothing (see `together`). `on_bug` hears when the executor takes no work; without it that is raised.
         """
         self._queue = queue
-        self._execute = observed(execute, name, observer, clock)
+        self._execute = execute
         self._executor = executor
         self._concurrency = concurrency
         self._clock = clock
@@ -315,10 +314,6 @@ Of = Callable[[Key], bool]
 """Whether a key is one of those that it is about."""
 
 
-MOST_SCOPES = 1000
-"""Remembered at once; each time that a shard comes makes one."""
-
-
 class Listener:
     """What a controller does when objects come and go. For one thread at a time. Raises nothing, blocks as long as it
     takes to go through all of its objects."""
@@ -342,9 +337,12 @@ class Partition(Protocol):
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
         """Those of `requests` that are for objects of this replica."""
 
-    def run(self, key: Key, body: Callable[[StopToken], Outcome]) -> Outcome | None:
-        """`body(lost)`, during which this thread works for `key`, and nobody else's replica does before `lost` is set;
-        None when the object is not this replica's."""
+    def begin(self, key: Key) -> StopToken | None:
+        """A run of `key` begins. What is set when the object is another replica's, which does not work for it before;
+        None, and there is no end of it, when the object is not this replica's."""
+
+    def end(self, key: Key) -> None:
+        """The run has ended."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Tell `listener` from now on; returns a function that takes it back."""
@@ -362,36 +360,22 @@ def only_owned(partition: Partition | None, schedule: Sink) -> Sink:
     return schedule_own
 
 
-def while_owned(partition: Partition | None, execute: Execute, shutdown: Shutdown, clock: Clock) -> Execute:
-    """`execute` for what is still this replica's; `ctx.stop` and the library's calls see when it is not any more.
-    Without a partition `execute` itself."""
-    if partition is None:
-        return execute
+class Owned:
+    """The part of a run that is for objects of this replica only: `ctx.stop` and the library's calls see when the
+    object is not this replica's any more."""
 
-    scopes: dict[StopToken, CallScope] = {}  # the same for all runs of a shard, unless they have times of their own
+    def __init__(self, partition: Partition, clock: Clock) -> None:
+        self._partition = partition
+        self._clock = clock
 
-    def scope_of(lost: StopToken) -> CallScope:
-        found = scopes.get(lost)
-        if found is None:
-            if len(scopes) >= MOST_SCOPES:
-                scopes.clear()
-            found = scopes[lost] = CallScope(FirstOf(shutdown.aborted, lost, clock=clock), shutdown.cut)
-        return found
+    def begin(self, run: Run, scope: RunScope) -> bool:
+        """As `RunPart.begin`."""
+        lost = self._partition.begin(run.key)
+        if lost is None:
+            return False
+        run.stop = scope.stop = lost if scope.stop is None else FirstOf(scope.stop, lost, clock=self._clock)
+        return True
 
-    def execute_own(run: Run) -> Outcome:
-        def within(lost: StopToken) -> Outcome:
-            if run.stop is None:
-                calls = scope_of(lost)
-            else:
-                calls = CallScope(FirstOf(run.stop, lost, clock=clock), shutdown.cut)
-            run.stop = calls.stop
-            entered = enter_scope(calls)
-            try:
-                return execute(run)
-            finally:
-                leave_scope(entered)
-
-        outcome = partition.run(run.key, within)
-        return SKIPPED if outcome is None else outcome
-
-    return execute_own
+    def end(self, run: Run, outcome: Outcome) -> None:  # noqa: ARG002
+        """As `RunPart.end`."""
+        self._partition.end(run.key)

@@ -56,9 +56,10 @@ from kubectl_runtime.core.base.errors import (
     message_of,
 )
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.stop import StopToken, with_scope
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests.params import check_flags
+from kubectl_runtime.core.scope import with_scope
 from kubectl_runtime.runtime.usercode import closing_source, described
 from kubectl_runtime.runtime.watch.event import MAX_RETRY_AFTER, Event, Failed, Idle, Init, InitApply, RawStep
 

@@ -12,8 +12,9 @@ import pytest
 
 from kubectl_runtime import Action, Api, Client, Config, Controller, TransportError
 from kubectl_runtime.client.config.auth import Renewal
-from kubectl_runtime.core.base.stop import CallScope, StopToken, enter_scope, leave_scope
 from kubectl_runtime.errors import AuthError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import RunScope, enter_scope, leave_scope
 from kubectl_runtime.resources import ConfigMap
 from tests.client.config.test_credentials import V1, pids, script, wait_until_gone
 from tests.client.wire_server import WireServer, answering, config_map, says
@@ -143,7 +144,7 @@ def test_an_abandoned_attempt_is_no_failure_and_the_next_caller_gets_another() -
     stop = StopToken()
 
     def waits() -> None:
-        entered = enter_scope(CallScope(stop, stop))
+        entered = enter_scope(RunScope(stop, stop))
         try:
             renewal.current()
         finally:

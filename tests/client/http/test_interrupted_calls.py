@@ -18,8 +18,9 @@ from kubectl_runtime.client.http.middleware import Answer, Call
 from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.send import Interrupt, connects, exchange, released, waits_on
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.base.stop import CallScope, FirstOf, call_scope, enter_scope, leave_scope
+from kubectl_runtime.core.base.stop import FirstOf
 from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.scope import RunScope, current_scope, enter_scope, leave_scope
 from kubectl_runtime.resources import ConfigMap
 from tests.client.meanwhile import Meanwhile
 from tests.client.wire_server import Peer, WireServer, config_map
@@ -298,7 +299,7 @@ def test_a_socket_whose_descriptor_tls_took_is_reached_all_the_same() -> None:
 # Within a controller's run
 
 def test_reads_of_a_scope_end_with_its_stop_and_writes_with_its_cut() -> None:
-    scope = CallScope(StopToken(), StopToken())
+    scope = RunScope(StopToken(), StopToken())
 
     def serve(peer: Peer) -> None:
         request = peer.receive()
@@ -315,11 +316,11 @@ def test_reads_of_a_scope_end_with_its_stop_and_writes_with_its_cut() -> None:
                 client.request(POST)
     finally:
         leave_scope(entered)
-    assert call_scope() is None
+    assert current_scope() is None
 
 
 def test_a_write_under_way_outlives_the_stop_of_its_scope() -> None:
-    scope = CallScope(StopToken(), StopToken())
+    scope = RunScope(StopToken(), StopToken())
 
     def serve(peer: Peer) -> None:
         peer.receive()
@@ -335,7 +336,7 @@ def test_a_write_under_way_outlives_the_stop_of_its_scope() -> None:
 
 
 def test_the_wait_for_another_attempt_ends_with_the_scope_also_when_the_call_has_a_token_of_its_own() -> None:
-    scope = CallScope(StopToken(), StopToken())
+    scope = RunScope(StopToken(), StopToken())
 
     def serve(peer: Peer) -> None:
         while peer.receive():

@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Api, Client, Config, RetryPolicy, StopToken, TransportError
-from kubectl_runtime.client.http.send import Behind, enter_fence, leave_fence
-from kubectl_runtime.core.base.stop import CallScope, enter_scope, leave_scope
 from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.scope import RunScope, enter_scope, leave_scope
 from kubectl_runtime.manager.elector import NotLeaderError, only_while_leading
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.resources.core_v1 import Pod
@@ -601,7 +600,7 @@ def test_a_write_whose_connection_comes_too_late_is_not_sent(way: str, slow_name
 @pytest.mark.parametrize("how", ["the client is closed", "a read is stopped", "the run is cut off"])
 def test_a_look_up_ends_with_the_call_and_nothing_is_sent(how: str, slow_names: threading.Event) -> None:
     stop = StopToken()
-    scope = CallScope(StopToken(), StopToken())
+    scope = RunScope(StopToken(), StopToken())
     with Client(Config(cluster_url="http://silent.test:1")) as client:
         end, request, left = {"the client is closed": (client.close, POST, None),
                               "a read is stopped": (stop.set, _LIST, stop),
@@ -690,13 +689,14 @@ def test_a_fence_is_looked_at_after_the_look_up(client_of: str, slow_names: thre
             until = client.clock.boottime() + 0.3
             fence = only_while_leading(lambda: until, lambda: "it leads no more", client.clock)
             guarded = client.with_layer(fence)
-            entered = None if client_of == "the guarded client" else enter_fence(Behind(client.shared, (fence,)))
+            entered = None if client_of == "the guarded client" else enter_scope(RunScope(
+                family=client.shared, fences=(fence,)))
             try:
                 with pytest.raises(NotLeaderError, match="not sent, as it leads no more"):
                     (guarded if entered is None else client).request(POST)
             finally:
                 if entered is not None:
-                    leave_fence(entered)
+                    leave_scope(entered)
     assert server.requests == []
 
 

@@ -17,12 +17,12 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.scope import enter_scope
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
-from kubectl_runtime.runtime.queue.runs import enter_run
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconciler
 from kubectl_runtime.runtime.store.reflector import reflector
 from kubectl_runtime.runtime.store.store_writer import StoreWriter
@@ -703,7 +703,7 @@ def test_a_thread_of_the_library_that_dies_ends_the_controller_and_says_so(
 
 def test_a_defect_in_a_worker_ends_the_controller_and_run_raises_it(
         cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubectl_runtime.runtime.reconcile.invoker.enter_run", lambda *_: 1 / 0)
+    monkeypatch.setattr("kubectl_runtime.runtime.reconcile.invoker.enter_scope", lambda *_: 1 / 0)
     cluster.put(Parent, "a")
     with pytest.raises(ControllerError, match="division by zero"):
         Controller(cluster.api(Parent)).shutdown_on_signal(grace=1).run(Calls())
@@ -715,12 +715,12 @@ def test_a_worker_that_has_no_memory_goes_on_and_what_it_held_runs(
         error: type[BaseException]) -> None:
     left = [error()] * 3
 
-    def enter(*arguments: Any) -> None:
+    def enter(*arguments: Any) -> Any:
         if left:
             raise left.pop()
-        enter_run(*arguments)
+        return enter_scope(*arguments)
 
-    monkeypatch.setattr("kubectl_runtime.runtime.reconcile.invoker.enter_run", enter)
+    monkeypatch.setattr("kubectl_runtime.runtime.reconcile.invoker.enter_scope", enter)
     for name in "abcd":
         cluster.put(Parent, name, 1)
     calls = Calls()

@@ -19,9 +19,10 @@ from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.observer import Observer
-from kubectl_runtime.core.base.stop import StopToken, call_scope
 from kubectl_runtime.errors import WaitStopped
 from kubectl_runtime.objects import Status
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import current_scope
 from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime.conditions import is_created
 from kubectl_runtime.runtime.controller.assembly import what_is_waited_for
@@ -301,11 +302,11 @@ def test_stops_from_several_threads_at_once_agree(cluster: FakeCluster) -> None:
 
 def test_calls_of_a_run_see_the_end_of_the_grace_and_calls_outside_do_not(cluster: FakeCluster) -> None:
     scopes: list[Any] = []
-    running, _ = in_a_run(cluster, lambda ctx: scopes.append((call_scope(), ctx.stop)))
+    running, _ = in_a_run(cluster, lambda ctx: scopes.append((current_scope(), ctx.stop)))
     running.stop()
     (scope, stop), = scopes
     assert scope.stop is stop
-    assert call_scope() is None
+    assert current_scope() is None
 
 
 def test_a_read_that_is_never_answered_ends_with_the_grace_and_is_not_stuck(

@@ -7,11 +7,12 @@ import time
 import pytest
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.base.stop import FirstOf, StopToken, call_scope
+from kubectl_runtime.core.base.stop import FirstOf, StopToken
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.scope import RunScope, current_scope
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
-from kubectl_runtime.runtime.queue.runs import Run
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Run
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.reconcile.run_timeouts import RunTimeouts
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
@@ -44,28 +45,29 @@ def stop_of(run: Run) -> StopToken:
 def test_each_run_has_its_own_time_and_the_dispatcher_is_woken_for_the_first_one() -> None:
     rig, called = Rig(10), []
     a = rig.run("a")
-    rig.timeouts.begin(a)
+    rig.timeouts.begin(a, RunScope())
     rig.clock.advance(4)
     b = rig.run("b")
-    rig.timeouts.begin(b)
+    rig.timeouts.begin(b, RunScope())
     stop_of(a).on_set(lambda: called.append("a"))
     stop_of(b).on_set(lambda: called.append("b"))
     assert (rig.woken, rig.timeouts.check()) == (1, 6)
     rig.clock.advance(6)
     assert (stop_of(a).is_set(), stop_of(b).is_set(), called) == (True, False, [])
     assert (rig.timeouts.check(), called, stop_of(a).reason) == (4, ["a"], "its time is up")
-    rig.timeouts.end(a)
-    rig.timeouts.end(b)
+    rig.timeouts.end(a, SUCCEEDED)
+    rig.timeouts.end(b, SUCCEEDED)
     rig.clock.advance(4)
     assert (rig.timeouts.check(), called) == (None, ["a"])
-    rig.timeouts.begin(rig.run("c"))
+    rig.timeouts.begin(rig.run("c"), RunScope())
     assert rig.woken == 2
 
 
 def test_the_shutdown_ends_a_run_before_its_time_and_what_comes_too_late_is_called_at_once() -> None:
     rig, called = Rig(10), []
     a = rig.run("a")
-    scope = rig.timeouts.begin(a)
+    scope = RunScope(rig.shutdown.aborted, rig.shutdown.cut)
+    assert rig.timeouts.begin(a, scope)
     assert (scope.stop, scope.cut) == (a.stop, rig.shutdown.cut)
     forget = stop_of(a).on_set(lambda: called.append("taken back"))
     forget()
@@ -75,7 +77,7 @@ def test_the_shutdown_ends_a_run_before_its_time_and_what_comes_too_late_is_call
 
     late = Rig(10)
     b = late.run("b")
-    late.timeouts.begin(b)
+    late.timeouts.begin(b, RunScope())
     late.clock.advance(11)
     stop_of(b).on_set(lambda: called.append("late"))
     assert called == ["shutdown", "late"]
@@ -84,8 +86,10 @@ def test_the_shutdown_ends_a_run_before_its_time_and_what_comes_too_late_is_call
 def test_without_a_limit_a_run_obeys_the_shutdown_alone() -> None:
     rig = Rig(None)
     a = rig.run("a")
-    assert rig.timeouts.begin(a) is rig.shutdown.calls
-    rig.timeouts.end(a)
+    scope = RunScope(rig.shutdown.aborted, rig.shutdown.cut)
+    assert rig.timeouts.begin(a, scope)
+    assert (scope.stop, scope.cut) == (rig.shutdown.aborted, rig.shutdown.cut)
+    rig.timeouts.end(a, SUCCEEDED)
     assert (a.stop, rig.timeouts.check(), rig.woken) == (None, None, 0)
 
 
@@ -95,7 +99,7 @@ def test_a_wait_of_the_library_inside_a_run_ends_at_its_time(draining: bool) -> 
     cluster.put(Parent, "a")
 
     def reconcile(obj: Parent, ctx: Context[None]) -> Action:
-        scope = call_scope()
+        scope = current_scope()
         assert scope is not None
         assert scope.stop is ctx.stop
         begun.set()

@@ -1,0 +1,224 @@
+"""`RunScope`: what a thread works for: the run of a controller, how its calls end, and what its writes are checked for.
+
+    field             set by                                   read by
+    run               the run's beginning                      the observers of writes, recordings
+    logged            the invoker                              `RunFilter`, for the fields of log records
+    stop, cut         the run, a webhook, a recorder, …        calls, waits, watches (see `calls_obey`)
+    family, fences    the run's beginning                      writes of the controller's client and its relatives
+    trace             `Tracing`                                log records, metrics
+    request           a call, while it is sent                 the wire
+
+One context variable holds the scope. It counts in the thread that entered it, and in copies of that context
+(`contextvars.copy_context`, `asyncio.to_thread`), until it is left. A thread that is merely started within a scope does
+not belong to it, on any Python: up to 3.13 a new thread has an empty context. From 3.14 on it has a copy of its
+starter's on a build without the GIL, or under `-X thread_inherit_context`; that copy does not count (see `_inherited`),
+as a thread of a user's pool would otherwise work for the run in which it happened to be started.
+"""
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from typing import Any, Protocol
+
+import msgspec
+
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.meta.refs import ObjectRef
+
+
+class ScopedRun(Protocol):
+    """A run, as far as others than the queue deal with it."""
+
+    key: Key
+    triggered_itself: bool
+
+    def begins_write(self, ref: ObjectRef | None) -> None:
+        """A write of `ref` (None: of a new object) is going to be sent."""
+
+    def wrote(self, write: Any) -> None:
+        """The server answered a write, a `client.api.writes.Write`."""
+
+
+class LoggedRun(Protocol):
+    """What a log line says of a run; a reconciler's `Context` is one."""
+
+    @property
+    def controller(self) -> str:
+        """The controller's name."""
+
+    @property
+    def ref(self) -> ObjectRef:
+        """The object that is reconciled."""
+
+    @property
+    def reconcile_id(self) -> str:
+        """The name of the run in logs."""
+
+    @property
+    def reason(self) -> str:
+        """Why the run happens."""
+
+
+class WriteFence(Protocol):
+    """Refuses writes."""
+
+    @property
+    def check(self) -> Callable[[Any], None]:
+        """Takes a call that writes, and raises if it must not be sent."""
+
+
+class SentRequest(Protocol):
+    """A request that waits for the network, which stop tokens can end; see `client.http.send.Interrupt`."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a token has ended it."""
+
+    def attach(self, connection: socket.socket) -> None:
+        """It is about to connect this socket."""
+
+    def begin(self, connection: Any) -> None:
+        """Its first byte is about to be sent on this socket. Raises what its checks raise."""
+
+    def wait(self, event: threading.Event, seconds: float) -> None:
+        """Block until `event` is set, for `seconds` at most."""
+
+    def release(self) -> bool:
+        """It is done with its connection; whether that was shut down."""
+
+
+class Trace(msgspec.Struct, eq=False):
+    """The trace of a run, of this controller and key, and its span there, in hex digits. `over`: it has ended."""
+
+    trace_id: str
+    span_id: str
+    run: tuple[str, Key]
+    sampled: bool = True
+    over: bool = False
+
+
+class RunScope(msgspec.Struct, eq=False):
+    """What a thread works for; see the module. It belongs to the thread that enters it, and is entered once."""
+
+    stop: StopToken | None = None
+    """Ends reads, streams and waits."""
+    cut: StopToken | None = None
+    """Ends writes. It comes later: whether a write that was interrupted has happened, nobody could know."""
+    run: ScopedRun | None = None
+    family: object = None
+    """What the clients have in common whose writes are checked."""
+    fences: tuple[WriteFence, ...] = ()
+    logged: LoggedRun | None = None
+    trace: Trace | None = None
+    request: SentRequest | None = None
+    outer: RunScope | None = None
+    """What is in force again when this one is left, in copies of the context too."""
+    thread: int = 0
+    over: bool = False
+
+
+_current: ContextVar[RunScope | None] = ContextVar("kubectl_runtime_scope", default=None)
+_get, _thread = _current.get, threading.get_ident
+
+_THREADS_INHERIT = bool(getattr(sys.flags, "thread_inherit_context", False))
+_probe: ContextVar[object] = ContextVar("kubectl_runtime_probe", default=None)
+
+
+def enter_scope(scope: RunScope) -> Token[RunScope | None]:
+    """From now on this thread works for `scope`, until `leave_scope`, which takes the answer."""
+    scope.thread = _thread()
+    return _current.set(scope)
+
+
+def leave_scope(entered: Token[RunScope | None]) -> None:
+    """As before `enter_scope`; the scope is over, here and in copies. To be called in the context that entered it."""
+    scope = _get()
+    if scope is not None:
+        scope.over = True
+    _current.reset(entered)
+
+
+def current_scope() -> RunScope | None:
+    """What this thread works for; None for nothing."""
+    scope = _get()
+    while scope is not None and scope.over:
+        scope = scope.outer
+    if scope is not None and _THREADS_INHERIT and scope.thread != _thread() and _inherited():
+        return None
+    return scope
+
+
+def _inherited() -> bool:
+    """Whether the current context is the one that this thread was started with, not one that the program entered."""
+    context = getattr(threading.current_thread(), "_context", None)
+    if context is None:
+        return False
+    mark = object()
+    entered = _probe.set(mark)
+    try:
+        return context.get(_probe) is mark
+    finally:
+        _probe.reset(entered)
+
+
+def _inside(outer: RunScope | None) -> RunScope:
+    """A scope that is entered within `outer`, and like it."""
+    if outer is None:
+        return RunScope()
+    return RunScope(outer.stop, outer.cut, outer.run, outer.family, outer.fences, outer.logged, outer.trace,
+                    outer.request, outer)
+
+
+def enter_request(request: SentRequest) -> Token[RunScope | None]:
+    """From now on this thread sends `request`, within what it works for anyway. `leave_scope` takes the answer."""
+    scope = _inside(current_scope())
+    scope.request = request
+    return enter_scope(scope)
+
+
+@contextmanager
+def calls_obey(stop: StopToken) -> Iterator[None]:
+    """In this block `stop`, and nothing else of the kind, ends the calls of this thread: reads as well as writes."""
+    scope = _inside(current_scope())
+    scope.stop = scope.cut = stop
+    entered = enter_scope(scope)
+    try:
+        yield
+    finally:
+        leave_scope(entered)
+
+
+def current_run() -> ScopedRun | None:
+    """The run that this thread works for; None outside of runs."""
+    scope = current_scope()
+    return None if scope is None else scope.run
+
+
+def current_trace() -> Trace | None:
+    """The trace of the run that this thread works for, which may be over."""
+    scope = current_scope()
+    return None if scope is None else scope.trace
+
+
+def scoped_stop() -> StopToken | None:
+    """What ends the reads and waits of this thread; None where nothing does."""
+    scope = current_scope()
+    return None if scope is None else scope.stop
+
+
+def scoped_cut() -> StopToken | None:
+    """What ends the writes of this thread; None where nothing does."""
+    scope = current_scope()
+    return None if scope is None else scope.cut
+
+
+def with_scope(stop: StopToken, clock: Clock) -> StopToken:
+    """`stop`; within a run, what is set as soon as it or the run's end is."""
+    scoped = scoped_stop()
+    return stop if scoped is None else FirstOf(stop, scoped, clock=clock)
