@@ -206,6 +206,12 @@ def current_trace() -> Trace | None:
     return None if scope is None else scope.trace
 
 
+def stray_trace() -> Trace | None:
+    """The trace of a run that this thread's context still knows, though the thread does not work for it."""
+    scope = _get()
+    return scope.trace if scope is not None and current_scope() is None else None
+
+
 def scoped_stop() -> StopToken | None:
     """What ends the reads and waits of this thread; None where nothing does."""
     scope = current_scope()

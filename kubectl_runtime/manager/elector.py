@@ -22,8 +22,9 @@ The client of the elected one: begins no write once its time is over.
     any other method, before, between and after    NotLeaderError; nothing was sent
 
 Within a run of an elected controller the same holds for every client that shares the connections of its `ctx.client`,
-so that an Api made outside is not a back door (see `client.http.send`). It does not hold for such a client in a
-thread that the run started, nor for one that was made by itself: there it has to be `ctx.client`, or `lock.guard(it)`.
+so that an Api made outside is not a back door (see `client.http.send`); also in a thread with a copy of the run's
+context (`contextvars.copy_context`). It does not hold for such a client in a thread that the run merely started, on any
+Python, nor for one that was made by itself: there it has to be `ctx.client`, or `lock.guard(it)`.
 
 The check is made before an attempt, after retries, credentials and every other layer, and again right before its first
 byte is sent: after the name was looked up, the connection and its handshake were made. So no wait of the library stands

@@ -263,7 +263,8 @@ class Manager:
 
         With an election and `needs_leader`: the stores fill while the process stands by, and runs begin when it leads.
         After the deadline of the Lease `ctx.client` refuses writes with NotLeaderError, and within a run the client
-        from outside does so, too. A thread that a run starts needs an Api that is made from `ctx.client`.
+        from outside does so, too. A thread that a run starts needs an Api that is made from `ctx.client`,
+        or a copy of the run's context (`contextvars.copy_context`).
 
         With a sharding, unless `sharded=False`: no leader is needed. The controller reconciles the objects of the
         shards that this replica holds. `ctx.client` refuses a run's writes after the deadline of its shard. The watches

@@ -16,33 +16,22 @@ from typing import Any
 import pytest
 
 import kubectl_runtime
-from kubectl_runtime.core import scope
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.scope import RunScope, Trace, current_scope, enter_request, enter_scope, leave_scope
 from kubectl_runtime.runtime.logs import RunFilter
 from kubectl_runtime.runtime.reconcile.executor import PoolExecutor
+from tests.inherited_contexts import inherit
 
 PACKAGE = Path(kubectl_runtime.__file__).parent
 marker: ContextVar[str] = ContextVar("marker", default="nothing")
 
 
-def start_in_a_copy(thread: threading.Thread, plain: Callable[[threading.Thread], None]) -> None:
-    """As Python 3.14 does under `-X thread_inherit_context`."""
-    given: Any = thread
-    context, run = copy_context(), thread.run
-    given._context = context
-    given.run = lambda: context.run(run)
-    plain(thread)
-
-
 @pytest.fixture(params=[False, True], ids=["threads begin empty", "threads have a copy of the context"], autouse=True)
 def inherited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     if request.param:
-        plain = threading.Thread.start
-        monkeypatch.setattr(threading.Thread, "start", lambda thread: start_in_a_copy(thread, plain))
-        monkeypatch.setattr(scope, "_THREADS_INHERIT", True)
+        inherit(monkeypatch)
     return bool(request.param)
 
 

@@ -1,6 +1,7 @@
 """Within a run of an elected controller no client of its family writes once the leadership is over."""
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from kubectl_runtime import Action, Api, Client, Context, Controller, LeaderElec
 from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, eventually
+from tests.inherited_contexts import inherit
 
 LIMIT = 20
 
@@ -34,8 +36,11 @@ def in_thread(target: Callable[[], Any]) -> None:
     thread.join(LIMIT)
 
 
-def test_an_outer_client_writes_in_a_run_only_while_this_process_leads(kube_apiserver: ApiServer,
-                                                                       kube_client: Client) -> None:
+@pytest.mark.parametrize("inherited", [False, True], ids=["threads begin empty", "threads have a copy of the context"])
+def test_an_outer_client_writes_in_a_run_only_while_this_process_leads(
+        kube_apiserver: ApiServer, kube_client: Client, monkeypatch: pytest.MonkeyPatch, inherited: bool) -> None:
+    if inherited:
+        inherit(monkeypatch)
     maps(kube_client).create({"metadata": {"name": "it"}})
     lock, said, done = elect(kube_client, LeaderElection("outer", identity="me")), dict[str, str](), threading.Event()
 
@@ -47,6 +52,9 @@ def test_an_outer_client_writes_in_a_run_only_while_this_process_leads(kube_apis
             said["derived"] = written(kube_client.with_layer(lambda send: send), "derived")
             copied = contextvars.copy_context()
             in_thread(lambda: said.update(copied=copied.run(written, kube_client, "copied")))
+            said["awaited"] = asyncio.run(asyncio.to_thread(written, kube_client, "awaited"))
+            in_thread(lambda: said.update(started=written(kube_client, "started")))
+            in_thread(lambda: said.update(guarded=written(ctx.client, "guarded")))
             said["read"] = maps(kube_client).get("it").name or ""
             with kube_apiserver.client() as another:
                 said["another"] = written(another, "another")
@@ -59,9 +67,10 @@ def test_an_outer_client_writes_in_a_run_only_while_this_process_leads(kube_apis
         with Controller(maps(lock.client)).start(reconcile):
             assert done.wait(LIMIT)
     refused = [name for name, text in said.items() if "not sent, as me does not lead" in text]
-    assert refused == ["outer", "derived", "copied"]
+    assert refused == ["outer", "derived", "copied", "awaited", "guarded"]
     assert {name: said[name] for name in said.keys() - refused} == {
-        "leading": "leading", "read": "it", "another": "another", "elsewhere": "elsewhere"}
+        "leading": "leading", "read": "it", "another": "another", "started": "started",
+        "elsewhere": "elsewhere"}
     assert written(kube_client, "after") == "after", "outside of runs it is the program's own affair"
 
 

@@ -20,6 +20,7 @@ from kubectl_runtime.manager.sharder import ShardLeases
 from kubectl_runtime.manager.sharding import Answered, NotListed, Sharding, shard_of
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
+from tests.inherited_contexts import inherit
 
 LIMIT = 40
 STEADY: dict[str, Any] = {"lease": 60, "renew_deadline": 40, "retry": 0.3}
@@ -206,7 +207,11 @@ def test_a_shard_is_given_up_only_after_its_runs_have_ended(group: Callable[...,
     assert two.overlaps == []
 
 
-def test_a_run_whose_shard_is_lost_is_told_and_its_writes_are_refused_and_only_its(group: Callable[..., Group]) -> None:
+@pytest.mark.parametrize("inherited", [False, True], ids=["threads begin empty", "threads have a copy of the context"])
+def test_a_run_whose_shard_is_lost_is_told_and_its_writes_are_refused_and_only_its(
+        group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch, inherited: bool) -> None:
+    if inherited:
+        inherit(monkeypatch)
     began = threading.Event()
     told: dict[str, Any] = {}
 

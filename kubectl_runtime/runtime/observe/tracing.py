@@ -10,7 +10,8 @@
 
 Each retry is an event of the request's span. Requests that no span is around, those of watches above all, make none: a
 trace is about a run, or about whatever a program itself puts a span around. The server is told of the trace by the
-header `traceparent`; no baggage goes there.
+header `traceparent`; no baggage goes there. Requests of a thread that a run has started belong to the run where the
+program copied the context (`contextvars.copy_context`), as long as the run lasts.
 
 Names of attributes are OpenTelemetry's own (https://opentelemetry.io/docs/specs/semconv/http/http-spans/ and
 `k8s.namespace.name`); what they have no word for begins with `kubectl_runtime.`. Of objects only names are told, of
@@ -31,7 +32,7 @@ from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import Observer, RunResult
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.requests.request import Request, segment
-from kubectl_runtime.core.scope import RunScope, Trace, current_scope
+from kubectl_runtime.core.scope import RunScope, Trace, current_scope, stray_trace
 
 try:
     from opentelemetry import context, trace
@@ -113,7 +114,11 @@ class Tracing(Observer):
     def layer(self, send: Send) -> Send:
         """A layer, for those who put it somewhere else: what is inside of it belongs to the request's span."""
         def traced(call: Call) -> Answer:
-            if not trace.get_current_span().get_span_context().is_valid:
+            current = trace.get_current_span().get_span_context()
+            if not current.is_valid:
+                return send(call)
+            stray = stray_trace()
+            if stray is not None and stray.span_id == f"{current.span_id:016x}":
                 return send(call)
             request = call.request
             with self._tracer.start_as_current_span(

@@ -137,8 +137,9 @@ class Invoker:
             raise
         finally:
             try:
-                for part in reversed(self._parts[:begun]):
-                    part.end(run, outcome)
+                if begun:
+                    for part in self._parts[begun - 1::-1]:
+                        part.end(run, outcome)
             finally:
                 leave_scope(entered)
 

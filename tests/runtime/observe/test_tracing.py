@@ -1,6 +1,7 @@
 """What an exporter of OpenTelemetry sees of runs and requests, and that nobody pays for it who does not trace."""
 from __future__ import annotations
 
+import contextvars
 import io
 import json
 import logging
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,6 +50,7 @@ from kubectl_runtime.runtime import logs
 from kubectl_runtime.runtime.observe.metrics import Metrics
 from kubectl_runtime.runtime.observe.tracing import Tracing, template_of
 from kubectl_runtime.testing.simulation import Simulation
+from tests.inherited_contexts import inherit
 from tests.runtime.fake_cluster import FakeCluster, Parent
 
 LIMIT = 20
@@ -460,3 +463,30 @@ def test_the_command_line_traces_where_that_is_said(monkeypatch: pytest.MonkeyPa
         assert [type(part) for part in parts_of(client.observer)] == [Tracing]
         assert client._layers.entries[1][1] is not None
         assert client._layers.entries[1][0] == ""  # around retry
+
+
+@pytest.mark.parametrize("inherited", [False, True], ids=["threads begin empty", "threads have a copy of the context"])
+def test_a_request_of_a_thread_is_the_runs_where_the_context_was_copied(
+        server: ApiServer, traced: Traced, monkeypatch: pytest.MonkeyPatch, inherited: bool) -> None:
+    if inherited:
+        inherit(monkeypatch)
+    tracing, ended = Tracing(traced.provider), threading.Event()
+    kept: list[contextvars.Context] = []
+
+    def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
+        maps = Api.namespaced(ctx.client, ConfigMap, "default")
+        kept.append(contextvars.copy_context())
+        copied = partial(contextvars.copy_context().run, maps.get_opt)
+        for name, target in (("started", maps.get_opt), ("copied", copied)):
+            thread = threading.Thread(target=target, args=(name,))
+            thread.start()
+            thread.join(LIMIT)
+        ended.set()
+        return Action.await_change()
+
+    with traced_client(server, tracing) as client:
+        run_once(client, reconcile)
+        assert ended.wait(LIMIT)
+        kept[0].run(Api.namespaced(client, ConfigMap, "default").get_opt, "too late")
+    assert [attributes(span)["kubectl_runtime.object.name"] for span in traced.spans
+            if span.kind is SpanKind.CLIENT] == ["copied"]
