@@ -168,6 +168,12 @@ def test_a_machine_that_slept_beyond_the_deadline_works_for_nothing_and_its_runs
         sharder.end(run.key)
     with pytest.raises(NotLeaderError, match="no Lease of its own"):  # outside of a run, too
         maps.patch("m1", Patch.merge({"data": {"in": "vain"}}))
+    entered = enter_scope(RunScope(run=run))  # of a controller that is not shared
+    try:
+        with pytest.raises(NotLeaderError, match="no Lease of its own"):
+            maps.patch("m1", Patch.merge({"data": {"in": "vain"}}))
+    finally:
+        leave_scope(entered)
     assert sharder.begin(("default", "m2")) is None
     world.pass_time(6)  # nobody has taken them meanwhile
     assert len(sharder.shards) == SHARDS

@@ -8,10 +8,12 @@ import pytest
 from kubectl_runtime import Action, Context
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.observer import Observer, RunResult
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.scope import RunScope, current_scope
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.queue.runs import Outcome, Run
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run
 from kubectl_runtime.runtime.reconcile.invoker import Invoker, RunObserver, RunPart
+from kubectl_runtime.runtime.reconcile.runner import Owned
 from kubectl_runtime.testing import context_for
 
 log: list[str] = []
@@ -107,3 +109,38 @@ def test_an_observer_is_notified_of_both_ends_and_may_raise(defect: type[BaseExc
         with pytest.raises(defect):
             invoked(observer, defect=defect)
         assert log == ["started", "ended: error"]
+
+
+class Elsewhere:
+    """A partition, of which one object is lost when the test says so."""
+
+    def __init__(self, lost: StopToken | None) -> None:
+        self.lost = lost
+
+    def begin(self, key: Any) -> StopToken | None:
+        log.append(f"takes {key[1]}")
+        return self.lost
+
+    def end(self, key: Any) -> None:
+        log.append(f"gives back {key[1]}")
+
+
+@pytest.mark.parametrize("how", ["lost", "aborted"])
+def test_calls_and_the_context_see_that_the_object_is_another_replicas(how: str) -> None:
+    partition: Any = Elsewhere(StopToken())
+    run, scope = context_for(ConfigMap(name="a", namespace="default"))._run, RunScope(StopToken(), StopToken())
+    token = partition.lost if how == "lost" else scope.stop
+    part = Owned(partition, SYSTEM_CLOCK)
+    assert part.begin(run, scope)
+    stops = [run.stop, scope.stop]
+    assert [stop is not None and stop.is_set() for stop in stops] == [False, False]
+    token.set("it is over")
+    assert [stop is not None and stop.is_set() for stop in stops] == [True, True]
+    part.end(run, SUCCEEDED)
+    assert log == ["takes a", "gives back a"]
+
+
+def test_what_is_another_replicas_does_not_run() -> None:
+    partition: Any = Elsewhere(None)
+    assert invoked(Part("a"), Owned(partition, SYSTEM_CLOCK)).result is RunResult.SKIPPED
+    assert log == ["a begins", "takes a", "a ends: skipped"]
