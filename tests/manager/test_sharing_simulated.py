@@ -11,9 +11,9 @@ import pytest
 import requests
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Patch
-from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.scope import RunScope, enter_scope, leave_scope
+from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.leases import Tick, Wait
 from kubectl_runtime.manager.sharder import Sharder
 from kubectl_runtime.manager.sharding import Join, Sharding, shard_of

@@ -12,9 +12,9 @@ import pytest
 
 from kubectl_runtime import Action, Api, Client, Config, Controller, TransportError
 from kubectl_runtime.client.config.auth import Renewal
-from kubectl_runtime.errors import AuthError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.scope import RunScope, enter_scope, leave_scope
+from kubectl_runtime.errors import AuthError
 from kubectl_runtime.resources import ConfigMap
 from tests.client.config.test_credentials import V1, pids, script, wait_until_gone
 from tests.client.wire_server import WireServer, answering, config_map, says

@@ -19,10 +19,10 @@ from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.observer import Observer
-from kubectl_runtime.errors import WaitStopped
-from kubectl_runtime.objects import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.scope import current_scope
+from kubectl_runtime.errors import WaitStopped
+from kubectl_runtime.objects import Status
 from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime.conditions import is_created
 from kubectl_runtime.runtime.controller.assembly import what_is_waited_for
