@@ -100,7 +100,7 @@ def test_the_watchman_sees_what_is_held() -> None:
     assert held_locks() == []
 
 
-@pytest.mark.parametrize("own_writes", [OwnWrites.OVERLAY, OwnWrites.WAIT], ids=str)
+@pytest.mark.parametrize("own_writes", [OwnWrites.OVERLAY, OwnWrites.OFF], ids=str)
 def test_of_a_controller(watchman: Watchman, own_writes: OwnWrites) -> None:
     seen: list[str] = []
     await_change = Action.await_change()

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
-from typing import Generic, TypeVar
+from enum import Enum, EnumType
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -17,18 +17,26 @@ from kubectl_runtime.core.requests.request import Request
 T = TypeVar("T")
 
 
-class OwnWrites(Enum):
+class _WithoutWait(EnumType):
+    def __getattr__(cls, name: str) -> Any:
+        if name == "WAIT":
+            raise AttributeError("OwnWrites.WAIT was removed in 0.3: use OwnWrites.OVERLAY (the default), whose reads "
+                                 "show a write at once, or OwnWrites.OFF")
+        # Python 3.11 looks members up here.
+        if name in cls._member_map_:
+            return cls._member_map_[name]
+        raise AttributeError(f"{cls.__name__} has no member {name!r}")
+
+
+class OwnWrites(Enum, metaclass=_WithoutWait):
     """How stores treat what this process wrote and their watch has not shown yet.
 
-    >>> own = Client(Config(cluster_url=server.url), own_writes=OwnWrites.WAIT)
+    >>> own = Client(Config(cluster_url=server.url), own_writes=OwnWrites.OFF)
     >>> own.close()
     """
 
     OVERLAY = "overlay"
     """Reads show the object as the write was answered."""
-    WAIT = "wait"
-    """Reads of a controller show what the watch has shown. An object whose run wrote something runs again when the
-    controller's stores have caught up; after 5 s what they still lack is read from the server."""
     OFF = "off"
     """Reads show what the watch has shown, even if it is older than the write."""
 

@@ -50,7 +50,7 @@ from kubectl_runtime.runtime.queue.runs import Execute, Run, begin_write, is_tri
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.executor import Executor
-from kubectl_runtime.runtime.reconcile.invoker import CatchUp, Invoker, RunObserver, RunPart
+from kubectl_runtime.runtime.reconcile.invoker import Invoker, RunObserver, RunPart
 from kubectl_runtime.runtime.reconcile.reconciler import Environment, ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reconcile.run_log import OutageLog
 from kubectl_runtime.runtime.reconcile.run_timeouts import BlockedLog, RunTimeouts
@@ -60,7 +60,7 @@ from kubectl_runtime.runtime.store.store import Store, StoreState
 from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox, ref_of
 from kubectl_runtime.runtime.triggers.shared_watches import Share, Watch, shared_watches
 from kubectl_runtime.runtime.triggers.streams import TriggerSource, pull, pull_stream
-from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink, trigger_owners
+from kubectl_runtime.runtime.triggers.triggers import Sink, trigger_owners
 from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watch.backoff import WatchTarget
 from kubectl_runtime.runtime.watch.states import namespaces_of
@@ -265,7 +265,6 @@ class Assembly(Generic[K]):
             recorder=self.recorder, run_timeout=plan.run_timeout)
         brake = None if plan.retry_rate is None else RetryBrake(plan.retry_rate)
         queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait, brake=brake), brake)
-        self._catch_up: CatchUp | None = None
         self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
         self.flight = None if plan.record is None else FlightRecorder(plan.record, plan.name, plan.clock)
         self.execute = self._execute(reconcile, error_policy, environment)
@@ -305,9 +304,6 @@ class Assembly(Generic[K]):
         self.loops = invoker.loops
         if plan.on_gone is not None:
             invoker.gone = invoker_of_gone(plan.on_gone, self.store, environment)
-        if plan.own_writes is OwnWrites.WAIT:
-            invoker.invoke = self._catch_up = CatchUp(invoker.invoke, lambda: [*self.watches.values()], self._trigger,
-                                                      plan.clock, self.logger)
         return invoker.__call__  # of each run, and calling a method is cheaper than calling an object
 
     def _schedule(self) -> Sink:
@@ -324,8 +320,6 @@ class Assembly(Generic[K]):
             self.shutdown.draining.on_set(self.plan.partition.listen(Listener(self.inbox, self.runner)))
         if isinstance(self.plan.main, MainStream):
             self.store.when_ready(partial(self.gate.arrived, GIVEN_STREAM))
-        if self._catch_up is not None:
-            self.shutdown.draining.on_set(self.plan.client.on_write(self._catch_up.wrote))
         if self.flight is not None:
             self.flight.unhook = self.plan.client.on_answer(self.flight.answered)
         for planned in self._taken.planned:
@@ -402,8 +396,6 @@ class Assembly(Generic[K]):
             planned.record(self.flight)
         planned.share.subscribe(scope.plan.subscription, sink, arrived, read=scope.reader(),
                                 logger=self.logger)
-        if self._catch_up is not None and planned.is_first:
-            planned.share.when_caught_up(self._catch_up.caught_up)
 
     def _give_back(self) -> None:
         self.release(self.shutdown.draining.reason or "stopped")
@@ -429,9 +421,6 @@ class Assembly(Generic[K]):
 
     def _wake(self) -> None:
         self.runner.wake()
-
-    def _trigger(self, requests: list[ReconcileRequest]) -> None:
-        self.inbox.sink(requests)
 
     def _drain(self) -> None:
         dropped = self.runner.drain()

@@ -126,7 +126,7 @@ class Controller(Generic[K]):
         - `observer`: gets the events of watches, stores, queue and runs. Default: the client's.
         - `executor`: your own thread pool; you shut it down. Default: daemon threads of the controller.
         - `own_writes`: what the stores show after this process wrote and before the watch shows it. OVERLAY: the answer
-          to the write. WAIT: the old state; the object runs again when the watch has caught up. OFF: the old state.
+          to the write. OFF: the old state.
           Default: the client's.
         - `record`: a file that records what it sees and does, for `kubectl-runtime replay`. Default: none.
 

@@ -176,10 +176,6 @@ class Run:
         """The changes that led to it, None for an unknown one; empty when only time has passed."""
         return causes_of(self.request, self._causes)
 
-    @causes.setter
-    def causes(self, causes: Sequence[Version | None]) -> None:
-        self._causes = causes
-
     @property
     def subject(self) -> Subject | None:
         """What it looks at, or what failed before."""

@@ -58,8 +58,6 @@ class Own:
     """The last states of objects of this name that this process had written before, and that are no more."""
     mark: int = 0
     """The number of the write; a list that began when `count` was at least this one began after the answer."""
-    live: bool = False
-    """Confirmed by a read of the server, for readers that otherwise see only what the watch knows."""
     values: dict[IndexName, Values] = field(default_factory=dict)
     """What index functions said of `record`, once they were asked."""
 
@@ -112,7 +110,7 @@ class Overlay:
             return None
         if stored is not None and stored.uid == own.uid and (number_of(stored.resource_version) or version) >= version:
             return None
-        if version <= (number_of(self.shown) or 0) and not own.live:
+        if version <= (number_of(self.shown) or 0):
             unseen = own.last is not None and (stored is None or stored.uid != own.uid)
             if unseen:
                 self._remember(own.uid, own.version)
@@ -127,9 +125,7 @@ class Overlay:
         if before.gone and before.uid == own.uid:
             return True
         known = number_of(before.version)
-        if known is None or known < version:
-            return False
-        return known > version or not own.live  # of the same version, what the server said last is more
+        return known is not None and known >= version
 
     def _deleted_by_us(self, key: Key, own: Own, before: Own | None, stored: Record | None) -> None:
         candidates = [(before.uid, before.version, before.last)] if before is not None else []
@@ -169,16 +165,15 @@ class Overlay:
 
     # What the watch shows
 
-    def changed(self, changes: Mapping[Key, Record | None], gone: Iterable[Record], version: str) -> bool:
+    def changed(self, changes: Mapping[Key, Record | None], gone: Iterable[Record], version: str) -> None:
         """Events were stored: what keys became, which objects were said to be deleted, and the version that the watch
-        has reached by that (empty: unknown). Whether an entry was dropped."""
-        entries, dropped = self.entries, False
+        has reached by that (empty: unknown)."""
+        entries = self.entries
         for record in gone:
             self._remember(record.uid, record.resource_version)
             own = entries.get(record.key) if entries else None
             if own is not None and _ends(own, record):
                 self._drop(record.key)
-                dropped = True
         if entries:
             for key, changed in changes.items():
                 own = entries.get(key)
@@ -186,34 +181,30 @@ class Overlay:
                     continue
                 if changed is not None and _catches_up(own, changed):
                     self._drop(key)
-                    dropped = True
                 else:
                     self._see(key, own, changed)
-        dropped = self.progressed(version) or dropped
+        self.progressed(version)
         if not entries:
             self._due.clear()
-        return dropped
 
-    def progressed(self, version: str) -> bool:
-        """The watch has shown everything up to `version`. Whether an entry was dropped."""
-        if not version:
-            return False
-        self.shown = version
-        return bool(self.entries) and self._drop_due(number_of(version))
+    def progressed(self, version: str) -> None:
+        """The watch has shown everything up to `version`."""
+        if version:
+            self.shown = version
+            if self.entries:
+                self._drop_due(number_of(version))
 
-    def _drop_due(self, shown: int | None) -> bool:
-        dropped, due, entries = False, self._due, self.entries
+    def _drop_due(self, shown: int | None) -> None:
+        due, entries = self._due, self.entries
         while shown is not None and due and due[0][0] <= shown:
             version, key = heapq.heappop(due)
             own = entries.get(key)
             if own is not None and not own.gone and number_of(own.version) == version:
                 self._drop(key)
-                dropped = True
-                if own.last is not None and not own.live:
+                if own.last is not None:
                     self.unseen.append(own)
         if not entries:
             due.clear()
-        return dropped
 
     # Lists
 
@@ -237,9 +228,9 @@ class Overlay:
             missing += [record for record in states if record.uid not in alive]
         return missing
 
-    def listed(self, new: Mapping[Key, Record], vanished: Iterable[Record], version: str, mark: int | None) -> bool:
+    def listed(self, new: Mapping[Key, Record], vanished: Iterable[Record], version: str, mark: int | None) -> None:
         """That list took the place of everything, arguments as of `lost`; `vanished` is what was stored and it lacks.
-        Whether an entry was dropped."""
+        """
         covered = [(key, own) for key, own in self.entries.items()
                    if self._is_covered(own, new.get(key), version, mark)]
         for key, own in covered:
@@ -247,7 +238,7 @@ class Overlay:
             item = new.get(key)
             if item is None:
                 self._remember(own.uid, version)
-            elif own.last is not None and not own.live and _is_before(item, own):
+            elif own.last is not None and _is_before(item, own):
                 self.unseen.append(own)
         for key, own in self.entries.items():
             self._see(key, own, new.get(key))
@@ -256,7 +247,6 @@ class Overlay:
         self.shown = version
         if not self.entries:
             self._due.clear()
-        return bool(covered)
 
     def _is_covered(self, own: Own, item: Record | None, version: str, mark: int | None) -> bool:
         if mark is not None and own.mark <= mark:

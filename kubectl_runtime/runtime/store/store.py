@@ -120,12 +120,11 @@ class StoreState:
 
     def entry(self, key: Key, own_writes: bool) -> Own | None:
         """What a write of this process makes readers see of the key, where that is not what the watch knows."""
-        own = self.overlay.seen.get(key)
-        return own if own is not None and self.ready and (own_writes or own.live) else None
+        return self.overlay.seen.get(key) if own_writes and self.ready else None
 
     def own_entries(self, own_writes: bool) -> dict[Key, Own]:
         """The same of every key."""
-        return {key: own for key in self.overlay.seen if (own := self.entry(key, own_writes)) is not None}
+        return self.overlay.seen if own_writes and self.ready else {}
 
     # Indexes. The functions are user code, and run without the lock
 

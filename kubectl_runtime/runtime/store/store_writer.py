@@ -71,7 +71,6 @@ class StoreWriter(Generic[K]):
         self.read = read
         self.store: Store[K] = Store(resource, read, self.state)
         self._observers: Observers = ()
-        self._on_caught_up: tuple[Callable[[], None], ...] = ()
 
     def get(self, key: Key) -> Record | None:
         """The stored object; None when there is none. Only for the thread that writes, which is why it needs no
@@ -105,14 +104,14 @@ class StoreWriter(Generic[K]):
                         records[key] = record
                         size += len(record.raw)
                 state.bytes = size
-                overlay, caught_up = state.overlay, False
+                overlay = state.overlay
                 if gone or overlay.entries:
-                    caught_up = overlay.changed(changes, gone, version)
+                    overlay.changed(changes, gone, version)
                 elif version:  # nothing was written, so nothing has to be compared
                     overlay.shown = version
                 observers = self._observers
-            if problems or caught_up:
-                self._after(problems, caught_up)
+            if problems:
+                state.indexes.report(problems)
             return observers
 
     def replace(self, records: dict[Key, Record], changes: Changes, version: str = "",
@@ -131,13 +130,13 @@ class StoreWriter(Generic[K]):
                 old = self.records()
                 lost = state.overlay.lost(records, old, version, mark)
                 vanished = (old[key] for key, record in changes.items() if record is None)
-                caught_up = state.overlay.listed(records, vanished, version, mark)
+                state.overlay.listed(records, vanished, version, mark)
                 state.records, state.bytes, state.ready = records, size, True
                 problems = self._set_indexes(changes, values)
                 callbacks, state.on_ready = state.on_ready, ()
                 state.condition.notify_all()
                 observers = self._observers
-            self._after(problems, caught_up)
+            state.indexes.report(problems)
             for callback in callbacks:  # the library's own, and outside the lock
                 callback()
             return observers, lost
@@ -145,8 +144,7 @@ class StoreWriter(Generic[K]):
     def progressed(self, version: str) -> None:
         """The watch has shown everything up to `version`, without a change."""
         with self.state.condition:
-            caught_up = self.state.overlay.progressed(version)
-        self._after((), caught_up)
+            self.state.overlay.progressed(version)
 
     def unseen(self) -> tuple[list[Own], Observers]:
         """What this process wrote and the history that the watch sees does not have (see `Overlay`), each once; and who
@@ -183,28 +181,6 @@ class StoreWriter(Generic[K]):
         """What a list that begins now has to say when it is complete."""
         with self.state.condition:
             return self.state.overlay.count
-
-    def when_caught_up(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` whenever the watch has shown a write of this process, by its thread; returns how to
-        end that. It must neither block nor raise."""
-        with self.state.condition:
-            self._on_caught_up = (*self._on_caught_up, callback)
-
-        def forget() -> None:
-            with self.state.condition:
-                self._on_caught_up = tuple(one for one in self._on_caught_up if one is not callback)
-
-        return forget
-
-    def is_behind(self, key: Key) -> bool:
-        """Whether the watch has not shown a write of this process to `key` yet."""
-        return key in self.state.overlay.entries
-
-    def _after(self, problems: Sequence[BaseException | None], caught_up: bool) -> None:
-        self.state.indexes.report(problems)
-        if caught_up:
-            for callback in self._on_caught_up:
-                callback()
 
     def attach(self, observer: object) -> tuple[bool, list[Record]]:
         """Add an observer; whether the store is complete now, and what is in it."""

@@ -50,12 +50,8 @@ from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Modify, Record
-from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.core.requests.params import IDLE_MARGIN
-from kubectl_runtime.core.requests.request import Place
-from kubectl_runtime.runtime.store.overlay import Own
 from kubectl_runtime.runtime.store.reflector import Commit, Reflector
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.store.store_writer import StoreWriter, Written
@@ -111,29 +107,6 @@ class WatchedWrites:
         """Hear of no more writes."""
         if self._forget is not None:
             self._forget()
-
-    def is_behind(self, ref: ObjectRef) -> bool:
-        """Whether this process wrote the object, and the watch has not shown it yet."""
-        return self._written.is_about(ref) and self._writer.is_behind(ref.key)
-
-    def read_live(self, ref: ObjectRef) -> None:
-        """Ask the server for an object that this process wrote; all readers see the answer until the watch is as far.
-
-        Blocks; raises as `Api.get` does.
-        """
-        from kubectl_runtime.client.api.api import Api  # not needed to watch
-
-        whole = Api(self._client, dynamic(ref.resource), Place(ref.resource, ref.namespace))
-        api: Api[Any] = whole.with_metadata_only() if self._written.metadata_only else whole
-        found = api.get_opt(ref.name)
-        own = Own("", "", gone=True) if found is None else self._written.present(found.record)
-        own.live = True
-        self._writer.wrote(ref.key, own)
-
-    def when_caught_up(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` whenever the watch has shown a write of this process; returns how to end that. It is
-        called by the watch's thread, and must neither block nor raise."""
-        return self._writer.when_caught_up(callback)
 
     def _was_written(self, write: Write) -> None:
         own = None if self.deaf else self._written.entry(write)
@@ -558,10 +531,6 @@ class Share:
         """As `Watch.subscribe`, until `release`."""
         return self._until_release(
             self.watch.subscribe(subscription, sink, on_complete, read=read, logger=logger))
-
-    def when_caught_up(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """As `WatchedWrites.when_caught_up`, until `release`."""
-        return self._until_release(self.watch.writes.when_caught_up(callback))
 
     def release(self, reason: str = "its last user has ended") -> None:
         """This user needs it no more. Does not block; safe to repeat. What it stored stays."""

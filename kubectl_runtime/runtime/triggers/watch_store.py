@@ -176,7 +176,7 @@ def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
     check_type("indexes", indexes or {}, Mapping, "{'app': function}")
     client = getattr(api, "client", None)
     clock = getattr(client, "clock", SYSTEM_CLOCK)
-    own_writes = getattr(client, "own_writes", OwnWrites.OVERLAY) is not OwnWrites.OFF
+    own_writes = getattr(client, "own_writes", OwnWrites.OVERLAY) is OwnWrites.OVERLAY
     kind = as_configured(api, config).kind
     share = shared_watches(api).take(api, config, modify=modify, clock=clock,
                                      observer=getattr(client, "observer", NO_OBSERVER))

@@ -4,7 +4,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -142,77 +141,6 @@ def test_without_it_such_reads_are_stale_so_the_test_above_can_fail() -> None:
     assert any(stale)
 
 
-def test_of_a_thousand_pairs_no_run_is_stale_when_keys_wait_for_their_stores() -> None:
-    world, rng = World(seed=2), random.Random(2)
-    written = {"p": 0, "child": 0}
-    pairs, stale, waited = 0, 0, 0.0
-
-    def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
-        nonlocal pairs, stale
-        found = {"p": value_of(obj), "child": value_of(ctx.store(ConfigMap).get("child", "default"))}
-        for name, value in found.items():
-            pairs += 1
-            stale += value < written[name]
-            world.maps.patch(name, Patch.merge({"data": {"value": str(written[name] + 1)}}))
-            written[name] += 1
-        return Action.requeue(rng.uniform(0, 0.1))
-
-    world.parent()
-    world.parent("child")
-    # The debounce lets time pass: without it a write and its echo would follow each other at one moment for ever.
-    controller = Controller(world.maps, concurrency=2, debounce=0.02, own_writes=OwnWrites.WAIT)
-    world.sim.start(controller, lambda obj, ctx: reconcile(obj, ctx) if obj.name == "p" else FOREVER)
-    for lag in lags(20, rng):
-        world.lag(lag)
-        goal = min(pairs + 50, 1000)
-        began = world.sim.clock.monotonic()
-        world.run_until(lambda goal=goal: pairs >= goal)
-        waited = max(waited, world.sim.clock.monotonic() - began)
-    assert pairs >= 1000
-    assert stale == 0
-    assert waited < 26 * (0.5 + 0.1 + 0.02 + 2 * 0.1), "keys run when their stores have caught up, not later"
-
-
-def test_a_key_that_writes_and_fails_backs_off_although_it_waits_for_its_store_each_time() -> None:
-    world = World(own_writes=OwnWrites.WAIT)
-    times: list[float] = []
-
-    def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
-        times.append(world.sim.clock.monotonic())
-        world.maps.patch("p", Patch.merge({"data": {"value": str(value_of(obj) + 1)}}))
-        raise ValueError("planned")
-
-    world.parent()
-    world.lag(0.02)
-    world.sim.start(Controller(world.maps), reconcile)
-    for _ in range(1200):
-        world.sim.settle(0.05)
-    assert 5 <= len(times) <= 30, "0.005 s doubles twelve times within a minute"
-
-
-def test_a_key_whose_watch_is_dead_runs_after_five_seconds_on_what_the_server_says() -> None:
-    world = World(own_writes=OwnWrites.WAIT)
-    seen: list[tuple[float, int, int]] = []
-
-    def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
-        child = world.secrets.apply({"metadata": {"name": "c"}, "data": {"value": "MQ=="}}, field_manager="x")
-        known = ctx.store(Secret).get("c", "default")
-        seen.append((world.sim.clock.monotonic(), value_of(obj), 0 if known is None else len(known.labels)))
-        world.maps.patch("p", Patch.merge({"data": {"value": str(value_of(obj) + 1)}}))
-        world.secrets.patch("c", Patch.merge({"metadata": {"labels": {f"l{len(seen)}": child.name}}}))
-        return Action.requeue(0.1)
-
-    world.parent()
-    controller = world.sim.start(Controller(world.maps).owns(world.secrets), reconcile)
-    world.sim.run_until(lambda: controller.is_ready)
-    world.lag(1000)
-    world.run_until(lambda: len(seen) >= 4)
-    assert [value for _, value, _ in seen] == [0, 1, 2, 3]
-    assert [labels for _, _, labels in seen][1:] == [1, 2, 3]
-    gaps = [later[0] - earlier[0] for earlier, later in pairwise(seen[1:])]
-    assert all(5 <= gap <= 5.3 for gap in gaps), gaps
-
-
 def test_a_write_by_one_controller_is_heard_by_the_other_one_on_the_watch_that_both_use() -> None:
     world = World()
     heard: list[tuple[str, int]] = []
@@ -337,10 +265,20 @@ def test_an_owner_runs_each_time_its_child_was_made_and_deleted_inside_a_gap_of_
 
 
 def test_what_is_no_way_to_read_own_writes_is_refused() -> None:
-    with pytest.raises(RequestError, match=r"OwnWrites.WAIT.*not 'wait'"):
-        World(own_writes="wait")
-    with pytest.raises(RequestError, match=r"OwnWrites.WAIT.*not 'wait'"):
-        Controller(World().maps, own_writes="wait")  # type: ignore[arg-type]
+    for no_way in ("wait", "overlay", True):
+        with pytest.raises(RequestError, match=rf"OwnWrites.OVERLAY, OwnWrites.OFF, not {no_way!r}"):
+            World(own_writes=no_way)
+        with pytest.raises(RequestError, match=rf"OwnWrites.OVERLAY, OwnWrites.OFF, not {no_way!r}"):
+            Controller(World().maps, own_writes=no_way)  # type: ignore[arg-type]
+
+
+def test_the_way_that_was_removed_names_what_to_use_instead() -> None:
+    with pytest.raises(AttributeError, match=r"removed in 0\.3: use OwnWrites\.OVERLAY"):
+        _ = OwnWrites.WAIT
+    with pytest.raises(AttributeError, match="has no member 'LATER'"):
+        _ = OwnWrites.LATER
+    assert not hasattr(OwnWrites, "WAIT")
+    assert [*OwnWrites] == [OwnWrites["OVERLAY"], OwnWrites("off")]
 
 
 def test_the_first_run_finds_every_store_complete_however_long_the_list_of_one_is_held() -> None:

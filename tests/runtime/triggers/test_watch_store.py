@@ -261,9 +261,6 @@ def test_what_was_subscribed_and_ended_is_freed(client: Client, maps: Api[Config
                 other.subscribe(listening())
                 other.add_index("two", listening())
                 other.by_index("two", "x")
-        for _ in range(50):
-            end = store._share.when_caught_up(listening())
-            end()
         del end, other
         gc.collect()
         assert not [ref for ref in freed if ref() is not None]
