@@ -135,9 +135,6 @@ class SimClock:
 class SimExecutor:
     """Runs submitted work piece by piece when `step` is called. For one thread only."""
 
-    patience = 0.0
-    """As many workers as may be: the more of them, the more interleavings."""
-
     one_run = False
 
     def __init__(self, seed: int | random.Random = 0) -> None:

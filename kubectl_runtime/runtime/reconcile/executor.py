@@ -10,7 +10,6 @@ used as it is (`PoolExecutor`); then all this holds for its threads.
 """
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor as Pool
@@ -29,11 +28,6 @@ log = guarded_logger(__name__)
 
 Work = Generator[None, None, None]
 
-PATIENCE = 0.015
-"""Seconds; three of the intervals after which Python lets another thread run (5 ms), so that a worker which only waits
-for its turn is not taken for one that is stuck."""
-
-
 _ELSEWHERE = frozenset(("ProcessPoolExecutor", "InterpreterPoolExecutor"))
 """Names, since the first takes long to import and the second came with Python 3.14."""
 
@@ -43,10 +37,6 @@ class Executor(Protocol):
 
     one_run: bool
     """Whether each submitted work does one run only, so that others who share the threads get their turn."""
-
-    @property
-    def patience(self) -> float:
-        """Seconds for which it is better to wait for a busy worker than to call another one."""
 
     def submit(self, work: Work) -> None:
         """Have `work` run to its end, some time."""
@@ -74,11 +64,6 @@ class ThreadExecutor:
         self._on_bug = on_bug
         self.threads = [Thread(target=self._run, name=f"{name} {number}", daemon=True)
                         for number in range(1, size + 1)]
-
-    @property
-    def patience(self) -> float:
-        """Seconds for which it is better to wait for a busy worker than to call another one."""
-        return _patience()
 
     def submit(self, work: Work) -> None:
         """Have `work` run in one of the threads. Does not block."""
@@ -143,11 +128,6 @@ class PoolExecutor:
         self._waiting: dict[Future[None], _Begun] = {}
         self._closing = False
 
-    @property
-    def patience(self) -> float:
-        """Seconds for which it is better to wait for a busy worker than to call another one."""
-        return _patience()
-
     def submit(self, work: Work) -> None:
         """Have `work` run in the pool. Raises what the pool does: RuntimeError when it has been shut down."""
         begun = _Begun(work)
@@ -207,8 +187,3 @@ def check_pool(pool: Any) -> None:
     if not isinstance(pool, Pool):
         raise RequestError("executor is a concurrent.futures.Executor with threads, such as ThreadPoolExecutor(8), "
                            f"not {pool!r}")
-
-
-def _patience() -> float:
-    """`PATIENCE`; none without a GIL, since threads then do not take the interpreter from each other."""
-    return PATIENCE if getattr(sys, "_is_gil_enabled", lambda: True)() else 0.0

@@ -4,8 +4,7 @@ Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); eit
 worker ends one run and takes the next in the same hold of the lock, and leaves when nothing is due; so a loaded queue
 costs no hand-over between threads, and a key that waits occupies nobody.
 
-How many workers there are at a time is `WorkerPolicy`'s decision; the dispatcher also looks when that one wants to be
-asked again.
+A worker is called when a key is due and fewer than `concurrency` are there. Each that begins a run calls the next.
 
     closed gate   triggers are collected, nothing runs            open()  -> open
     open          runs                                            drain() -> draining
@@ -41,7 +40,6 @@ from kubectl_runtime.core.base.stop import FirstOf, StopToken
 from kubectl_runtime.core.scope import RunScope
 from kubectl_runtime.runtime.queue.runs import Execute, Outcome, Run, RunHistory
 from kubectl_runtime.runtime.queue.work_queue import QueueLook, WorkQueue
-from kubectl_runtime.runtime.queue.worker_policy import WorkerPolicy
 from kubectl_runtime.runtime.reconcile.executor import Executor
 from kubectl_runtime.runtime.triggers.inbox import Inbox
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
@@ -77,7 +75,6 @@ class Runner:
         """Those of them that are still to be submitted."""
         self._numbers = count()
         self._open = False
-        self._pace = WorkerPolicy(executor.patience)
         self._history = RunHistory()
         self._wake_at = inf
         """When the dispatcher will look by itself; somebody who schedules an earlier key must wake it."""
@@ -91,11 +88,10 @@ class Runner:
         queue = self._queue
         with self._lock:
             now = self._monotonic()
-            self._pace.triggered(now)
             initial = not self._open
             queue.trigger_all(requests, now, bulk=initial)
             due = queue.due(now)
-            self._call_worker_and_tell(now, due)
+            self._call_worker_and_tell(due)
         if self._to_call:
             self._submit_called()
         if self._keys_triggered:
@@ -119,7 +115,7 @@ class Runner:
         with self._lock:
             self._open = True
             now = self._monotonic()
-            self._call_worker_if_due(now, self._queue.due(now))
+            self._call_worker_if_due(self._queue.due(now))
             self._changed.notify_all()
         self._submit_called()
 
@@ -222,28 +218,23 @@ class Runner:
 
     def _step(self) -> float | None:
         now = self._clock.monotonic()
-        at = self._call_worker_if_due(now, self._queue.due(now))
+        at = self._call_worker_if_due(self._queue.due(now))
         return None if at is None else max(0.0, at - now)
 
-    def _call_worker_if_due(self, now: float, due: int) -> float | None:
-        """Call a worker if so many keys are due and it is time to; when the dispatcher has to look again, None if it
+    def _call_worker_if_due(self, due: int) -> float | None:
+        """Call a worker if keys are due and there may be one more; when the dispatcher has to look again, None if it
         has not."""
         if not self._open:
             return None
-        if not due or len(self._workers) >= self._concurrency:
-            return self._queue.next_due()
-        at = self._pace.call_at(len(self._workers))
-        if at > now:
-            return at
-        self._pace.called(now)
-        number = next(self._numbers)
-        self._workers[number] = None
-        self._to_call.append(number)
-        return self._pace.ask_again()
+        if due and len(self._workers) < self._concurrency:
+            number = next(self._numbers)
+            self._workers[number] = None
+            self._to_call.append(number)
+        return self._queue.next_due()
 
-    def _call_worker_and_tell(self, now: float, due: int) -> None:
+    def _call_worker_and_tell(self, due: int) -> None:
         """The same, by another thread than the dispatcher's: wake that one if it would look too late."""
-        at = self._call_worker_if_due(now, due)
+        at = self._call_worker_if_due(due)
         if at is not None and at < self._wake_at:
             self._wake_at = at
             self._changed.notify_all()
@@ -286,23 +277,21 @@ class Runner:
 
     def _next(self, number: int, ended: Run | None, outcome: Outcome | None) -> Run | None:
         """End one run and take the next. None sends the worker of this number home."""
-        queue, go_on, retried = self._queue, True, False
+        queue, retried = self._queue, False
         with self._lock:
             now = self._monotonic()
             if ended is not None and outcome is not None:
                 retried = queue.finish(ended, outcome, now)
                 self._history.ended(ended, outcome, now)
-                go_on = self._pace.ended(ended, now) and not self._executor.one_run
-            run = self._workers[number] = queue.take(now) if go_on else None
+            run = self._workers[number] = queue.take(now) if ended is None or not self._executor.one_run else None
             due = queue.due(now)
             if run is None:
                 del self._workers[number]
                 if not self._workers:
                     self._changed.notify_all()
             else:
-                self._pace.began(run, now)
                 run.depth = due
-            self._call_worker_and_tell(now, due)
+            self._call_worker_and_tell(due)
         if self._to_call:
             self._submit_called()
         if retried and ended is not None and outcome is not None and outcome.delay is not None:

@@ -2,14 +2,12 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 
 import pytest
 
-from kubectl_runtime.runtime.reconcile.executor import PATIENCE, PoolExecutor, ThreadExecutor
+from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
 from kubectl_runtime.testing import eventually
 
 LIMIT = 20.0
@@ -128,15 +126,3 @@ def test_its_threads_are_daemons_with_the_name_of_the_controller() -> None:
         ("test worker 1", True), ("test worker 2", True)]
     executor.close()
     assert joined(executor) == [False, False]
-
-
-@pytest.mark.parametrize(("tells", "expected"), [(lambda: True, PATIENCE), (lambda: False, 0.0), (None, PATIENCE)],
-                         ids=["with a GIL", "without", "a Python that cannot tell"])
-def test_workers_wait_for_each_other_only_where_threads_take_turns(
-        monkeypatch: pytest.MonkeyPatch, tells: Callable[[], bool] | None, expected: float) -> None:
-    if tells is None:
-        monkeypatch.delattr(sys, "_is_gil_enabled", raising=False)
-    else:
-        monkeypatch.setattr(sys, "_is_gil_enabled", tells, raising=False)
-    with ThreadPoolExecutor(1) as pool:
-        assert [ThreadExecutor(1, "test worker", print).patience, PoolExecutor(pool, print).patience] == [expected] * 2

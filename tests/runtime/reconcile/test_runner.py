@@ -503,39 +503,8 @@ def test_the_dispatcher_is_woken_for_a_key_that_is_due_before_what_it_waits_for(
         assert not thread.is_alive()
 
 
-class Patient(SimExecutor):
-    """As threads that share an interpreter."""
-
-    patience = 0.015
-
-
-def test_short_runs_are_left_to_one_worker_and_a_long_one_among_them_blocks_nobody() -> None:
-    rig = Rig(concurrency=3)
-    rig.executor = Patient()
-    rig.runner = Runner(rig.queue, rig.execute, rig.executor, concurrency=3, clock=rig.clock)
-    rig.runner.open()
-    rig.trigger("a", "b")
-    while rig.executor.step(0):
-        pass
-    rig.trigger("slow", "c", "d", "e")
-    rig.executor.step(0)
-    assert [run.key[1] for run in rig.runner.running()] == ["slow"]
-    assert len(rig.executor) == 1, "a second worker for short runs"
-    delay = rig.runner.step()
-    assert delay == pytest.approx(0.015)
-    rig.clock.advance(delay)
-    rig.runner.step()
-    assert len(rig.executor) == 2
-    while len(rig.executor) > 1:
-        rig.executor.step(1)
-    assert [name for name, _, _ in rig.ran] == ["a", "b", "c", "d", "e"]
-    assert [run.key[1] for run in rig.runner.running()] == ["slow"]
-
-
 def test_runs_that_take_long_are_given_to_all_workers_at_once() -> None:
     rig = Rig(concurrency=3)
-    rig.executor = Patient()
-    rig.runner = Runner(rig.queue, rig.execute, rig.executor, concurrency=3, clock=rig.clock)
     rig.runner.open()
     rig.trigger("a")
     rig.executor.step()
