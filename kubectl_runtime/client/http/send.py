@@ -82,11 +82,6 @@ class Interrupt:
         self._forget: list[Callable[[], None]] = []
         self._entered: Token[Any] | None = None
 
-    @property
-    def has_ended(self) -> bool:
-        """`stopped`, as another thread may have made it since it was last looked at."""
-        return self.stopped
-
     def __enter__(self) -> Self:
         if self._tokens or self._unsent is not None or self._check is not None:
             self._entered = enter_request(self)
@@ -232,7 +227,8 @@ def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, re
         interrupt = _interrupt(call)
         try:
             with interrupt:
-                if interrupt.has_ended:
+                stopped_before = interrupt.stopped
+                if stopped_before:
                     raise _given_up(call, interrupt, sent=False)
                 answer = current.carry(
                     call, max(_LEAST, min(reachability.connect_limit(connect_timeout), left, call.send_by - now)), left)

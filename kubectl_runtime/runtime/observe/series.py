@@ -92,10 +92,8 @@ STUCK = counter("kubectl_runtime_stuck_runs_total", "controller", "Runs that had
 CONTROLLER_FAMILIES = (RECONCILES, ERRORS, TERMINAL, PANICS, TIMEOUTS, CONCURRENCY, ACTIVE, TIME, DEPTH, ADDS, WAITED,
                        WORKED, UNFINISHED, LONGEST, RETRIES, UP, SKIPPED, DELAYS, DROPPED, STUCK)
 
-_ERROR, _TERMINAL, _REQUEUE_AFTER, _SKIPPED = (
-    RunResult.ERROR, RunResult.TERMINAL_ERROR, RunResult.REQUEUE_AFTER, RunResult.SKIPPED)
-_COUNTED_AS = {RunResult.SUCCESS: "success", RunResult.GONE: "success", _REQUEUE_AFTER: "requeue_after",
-               _ERROR: "error", _TERMINAL: "error"}
+_COUNTED_AS = {RunResult.SUCCESS: "success", RunResult.GONE: "success", RunResult.REQUEUE_AFTER: "requeue_after",
+               RunResult.ERROR: "error", RunResult.TERMINAL_ERROR: "error"}
 
 
 MANY = 500
@@ -218,14 +216,15 @@ class ControllerSeries:
             if run.at >= self._depth[0]:
                 self._depth = run.at, run.depth
         self.waited.add_all([run.waited for run in ended if run.waited is not None])
-        worked = [run for run in ended if run.result is not _SKIPPED]
+        skipped = RunResult.SKIPPED
+        worked = [run for run in ended if run.result is not skipped]
         self.skipped += len(ended) - len(worked)
         self.took.add_all([run.seconds for run in worked])
         for result, count in Counter([run.result for run in worked]).items():
             self.results[_COUNTED_AS[result]] += count
-            if result is _REQUEUE_AFTER:
+            if result is RunResult.REQUEUE_AFTER:
                 self.adds += count
-            elif result is _TERMINAL:
+            elif result is RunResult.TERMINAL_ERROR:
                 self.terminal += count
         for run in worked:
             if run.traced:

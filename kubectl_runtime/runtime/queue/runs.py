@@ -68,9 +68,6 @@ class Streak(Enum):
     CONFLICT = "somebody else was faster"
 
 
-# Python 3.11 takes a third of a microsecond to look up a member of an enum.
-SOON, CONFLICT = Streak.SOON, Streak.CONFLICT
-_ERROR, _TERMINAL_ERROR, _SKIPPED = RunResult.ERROR, RunResult.TERMINAL_ERROR, RunResult.SKIPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +91,12 @@ class Outcome:
     @property
     def failed(self) -> bool:
         """Whether it counts as a failure."""
-        return self.result is _ERROR or self.result is _TERMINAL_ERROR
+        return self.result in (RunResult.ERROR, RunResult.TERMINAL_ERROR)
 
     @property
     def keeps_failures(self) -> bool:
         """Whether the count of failures stays as it is: it says neither that the key works nor that it does not."""
-        return self.result is _SKIPPED or self.streak is CONFLICT
+        return self.result is RunResult.SKIPPED or self.streak is Streak.CONFLICT
 
 
 SUCCEEDED = Outcome()
@@ -200,7 +197,7 @@ class Run:
     @property
     def failures_if_it_fails(self) -> int:
         """Failures in a row if this run fails as well: a trigger's run does not raise the count."""
-        asked = self.retry or not self.failures or self.times_in_a_row(CONFLICT)
+        asked = self.retry or not self.failures or self.times_in_a_row(Streak.CONFLICT)
         return self.failures + 1 if asked else self.failures
 
     def own_changes(self) -> dict[Version, None]:
@@ -347,7 +344,6 @@ LEAST = 0.1
 CONFLICTS = 5
 """How many in a row are retried quietly."""
 
-_REQUEUE_AFTER, _FAILED = RunResult.REQUEUE_AFTER, RunResult.ERROR
 _STEPS = ExponentialBackoff(0.005, 2.0, LEAST)
 _JITTERED = ExponentialBackoff(0.005, 2.0, LEAST, 0.5)
 
@@ -355,15 +351,15 @@ _JITTERED = ExponentialBackoff(0.005, 2.0, LEAST, 0.5)
 def requeued(run: Run, after: float) -> Outcome:
     """The outcome of a `run` that succeeded and wants another one `after` so many seconds."""
     if after >= LEAST:
-        return Outcome(after, _REQUEUE_AFTER)
-    times = run.times_in_a_row(SOON) + 1
+        return Outcome(after, RunResult.REQUEUE_AFTER)
+    times = run.times_in_a_row(Streak.SOON) + 1
     least = _STEPS.delay(times, lambda: 0.0)
-    return Outcome(max(after, least), _REQUEUE_AFTER, streak=SOON)
+    return Outcome(max(after, least), RunResult.REQUEUE_AFTER, streak=Streak.SOON)
 
 
 def conflicted(run: Run, error: BaseException, rng: random.Random) -> Outcome | None:
     """The outcome of a `run` that met a newer version; None when that is to be handled as any other failure."""
-    times = run.times_in_a_row(CONFLICT) + 1
+    times = run.times_in_a_row(Streak.CONFLICT) + 1
     if times > CONFLICTS:
         return None
-    return Outcome(_JITTERED.delay(times, rng.random), _FAILED, error, streak=CONFLICT)
+    return Outcome(_JITTERED.delay(times, rng.random), RunResult.ERROR, error, streak=Streak.CONFLICT)

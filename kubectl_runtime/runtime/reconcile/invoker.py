@@ -19,7 +19,7 @@ order and end in the reverse order.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -29,7 +29,6 @@ from kubectl_runtime.core.base.guard import Guard, pass_interrupt
 from kubectl_runtime.core.base.observer import Observer, RunResult, hearers
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.scope import RunScope, current_scope, enter_scope, leave_scope
-from kubectl_runtime.runtime.events.sender import TERMINATING
 from kubectl_runtime.runtime.queue.runs import (
     GONE,
     SKIPPED,
@@ -83,7 +82,6 @@ class Invoker:
         self._store = store
         self._environment = environment
         self._stored = environment.stored
-        self._monotonic = environment.clock.monotonic
         self._on_result = on_result
         self._log = RunLog(environment.logger, environment.clock, environment.shutdown.aborted, on_crowd)
         self._policy_guard = Guard(f"the error policy {name_of(error_policy)}, whose place the default backoff takes,",
@@ -184,7 +182,7 @@ class Invoker:
 
     def _tell(self, run: Run, ctx: Context[Any], outcome: Outcome) -> bool:
         """Log the run and report it. Whether its key is to be paced."""
-        timeout, now = self._environment.run_timeout, self._monotonic()
+        timeout, now = self._environment.run_timeout, self._environment.clock.monotonic()
         if timeout is not None and now - run.started > timeout:
             self._log.overdue(ctx, now - run.started, timeout)
         self._log.ended(run, ctx, outcome, now)
@@ -209,10 +207,10 @@ def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | Non
 
 
 def _is_conflict(error: BaseException) -> bool:
-    """Somebody else was faster; not: somebody else owns the field, or the namespace goes, which do not pass so soon."""
+    """Somebody else was faster; not: somebody else owns the field, which does not pass so soon."""
     if not isinstance(error, ApiError) or not error.is_conflict:
         return False
-    return not any(cause.reason in (OWNED, TERMINATING) for cause in error.status.causes)
+    return not any(cause.reason == OWNED for cause in error.status.causes)
 
 
 def _note_missing_context(error: AttributeError) -> None:

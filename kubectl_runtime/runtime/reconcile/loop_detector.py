@@ -35,7 +35,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.queue.key_backoff import is_own
 from kubectl_runtime.runtime.queue.own_writes import Version
-from kubectl_runtime.runtime.queue.runs import NO_WRITES, REQUEUED, SOON, Outcome, Run
+from kubectl_runtime.runtime.queue.runs import NO_WRITES, REQUEUED, Outcome, Run, Streak
 
 RUNS, WITHIN = 50, 60.0
 FEW, COMES_BACK = 10, 3
@@ -116,7 +116,8 @@ class LoopDetector:
     def ended(self, run: Run, outcome: Outcome, now: float) -> bool:
         """A run ended. Whether its key is in a loop, and is to be paced. Runs of one key end one after the other, so
         its trail is this thread's meanwhile."""
-        soon, written = outcome.streak is SOON or run.triggered_itself, run.writes
+        soon = (outcome.streak is not None and outcome.streak is Streak.SOON) or run.triggered_itself
+        written = run.writes
         if not soon and (written is NO_WRITES or not written) and run.key not in self._trails:
             return False  # as most runs, which need not wait for the lock
         if run.forgotten:

@@ -94,8 +94,6 @@ SINGLY, WITHIN = 10, 60.0
 MOST_KINDS = 20
 """Kinds of failures that are counted each by itself within a while; a program with more has other troubles."""
 
-# Of each run, and of those the first takes a third of a microsecond in Python 3.11.
-_SUCCESS, _REQUEUE_AFTER, _DEBUG = RunResult.SUCCESS, RunResult.REQUEUE_AFTER, logging.DEBUG
 
 Alike = tuple[str, int]
 """What failures have in common: the class of the error and its code."""
@@ -180,9 +178,9 @@ class RunLog:
     def ended(self, run: Run, ctx: Context[Any], outcome: Outcome, now: float) -> None:
         """A run ended, well or not."""
         told = run.told
-        if told is not None and isinstance(told, Told) and outcome.result in (_SUCCESS, _REQUEUE_AFTER):
+        if isinstance(told, Told) and outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
             self._recovered(told, ctx, now)
-        if self._enabled_for(_DEBUG):
+        if self._enabled_for(logging.DEBUG):
             self._say(logging.DEBUG, ctx, "%s: ran %s (%s): %s", said(ctx.ref), readable(now - run.started),
                       ctx.reason or "no reason given", _result(outcome))
 

@@ -66,7 +66,6 @@ class Runner:
         self._observer = observer
         self._keys_triggered = hearers(observer, "keys_triggered", name)
         self._on_bug = on_bug
-        self._monotonic = clock.monotonic
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._workers: dict[int, Run | None] = {}
@@ -87,7 +86,7 @@ class Runner:
         """Schedule these requests; whoever is free starts at once. Does not block, and takes the lock once."""
         queue = self._queue
         with self._lock:
-            now = self._monotonic()
+            now = self._clock.monotonic()
             initial = not self._open
             queue.trigger_all(requests, now, bulk=initial)
             due = queue.due(now)
@@ -114,7 +113,7 @@ class Runner:
         """Every store is complete: runs may begin."""
         with self._lock:
             self._open = True
-            now = self._monotonic()
+            now = self._clock.monotonic()
             self._call_worker_if_due(self._queue.due(now))
             self._changed.notify_all()
         self._submit_called()
@@ -168,13 +167,13 @@ class Runner:
         if len(self._workers) < self._concurrency:
             return None
         with self._lock:
-            return sorted(self._queue.running, key=lambda run: run.started), self._queue.due(self._monotonic())
+            return sorted(self._queue.running, key=lambda run: run.started), self._queue.due(self._clock.monotonic())
 
     def look(self, most: int) -> QueueLook:
         """What the queue holds and what ran lately, up to `most` rows of each kind. For 30 the lock is held for 50 to
         250 µs, with 100 keys as with 200,000."""
         with self._lock:
-            now = self._monotonic()
+            now = self._clock.monotonic()
             look, history = self._queue.look(now, most), self._history
             look.runs, look.failed = history.runs, history.failed
             look.recent, look.slowest = history.recent(most), history.slowest(most, now)
@@ -279,7 +278,7 @@ class Runner:
         """End one run and take the next. None sends the worker of this number home."""
         queue, retried = self._queue, False
         with self._lock:
-            now = self._monotonic()
+            now = self._clock.monotonic()
             if ended is not None and outcome is not None:
                 retried = queue.finish(ended, outcome, now)
                 self._history.ended(ended, outcome, now)

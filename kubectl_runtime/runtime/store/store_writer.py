@@ -26,7 +26,7 @@ judge, kind by kind: here only name, namespace, and texts that stand in the obje
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -47,7 +47,7 @@ from kubectl_runtime.runtime.store.overlay import Own
 from kubectl_runtime.runtime.store.store import Store, StoreState
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.driver import Held, Identity, Modifier, reader_of
-from kubectl_runtime.runtime.watch.event import Apply, obj_of
+from kubectl_runtime.runtime.watch.event import Apply, Event, obj_of
 from kubectl_runtime.runtime.watch.states import WatchApi, WatchState
 
 if TYPE_CHECKING:
@@ -58,7 +58,19 @@ K = TypeVar("K")
 Changes = Mapping[Key, Record | None]
 """What became of keys: the new record, or None for one that is gone."""
 
-Observers = tuple[object, ...]
+
+
+class StoreObserver(Protocol):
+    """Hears of what is stored: a subscription of the watch that feeds the store."""
+
+    def deliver(self, events: Sequence[Event[Record]], *, by_watch: bool = False) -> None:
+        """These changes were stored; `by_watch`: the caller is the thread that feeds the store."""
+
+    def complete(self) -> None:
+        """The store holds a complete list."""
+
+
+Observers = tuple[StoreObserver, ...]
 
 
 class StoreWriter(Generic[K]):
@@ -182,14 +194,14 @@ class StoreWriter(Generic[K]):
         with self.state.condition:
             return self.state.overlay.count
 
-    def attach(self, observer: object) -> tuple[bool, list[Record]]:
+    def attach(self, observer: StoreObserver) -> tuple[bool, list[Record]]:
         """Add an observer; whether the store is complete now, and what is in it."""
         state = self.state
         with state.condition:
             self._observers = (*self._observers, observer)
             return state.ready, [*state.records.values()]
 
-    def detach(self, observer: object) -> None:
+    def detach(self, observer: StoreObserver) -> None:
         """Remove an observer; commits that are under way may still have it."""
         state = self.state
         with state.condition:

@@ -115,7 +115,6 @@ class WatchedWrites:
         unseen, observers = self._writer.wrote(write.ref.key, own)
         if unseen is not None:
             for observer in observers:
-                assert isinstance(observer, Subscriber)
                 observer.deliver([Delete(unseen)])
 
 
@@ -321,7 +320,6 @@ class Watch(Generic[K]):
             self._observer.store_changed(self._name, len(self._writer.records()))
         for commit in commits:
             for observer in commit.observers:
-                assert isinstance(observer, Subscriber)
                 observer.deliver(commit.changes, by_watch=True)
                 if commit.completes:
                     observer.complete()
