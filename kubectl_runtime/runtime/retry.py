@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.stop import StopToken
@@ -60,10 +61,16 @@ class ConflictBackoff:
     def __post_init__(self) -> None:
         if self.steps < 1 or seconds(self.initial) < 0 or self.factor < 1 or self.jitter < 0:
             raise RequestError(f"a backoff needs steps >= 1, initial >= 0, factor >= 1 and jitter >= 0: {self}")
+        if seconds(self.initial):
+            _ = self._rule  # refuses what is no number
 
     def delay(self, attempt: int, rng: random.Random) -> float:
         """Seconds to wait after the failed attempt number `attempt` (the first is 0)."""
-        return float(seconds(self.initial) * self.factor ** attempt * (1 + self.jitter * rng.random()))
+        return self._rule.delay(attempt + 1, rng) if seconds(self.initial) else 0.0
+
+    @property
+    def _rule(self) -> Backoff:
+        return Backoff(self.initial, self.factor, spread=self.jitter)
 
 
 DEFAULT_RETRY = ConflictBackoff()

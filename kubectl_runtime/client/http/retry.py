@@ -14,8 +14,8 @@
 Which requests are repeatable `Request.retry` says: reads, reviews, dry runs, applies and deletes of one uid.
 Where the outcome is unknown the call raises OutcomeUnknownError (see outcomes.py).
 
-The wait is `base * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `core.base.backoff`).
-It is never shorter than what the server asked for (`Retry-After`, `details.retryAfterSeconds`). There are at most
+The wait is `initial * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `Backoff`). It is
+never shorter than what the server asked for (`Retry-After`, `details.retryAfterSeconds`). There are at most
 `retries` retries, and none past the call's deadline.
 
 From answers that are errors to the library's errors. (Those of connections: client/wire/transport_errors.py.)
@@ -46,7 +46,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import (
     ApiError,
@@ -104,7 +104,10 @@ class Failure(msgspec.Struct, frozen=True):
         return self.code in _GATEWAY
 
 
-@dataclass(frozen=True)
+_draw = random.random  # the class has a field of that name
+
+
+@dataclass(frozen=True, init=False)
 class RetryPolicy:
     """Which failures are retried, and after what wait. Immutable; durations are seconds or `timedelta`.
 
@@ -117,16 +120,27 @@ class RetryPolicy:
     >>> never.close()
     """
 
-    base: Duration = 0.2
-    factor: float = 2.0
-    maximum: Duration = 10.0
-    retries: int = 8
-    random: Callable[[], float] = field(default=random.random, compare=False, repr=False)
+    initial: Duration
+    factor: float
+    maximum: Duration
+    retries: int
+    random: Callable[[], float] = field(compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if self.retries < 0:
-            raise RequestError(f"a RetryPolicy needs retries >= 0, not {self.retries}")
+    def __init__(self, initial: Duration = 0.2, factor: float = 2.0, maximum: Duration = 10.0, retries: int = 8,
+                 random: Callable[[], float] = _draw, *, base: Duration | None = None) -> None:
+        """`base`: the name that `initial` had before 0.3. Raises RequestError for numbers that make no sense."""
+        numbers = {"initial": initial if base is None else base, "factor": factor, "maximum": maximum,
+                   "retries": retries, "random": random}
+        for name, number in numbers.items():
+            object.__setattr__(self, name, number)
+        if retries < 0:
+            raise RequestError(f"a RetryPolicy needs retries >= 0, not {retries}")
         _ = self._backoff  # refuses numbers that make no sense
+
+    @property
+    def base(self) -> Duration:
+        """The name that `initial` had before 0.3."""
+        return self.initial
 
     @classmethod
     def never(cls) -> RetryPolicy:
@@ -140,11 +154,11 @@ class RetryPolicy:
         """
         if attempt >= self.retries or not _may_retry(failure, repeatable):
             return None
-        return max(self._backoff.delay(attempt + 1, self.random), failure.retry_after or 0.0)
+        return max(self._backoff.delay(attempt + 1, self), failure.retry_after or 0.0)
 
     @property
-    def _backoff(self) -> ExponentialBackoff:
-        return ExponentialBackoff(self.base, self.factor, self.maximum, _JITTER)
+    def _backoff(self) -> Backoff:
+        return Backoff(self.initial, self.factor, self.maximum, _JITTER)
 
 
 def _may_retry(failure: Failure, repeatable: bool) -> bool:

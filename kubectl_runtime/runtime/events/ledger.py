@@ -59,7 +59,7 @@ from typing import Any, NamedTuple
 
 from cachetools import TTLCache
 
-from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -218,8 +218,8 @@ SILENCE = 360.0
 
 TRIES = 12
 """Requests for one change that the server answers with an error which may pass; client-go's number."""
-PAUSE = ExponentialBackoff(1, 2, 300)
-RETRY = ExponentialBackoff(1, 2, 30)
+PAUSE = Backoff(1, 2, 300)
+RETRY = Backoff(1, 2, 30)
 
 
 class Subject(NamedTuple):
@@ -319,7 +319,7 @@ class Ledger:
         series.last = moment
         self._known[subject] = series  # again, so that its silence begins now
         if subject not in self.open:
-            self._schedule(series, PAUSE.delay(series.requests, self.rng.random))
+            self._schedule(series, PAUSE.delay(series.requests, self.rng))
         return None
 
     def delay(self, *, urgent: bool) -> float | None:
@@ -343,7 +343,7 @@ class Ledger:
             series.unsure = series.unsure or result is Result.UNKNOWN
             series.tries += counts
             if series.tries < TRIES:
-                self._schedule(series, RETRY.delay(series.tries, self.rng.random) if series.tries else 0.0)
+                self._schedule(series, RETRY.delay(series.tries, self.rng) if series.tries else 0.0)
                 return None
             result = Result.REFUSED
         series.requests += 1
@@ -389,7 +389,7 @@ class Ledger:
         series.told, series.goal, series.unsure, series.exists = series.goal, 0, False, True
         self._count_refused(series, min(series.refused, series.untold))
         if series.untold:
-            self._schedule(series, PAUSE.delay(series.requests, self.rng.random))
+            self._schedule(series, PAUSE.delay(series.requests, self.rng))
         else:
             self.open.pop(series.subject, None)
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from kubectl_runtime.client.http.retry import KindNotServedError
-from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.errors import (
     ApiError,
     AuthError,
@@ -150,7 +150,7 @@ log = guarded_logger(__name__)
 
 PATIENCE = 10.0
 """Seconds that one request may take."""
-BACKOFF = ExponentialBackoff(1, 2, 30, jitter=0.5)
+BACKOFF = Backoff(1, 2, 30, jitter=0.5)
 _MOST_WARNINGS = 100
 
 
@@ -340,7 +340,7 @@ class Sender:
         self._failures += 1
         reason = error_behind(error)
         asked = reason.retry_after if isinstance(reason, ApiError) else None
-        wait = max(BACKOFF.delay(self._failures, self._rng.random), asked or 0.0)
+        wait = max(BACKOFF.delay(self._failures, self._rng), asked or 0.0)
         self._paused_until = self._clock.monotonic() + wait
 
     def _tell(self, series: Series, result: Result, error: BaseException | None, why: Lost | None) -> None:

@@ -24,7 +24,6 @@ Triggers are not held back.
 """
 from __future__ import annotations
 
-import random
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -32,7 +31,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.record import Record
@@ -48,7 +47,7 @@ MAX_REMEMBERED_IN_ALL = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class KeyBackoff:
+class KeyBackoff(Backoff):
     """How long a failing key waits: `initial` times `factor` per further failure, at most `maximum`.
 
     Each delay is drawn from ((1 - jitter) d, d], so that keys which failed together do not come back together.
@@ -59,20 +58,8 @@ class KeyBackoff:
     """
 
     initial: Duration = 0.005
-    factor: float = 2.0
     maximum: Duration = 1000.0
     jitter: float = 0.5
-
-    def __post_init__(self) -> None:
-        _ = self._backoff  # refuses numbers that make no sense
-
-    def delay(self, failures: int, rng: random.Random) -> float:
-        """Seconds to wait after the `failures`-th failure in a row (1 is the first)."""
-        return self._backoff.delay(failures, rng.random)
-
-    @property
-    def _backoff(self) -> ExponentialBackoff:
-        return ExponentialBackoff(self.initial, self.factor, self.maximum, self.jitter)
 
 
 DEFAULT_KEY_BACKOFF = KeyBackoff()

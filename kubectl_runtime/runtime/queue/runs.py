@@ -38,7 +38,7 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
@@ -344,8 +344,8 @@ LEAST = 0.1
 CONFLICTS = 5
 """How many in a row are retried quietly."""
 
-_STEPS = ExponentialBackoff(0.005, 2.0, LEAST)
-_JITTERED = ExponentialBackoff(0.005, 2.0, LEAST, 0.5)
+_STEPS = Backoff(0.005, 2.0, LEAST)
+_JITTERED = Backoff(0.005, 2.0, LEAST, jitter=0.5)
 
 
 def requeued(run: Run, after: float) -> Outcome:
@@ -353,7 +353,7 @@ def requeued(run: Run, after: float) -> Outcome:
     if after >= LEAST:
         return Outcome(after, RunResult.REQUEUE_AFTER)
     times = run.times_in_a_row(Streak.SOON) + 1
-    least = _STEPS.delay(times, lambda: 0.0)
+    least = _STEPS.delay(times)
     return Outcome(max(after, least), RunResult.REQUEUE_AFTER, streak=Streak.SOON)
 
 
@@ -362,4 +362,4 @@ def conflicted(run: Run, error: BaseException, rng: random.Random) -> Outcome | 
     times = run.times_in_a_row(Streak.CONFLICT) + 1
     if times > CONFLICTS:
         return None
-    return Outcome(_JITTERED.delay(times, rng.random), RunResult.ERROR, error, streak=Streak.CONFLICT)
+    return Outcome(_JITTERED.delay(times, rng), RunResult.ERROR, error, streak=Streak.CONFLICT)

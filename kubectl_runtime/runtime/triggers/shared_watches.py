@@ -60,9 +60,9 @@ from kubectl_runtime.runtime.usercode import guarded, name_of
 from kubectl_runtime.runtime.watch.backoff import (
     DEFAULT_BACKOFF,
     IDLE_PAUSE,
-    Backoff,
     FailureLog,
     WatchBackoff,
+    WatchFailures,
     WatchTarget,
     absent,
 )
@@ -155,7 +155,7 @@ class Watch(Generic[K]):
         self._read = reader_of(api.kind)
         self._modify = modifier_of(modify, api.kind, clock)
         self._validate = config.validate
-        self._backoff = Backoff(backoff, rng=rng)
+        self._backoff = WatchFailures(backoff, rng=rng)
         self._failures = FailureLog(self.target)
         self._writer: StoreWriter[K] = StoreWriter(api.resource, self._read, clock=clock)
         self._relist_triggers = relist_triggers

@@ -1,7 +1,7 @@
 """How long a watch waits after a failure.
 
 `WatchBackoff` is the rule: the n-th failure in a row waits a time drawn from [d, 2d), where d is `initial` doubled
-(times `factor`) n - 1 times, at most `maximum`. `Backoff` counts: it starts over once `reset_after` seconds have
+(times `factor`) n - 1 times, at most `maximum`. `WatchFailures` counts: it starts over once `reset_after` seconds have
 passed without a failure, counted from the end of the last wait, or an outage is over. An `Init` or a page that
 arrived proves nothing: a list can begin well and fail each time.
 
@@ -45,7 +45,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from kubectl_runtime.client.http.reachability import PROBE_SECONDS, Outage, Reachability
-from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import (
     ApiError,
@@ -277,17 +277,13 @@ class WatchBackoff:
 
     def __post_init__(self) -> None:
         check_flags(self, "jitter")
-        _ = self._plain  # refuses numbers that make no sense
+        _ = self._rule  # refuses numbers that make no sense
         if not seconds(self.reset_after) >= 0:
             raise RequestError(f"a backoff needs reset_after >= 0, not {self.reset_after}")
 
     def delay(self, failures: int, rng: random.Random) -> float:
         """Seconds to wait after the `failures`-th failure in a row (1 is the first)."""
-        if not self.jitter:
-            return self._plain.delay(failures, rng.random)
-        # [d, 2d) is what is left of 2d when up to half of it is taken off.
-        doubled = ExponentialBackoff(2 * seconds(self.initial), self.factor, 2 * seconds(self.maximum), jitter=0.5)
-        return doubled.delay(failures, lambda: 1 - rng.random())
+        return self._rule.delay(failures, rng)
 
     def gentle(self) -> WatchBackoff:
         """The rule for a server that is coming back."""
@@ -295,14 +291,14 @@ class WatchBackoff:
         return replace(self, initial=min(seconds(self.initial), maximum), maximum=maximum)
 
     @property
-    def _plain(self) -> ExponentialBackoff:
-        return ExponentialBackoff(self.initial, self.factor, self.maximum)
+    def _rule(self) -> Backoff:
+        return Backoff(self.initial, self.factor, self.maximum, spread=1.0 if self.jitter else 0.0)
 
 
 DEFAULT_BACKOFF = WatchBackoff()
 
 
-class Backoff:
+class WatchFailures:
     """Failures of one watch. Not thread-safe; the watch that owns it is used by one thread at a time."""
 
     def __init__(self, rule: WatchBackoff = DEFAULT_BACKOFF, *, rng: random.Random | None = None) -> None:
@@ -353,7 +349,7 @@ def backoff(steps: Iterable[RawStep[T]], stop: StopToken, target: WatchTarget, r
     `target` says in the log what is watched; `on_trouble` gets what the log says of a failure, before the wait, and an
     empty text when it is over. Closes `steps` when it is closed.
     """
-    state, failures, troubled = Backoff(rule, rng=rng), FailureLog(target), False
+    state, failures, troubled = WatchFailures(rule, rng=rng), FailureLog(target), False
     stop = with_scope(stop, clock)
     with closing_source(steps):
         for step in steps:

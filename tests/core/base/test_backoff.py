@@ -1,9 +1,10 @@
-"""The one exponential delay, and the three rules that are made of it."""
+"""The one exponential delay, and the four rules that are made of it."""
 from __future__ import annotations
 
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy
-from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.retry import ConflictBackoff
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 
 INITIAL = st.floats(1e-9, 1e3)
@@ -70,12 +72,12 @@ def test_no_count_and_no_factor_overflows_and_the_range_of_the_delay_is_kept(
 @given(initial=INITIAL, times=TIMES, factor=st.floats(1, 1e308), count=COUNTS, drawn=DRAWN, jitter=st.floats(0, 1))
 def test_the_maximum_is_a_maximum_and_jitter_only_takes_off(
         initial: float, times: float, factor: float, count: int, drawn: float, jitter: float) -> None:
-    exact = ExponentialBackoff(initial, factor, initial * times)
-    jittered = ExponentialBackoff(initial, factor, initial * times, jitter)
-    whole = exact.delay(count, lambda: drawn)
+    exact = Backoff(initial, factor, initial * times)
+    jittered = Backoff(initial, factor, initial * times, jitter)
+    whole = exact.delay(count, Drawn(drawn))
     assert whole <= initial * times
-    assert whole <= exact.delay(count + 1, lambda: drawn)
-    assert whole * (1 - jitter) / ROUNDING <= jittered.delay(count, lambda: drawn) <= whole
+    assert whole <= exact.delay(count + 1, Drawn(drawn))
+    assert whole * (1 - jitter) / ROUNDING <= jittered.delay(count, Drawn(drawn)) <= whole
 
 
 def test_a_factor_of_a_million_reaches_the_maximum_and_stays_there() -> None:
@@ -92,8 +94,8 @@ def test_watches_wait_from_d_to_less_than_2d_with_d_from_0_8_s_doubling_to_30_s(
 
 
 def test_an_infinite_maximum_is_no_maximum() -> None:
-    rule = ExponentialBackoff(1, 10, float("inf"))
-    assert [rule.delay(n, lambda: 0.0) for n in (1, 300, 400)] == pytest.approx([1, 1e299, float("inf")])
+    rule = Backoff(1, 10, float("inf"))
+    assert [rule.delay(n) for n in (1, 300, 400)] == pytest.approx([1, 1e299, float("inf")])
 
 
 @pytest.mark.parametrize("wrong", [
@@ -101,7 +103,7 @@ def test_an_infinite_maximum_is_no_maximum() -> None:
     {"factor": 0.99}, {"factor": float("nan")}, {"jitter": -0.1}, {"jitter": 1.1}, {"maximum": timedelta(0)}])
 def test_numbers_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match="first delay <= maximum, factor >= 1 and jitter within"):
-        ExponentialBackoff(**{"initial": 1, "factor": 2, "maximum": 30, **wrong})
+        Backoff(**{"initial": 1, "factor": 2, "maximum": 30, **wrong})
 
 
 @pytest.mark.parametrize("kind", [KeyBackoff, WatchBackoff])
@@ -112,9 +114,26 @@ def test_the_rules_refuse_them_as_well(kind: Any) -> None:
         RetryPolicy(base=1, maximum=0.1)
 
 
-@pytest.mark.parametrize("kind", [KeyBackoff, WatchBackoff, ExponentialBackoff])
+@pytest.mark.parametrize("kind", [KeyBackoff, WatchBackoff, Backoff])
 @pytest.mark.parametrize("wrong", ["1", "", None, True, [1], b"1"])
 @pytest.mark.parametrize("name", ["initial", "maximum", "factor"])
 def test_what_is_no_number_is_refused_even_where_python_would_make_one_of_it(kind: Any, wrong: Any, name: str) -> None:
     with pytest.raises(RequestError, match=f"not {re.escape(repr(wrong))}$"):
         kind(**{"initial": 1, "factor": 2, "maximum": 30, name: wrong})
+
+
+def test_calls_name_the_first_wait_as_all_others_do_and_by_the_old_name_as_well() -> None:
+    assert RetryPolicy(initial=3) == RetryPolicy(base=3) == RetryPolicy(3)
+    assert (RetryPolicy(base=3).initial, RetryPolicy(initial=3).base) == (3, 3)
+    assert replace(RetryPolicy(base=3), retries=1) == RetryPolicy(3, retries=1)
+    assert replace(RetryPolicy(base=3), initial=1) == RetryPolicy(1)
+    assert repr(RetryPolicy()) == "RetryPolicy(initial=0.2, factor=2.0, maximum=10.0, retries=8)"
+
+
+@pytest.mark.parametrize(("rule", "waits"), [
+    (ConflictBackoff(4, 0.01, 5.0, 0.1), [0.01, 0.05, 0.25]), (ConflictBackoff(initial=0), [0, 0, 0]),
+    (ConflictBackoff(initial=timedelta(seconds=1), jitter=2), [1, 1, 1])])
+def test_conflicts_wait_up_to_their_jitter_longer(rule: ConflictBackoff, waits: list[float]) -> None:
+    assert [rule.delay(attempt, Drawn(0.0)) for attempt in range(3)] == pytest.approx(waits)
+    longer = [wait * (1 + rule.jitter / 2) for wait in waits]
+    assert [rule.delay(attempt, Drawn(0.5)) for attempt in range(3)] == pytest.approx(longer)

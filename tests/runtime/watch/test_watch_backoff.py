@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.runtime.watch.backoff import Backoff, FailureLog, WatchBackoff, WatchTarget, backoff
+from kubectl_runtime.runtime.watch.backoff import FailureLog, WatchBackoff, WatchFailures, WatchTarget, backoff
 from kubectl_runtime.runtime.watch.event import IDLE, INIT, INIT_DONE, MAX_RETRY_AFTER, Apply, Failed
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watch.watch_fakes import THING, api_error, thing
@@ -36,14 +36,14 @@ def test_jitter_is_added_on_top_of_the_cap(failures: int, rng: random.Random) ->
 
 def test_a_seed_reproduces_the_delays_and_another_spreads_them() -> None:
     def delays(seed: int) -> list[float]:
-        state = Backoff(rng=random.Random(seed))
+        state = WatchFailures(rng=random.Random(seed))
         return [state.next(float(n)) for n in range(5)]
 
     assert delays(1) == delays(1) != delays(2)
 
 
 def test_two_minutes_of_health_after_the_wait_start_it_over() -> None:
-    state = Backoff(PLAIN)
+    state = WatchFailures(PLAIN)
     assert [state.next(0), state.next(0.8)] == [0.8, 1.6]
     assert state.next(0.8 + 1.6 + 119.9) == 3.2
     healthy = 122.3 + 3.2
@@ -52,13 +52,13 @@ def test_two_minutes_of_health_after_the_wait_start_it_over() -> None:
 
 
 def test_a_long_wait_is_not_health() -> None:
-    state = Backoff(WatchBackoff(initial=timedelta(seconds=100), maximum=1000, reset_after=timedelta(minutes=2),
+    state = WatchFailures(WatchBackoff(initial=timedelta(seconds=100), maximum=1000, reset_after=timedelta(minutes=2),
                                  jitter=False))
     assert [state.next(0), state.next(100), state.next(300), state.next(700)] == [100, 200, 400, 800]
 
 
 def test_what_the_server_asks_for_is_a_floor() -> None:
-    state = Backoff(PLAIN)
+    state = WatchFailures(PLAIN)
     assert state.next(0, at_least=7) == 7
     assert state.next(7, at_least=0.1) == 1.6
 
@@ -171,14 +171,14 @@ def test_the_target_names_its_selectors() -> None:
 
 def test_a_server_that_asks_for_a_day_is_obeyed_for_five_minutes(caplog: pytest.LogCaptureFixture) -> None:
     failure = Failed(api_error(429, retry_after=86400), "watch", 86400)
-    delay = Backoff(PLAIN).after(failure, 0)
+    delay = WatchFailures(PLAIN).after(failure, 0)
     assert delay == MAX_RETRY_AFTER == 300
     FailureLog(TARGET).failed(failure, 0, delay)
     assert "next attempt in 300.0 s (the server asks for 86400 s)" in caplog.text
 
 
 def test_the_first_expired_version_costs_no_wait_and_a_permanent_one_does() -> None:
-    state, expired, now, waits = Backoff(PLAIN), Failed(api_error(410, "Expired")), 0.0, []
+    state, expired, now, waits = WatchFailures(PLAIN), Failed(api_error(410, "Expired")), 0.0, []
     for _ in range(8):
         waits.append(state.after(expired, now))
         now += waits[-1]
@@ -187,7 +187,7 @@ def test_the_first_expired_version_costs_no_wait_and_a_permanent_one_does() -> N
 
 
 def test_what_failed_before_an_outage_does_not_count_after_it_and_waits_are_short_for_a_minute() -> None:
-    state = Backoff(PLAIN)
+    state = WatchFailures(PLAIN)
     for _ in range(10):
         state.next(0)
     unavailable = Failed(api_error(503))
@@ -197,13 +197,13 @@ def test_what_failed_before_an_outage_does_not_count_after_it_and_waits_are_shor
 
 
 def test_jitter_leaves_the_short_waits_below_four_seconds() -> None:
-    state = Backoff(rng=random.Random(1))
+    state = WatchFailures(rng=random.Random(1))
     waits = [state.after(Failed(api_error(503), outage_over=not n), 0) for n in range(50)]
     assert max(waits) < 4
 
 
 def test_while_nobody_answers_there_is_no_wait_of_its_own_and_few_lines(caplog: pytest.LogCaptureFixture) -> None:
-    away, state, log = Failed(TransportError("refused"), away=True), Backoff(PLAIN), FailureLog(TARGET)
+    away, state, log = Failed(TransportError("refused"), away=True), WatchFailures(PLAIN), FailureLog(TARGET)
     for at in range(100):
         assert state.after(away, at) == 0
         log.failed(away, float(at), 0)
