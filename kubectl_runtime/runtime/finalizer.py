@@ -248,7 +248,7 @@ class _Target(Generic[F]):
             except ApiError as error:
                 if error.is_not_found:
                     return None
-                if not (error.is_invalid or error.is_conflict):
+                if not error.is_failed_test:
                     raise
                 refused = error
             log.debug("%s has to be read: %s", self.ref, refused)

@@ -38,9 +38,6 @@ from kubectl_runtime.runtime.usercode import check_api, check_callback, not_awai
 
 T = TypeVar("T")
 
-_FIELD_CONFLICT = "FieldManagerConflict"
-
-
 @dataclass(frozen=True, slots=True)
 class ConflictBackoff:
     """How often `retry_on_conflict` tries, and how long it waits between: `initial` seconds, times `factor` after each,
@@ -76,14 +73,12 @@ class ConflictBackoff:
 DEFAULT_RETRY = ConflictBackoff()
 
 
-def is_lost_race(error: ApiError) -> bool:
-    """Whether reading again may help, because the object has changed since it was read. False when another manager
-    owns a field that was applied: that would be so the next time as well."""
-    return error.is_conflict and all(cause.reason != _FIELD_CONFLICT for cause in error.status.causes)
+def _is_lost_race(error: ApiError) -> bool:
+    return error.is_lost_race
 
 
 def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DEFAULT_RETRY,
-                      retry: Callable[[ApiError], bool] = is_lost_race, stop: StopToken | None = None,
+                      retry: Callable[[ApiError], bool] = _is_lost_race, stop: StopToken | None = None,
                       clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> T:
     """What `attempt` returns; it is called again, after a wait, when it raises a conflict.
 
@@ -208,4 +203,4 @@ def _content(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _may_go_on(error: ApiError) -> bool:
-    return error.is_already_exists or is_lost_race(error)
+    return error.is_already_exists or error.is_lost_race

@@ -30,7 +30,7 @@ import msgspec
 from kubectl_runtime.core.base.errors import KubeError, MissingExtra, reason_of
 from kubectl_runtime.core.base.guard import Guard, guarded_logger
 from kubectl_runtime.core.base.wire import decoder_of
-from kubectl_runtime.core.codec.sameness import same_json
+from kubectl_runtime.core.codec.sameness import MISSING, Path, differences, same_json
 from kubectl_runtime.core.meta.gvk import split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -64,35 +64,19 @@ def patch_between(before: Object, after: Object) -> list[Object]:
     operations: list[Object] = []
     for key in (*before, *(key for key in after if key not in before)):
         if key not in before or key not in after or not same_json(before[key], after[key]):
-            _compare_member(before, after, key, "", operations)
+            for difference in differences(before.get(key, MISSING), after.get(key, MISSING), (key,)):
+                operations += _operations(*difference)
     return operations
 
 
-def _compare_member(old: Object, new: Object, key: str, path: str, operations: list[Object]) -> None:
-    place = path + pointer(key)
-    if key not in new:
-        operations.append({"op": "remove", "path": place})
-    elif key not in old:
-        operations.append({"op": "add", "path": place, "value": new[key]})
-    else:
-        _compare(old[key], new[key], place, operations)
-
-
-def _compare(old: Any, new: Any, path: str, operations: list[Object]) -> None:
-    kind = type(old)
-    if kind is not type(new):
-        operations.append({"op": "replace", "path": path, "value": new})
-    elif kind is dict:
-        for key in (*old, *(key for key in new if key not in old)):
-            _compare_member(old, new, key, path, operations)
-    elif kind is not list:
-        if old != new:
-            operations.append({"op": "replace", "path": path, "value": new})
-    elif len(old) == len(new):
-        for index, (one, other) in enumerate(zip(old, new, strict=True)):
-            _compare(one, other, f"{path}/{index}", operations)
-    else:
-        operations += _list_patch(old, new, path)
+def _operations(path: Path, old: Any, new: Any) -> list[Object]:
+    """What makes `new` of `old`, which differ, at the place `path`."""
+    place = pointer(*path)
+    if new is MISSING:
+        return [{"op": "remove", "path": place}]
+    if isinstance(old, list) and isinstance(new, list):
+        return _list_patch(old, new, place)
+    return [{"op": "add" if old is MISSING else "replace", "path": place, "value": new}]
 
 
 def _list_patch(old: list[Any], new: list[Any], path: str) -> list[Object]:

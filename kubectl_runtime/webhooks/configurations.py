@@ -370,7 +370,7 @@ class CaBundles:
                                 obj.name, error)
                     self._refused[place] = None
                 return Action.await_change()
-            if error.is_conflict or error.is_invalid:  # as what is invalid a failed `test` is answered
+            if error.is_failed_test:
                 log.debug("%s %s has changed meanwhile: %s", api.resource.kind, obj.name, error)
                 return Action.requeue(AGAIN)
             raise

@@ -93,6 +93,15 @@ def test_numbers_that_make_no_sense_are_refused() -> None:
             ConflictBackoff(**numbers)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("error", "lost", "failed_test"), [
+    (conflict(), True, True), (ApiError(Status(code=409)), True, True),
+    (conflict("FieldManagerConflict"), False, False), (ApiError(Status(code=422, reason="Invalid")), False, True),
+    (ApiError(Status(code=409, reason="AlreadyExists")), False, False),
+    (ApiError(Status(code=403, reason="Forbidden")), False, False), (ApiError(Status(code=500)), False, False)])
+def test_one_question_says_whether_somebody_else_was_faster(error: ApiError, lost: bool, failed_test: bool) -> None:
+    assert (error.is_lost_race, error.is_failed_test) == (lost, failed_test)
+
+
 # create_or_update
 
 

@@ -306,6 +306,17 @@ class ApiError(KubeError):
         return self._is("Conflict", HTTPStatus.CONFLICT)
 
     @property
+    def is_lost_race(self) -> bool:
+        """Whether reading again may help, because the object has changed since it was read. False when another manager
+        owns a field that was applied: that would be so the next time as well."""
+        return self.is_conflict and all(cause.reason != FIELD_CONFLICT for cause in self.status.causes)
+
+    @property
+    def is_failed_test(self) -> bool:
+        """The same of a JSON patch with `test` operations, which a server answers as it answers what is invalid."""
+        return self.is_invalid or self.is_lost_race
+
+    @property
     def is_forbidden(self) -> bool:
         """Whether the user lacks the right; the message names user, verb and resource."""
         return self._is("Forbidden", HTTPStatus.FORBIDDEN)
@@ -379,6 +390,9 @@ def message_of(status: Status) -> str:
 
 LONGEST_TEXT = 1024
 """Characters of a server's message that an error shows. A 422 of an update may quote both versions of the object."""
+
+FIELD_CONFLICT = "FieldManagerConflict"
+"""The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
 
 _TOO_LARGE = "Too large resource version"
 _KNOWN_REASONS = frozenset((

@@ -6,17 +6,19 @@
 
 A list's items carry no kind and apiVersion where a watch's objects do, and a watch line has an envelope.
 
-JSON values as Python has them: copies, and equality, which Python's own ``==`` gets wrong (it says 1 == True).
+JSON values as Python has them: copies, where two of them differ, and equality, which Python's own ``==`` gets wrong (it
+says 1 == True).
 
-All go by way of the encoded text: encoding and decoding by msgspec is several times faster than a walk in Python.
+Copies and equality go by way of the encoded text: encoding and decoding by msgspec is several times faster than a walk
+in Python.
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from hashlib import blake2b
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
@@ -55,6 +57,32 @@ def equal_json(first: Any, second: Any) -> bool:
     if first != second:
         return False
     return _encode(first) == _encode(second) or _same_booleans(first, second)
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+"""What one of two values has where only the other one has something."""
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys and indexes, from the outside in."""
+
+
+def differences(one: Any, other: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
+    """Where two JSON values differ: each path, with what either has there (`MISSING` for nothing). 1 is neither true
+    nor 1.0. Lists of one length are compared item by item, others differ as a whole; keys come in the order of `one`,
+    then those that only `other` has."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            yield from differences(one.get(key, MISSING), other.get(key, MISSING), (*path, key))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from differences(left, right, (*path, index))
+    elif type(one) is not type(other) or one != other:
+        yield path, one, other
 
 
 def remembers_good(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Concatenate[Any, P], list[T]]:

@@ -51,7 +51,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import (
     RunReport,
     TerminalError,
 )
-from kubectl_runtime.runtime.reconcile.run_log import OWNED, RunLog
+from kubectl_runtime.runtime.reconcile.run_log import RunLog
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.usercode import name_of, not_awaitable
 
@@ -155,7 +155,8 @@ class Invoker:
         pass_interrupt(error)
         if self._environment.data is None and isinstance(error, AttributeError):
             _note_missing_context(error)
-        quiet = conflicted(run, error, self._environment.rng) if _is_conflict(error) else None
+        lost = isinstance(error, ApiError) and error.is_lost_race
+        quiet = conflicted(run, error, self._environment.rng) if lost else None
         if quiet is not None:
             return quiet
         own = run.own_changes()
@@ -204,13 +205,6 @@ def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | Non
     if not isinstance(owner, Reconciler) or type(owner).on_success is Reconciler.on_success:
         return None
     return owner.on_success
-
-
-def _is_conflict(error: BaseException) -> bool:
-    """Somebody else was faster; not: somebody else owns the field, which does not pass so soon."""
-    if not isinstance(error, ApiError) or not error.is_conflict:
-        return False
-    return not any(cause.reason == OWNED for cause in error.status.causes)
 
 
 def _note_missing_context(error: AttributeError) -> None:

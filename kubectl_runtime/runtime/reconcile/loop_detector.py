@@ -22,6 +22,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -30,6 +31,8 @@ from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.sameness import Path
+from kubectl_runtime.core.codec.sameness import differences as json_differences
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.logs import said
@@ -281,23 +284,14 @@ def _hashed(value: Any) -> Any:
 def differences(before: Sketch | None, after: Sketch) -> list[str]:
     """The JSON paths at which two versions of an object differ, except for what the server counts; `MOST_PATHS` at
     most. Paths, never values."""
-    found: list[str] = []
-    if before is not None and before.ref == after.ref:
-        _differ(_decode(before.content), _decode(after.content), "", found)
-    return found
+    if before is None or before.ref != after.ref:
+        return []
+    found = json_differences(_decode(before.content), _decode(after.content))
+    return [_shown(path) for path, _, _ in islice(found, MOST_PATHS)]
 
 
-def _differ(before: Any, after: Any, path: str, found: list[str]) -> None:
-    if len(found) >= MOST_PATHS or (type(before) is type(after) and before == after):
-        return
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in {**before, **after}:
-            _differ(before.get(key), after.get(key), f"{path}.{key}" if path else key, found)
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for index, (one, other) in enumerate(zip(before, after, strict=True)):
-            _differ(one, other, f"{path}[{index}]", found)
-    else:
-        found.append(path)
+def _shown(path: Path) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def taken(before: Record, after: Record) -> list[tuple[str, str]]:

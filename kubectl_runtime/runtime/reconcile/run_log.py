@@ -43,7 +43,7 @@ from types import TracebackType
 from typing import Any
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
+from kubectl_runtime.core.base.errors import FIELD_CONFLICT, ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
@@ -84,9 +84,6 @@ def _is_ours(trace: TracebackType) -> bool:
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 """What `logging` takes as `exc_info`."""
-
-OWNED = "FieldManagerConflict"
-"""The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
 
 SINGLY, WITHIN = 10, 60.0
 """So many keys that fail alike are told singly within so many seconds."""
@@ -249,7 +246,7 @@ def _crowd(crowds: dict[Alike, Crowd], alike: Alike, now: float) -> tuple[Alike,
 def _kind(error: BaseException, outcome: Outcome) -> tuple[int, str]:
     """The level at which a failure is told, and what it is."""
     causes = [cause.reason for cause in error.status.causes] if isinstance(error, ApiError) else []
-    if OWNED in causes:
+    if FIELD_CONFLICT in causes:
         return logging.WARNING, ("applies fields that belong to another manager; leave them out, or take them with "
                                  "force=True")
     if TERMINATING in causes:

@@ -21,6 +21,7 @@ from collections import Counter
 from typing import Any
 
 from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.core.codec.sameness import MISSING, Path, differences
 from kubectl_runtime.testing.lab.journal import PASSING, Entry, Identity, Journal, identity_of
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -121,33 +122,6 @@ def shown(identity: Identity) -> str:
     return f"{resource} {namespace}/{name}" if namespace else f"{resource} {name}"
 
 
-Path = tuple[str, ...]
-
-
-def differing(one: Any, other: Any, path: Path = ()) -> list[tuple[Path, Any, Any]]:
-    """Where two forms differ: the path, and what either has there (`MISSING` for nothing)."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        keys = [*one, *(key for key in other if key not in one)]
-        return [found for key in keys
-                for found in differing(one.get(key, MISSING), other.get(key, MISSING), (*path, key))]
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [found for index, (left, right) in enumerate(zip(one, other, strict=True))
-                for found in differing(left, right, (*path, str(index)))]
-    return [] if _same(one, other) else [(path, one, other)]
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
-
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-MISSING = _Missing()
-
-
 LONGEST = 120
 """Characters of a value that are shown."""
 
@@ -183,7 +157,7 @@ def random_places(one: Outcome, other: Outcome) -> Mask:
                          f"to compare with: {', '.join(different[:10])}")
     return frozenset((name, path) for name in one.objects
                      for left, right in zip(one.objects[name], other.objects[name], strict=True)
-                     for path, _, _ in differing(left, right))
+                     for path, _, _ in differences(left, right))
 
 
 def difference(plain: Outcome, disturbed: Outcome, mask: Mask) -> dict[Identity, list[str]]:
@@ -204,8 +178,8 @@ def _of_one(name: Identity, before: list[Any], after: list[Any], mask: Mask) -> 
         if not before:
             return [f"{shown(name)} is there and should not be"]
         return [f"{shown(name)}: there are {len(after)}, not {len(before)}"]
-    return [f"{shown(name)}: {'.'.join(path)} {_is_not(name, path, there, wanted)}"
-            for one, other in zip(before, after, strict=True) for path, wanted, there in differing(one, other)
+    return [f"{shown(name)}: {'.'.join(map(str, path))} {_is_not(name, path, there, wanted)}"
+            for one, other in zip(before, after, strict=True) for path, wanted, there in differences(one, other)
             if (name, path) not in mask]
 
 
@@ -258,4 +232,4 @@ def _way(run: Outcome, name: Identity, mask: Mask) -> list[tuple[Any, Entry]]:
 def _alike(one: Any, other: Any, name: Identity, mask: Mask) -> bool:
     if one is None or other is None:
         return one is other
-    return all((name, path) in mask for path, _, _ in differing(one, other))
+    return all((name, path) in mask for path, _, _ in differences(one, other))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.core.codec.decode import decode_event, decode_object
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.codec.sameness import same_content
+from kubectl_runtime.core.codec.sameness import MISSING, differences, same_content, same_json
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.resources import ConfigMap
 
@@ -79,3 +79,26 @@ def test_values_that_only_python_takes_for_equal_are_not_the_same(one: object, o
     records = [item({**plain(), "more": {"x": value}}) for value in (one, other)]
     assert not same_content(*records)
     assert same_content(records[0], seen({"more": {"x": one}, **plain()}))
+
+
+@pytest.mark.parametrize(("one", "other", "found"), [
+    ({"a": 1, "b": {"c": [1, 2]}}, {"a": 1, "b": {"c": [1, 2]}}, []),
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}, []),
+    ({"a": {"x/y": 1}}, {"a": {"x/y": True}}, [(("a", "x/y"), 1, True)]),
+    ({"a": 1}, {"a": 1.0}, [(("a",), 1, 1.0)]),
+    ({"a": None}, {}, [(("a",), None, MISSING)]),
+    ({"b": 1}, {"a": 2, "b": 3}, [(("b",), 1, 3), (("a",), MISSING, 2)]),
+    ([1, {"k": 2}], [1, {"k": 3}], [((1, "k"), 2, 3)]),
+    ({"a": [1]}, {"a": [1, 2]}, [(("a",), [1], [1, 2])]),
+    ({"a": {}}, {"a": []}, [(("a",), {}, [])]),
+    ("x", "x", []), ("x", None, [((), "x", None)])])
+def test_each_place_at_which_two_values_differ_is_found_in_order(one: Any, other: Any, found: Any) -> None:
+    assert [*differences(one, other)] == found
+
+
+@given(JSON := st.recursive(st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a"]),
+                            lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("abc"), below)),
+       JSON)
+def test_values_without_a_difference_are_the_same_json(one: Any, other: Any) -> None:
+    assert (not [*differences(one, other)]) == same_json(one, other)
+    assert [*differences(one, one)] == []
