@@ -14,7 +14,7 @@ The rooms, in the order in which the data passes through them. Each imports only
     watcher        a list, then its changes      watcher, watch_machine (decides), watch_driver (acts), watch_backoff
     reflector      keeps them in a store         reflector, store, store_state, indexes, overlay (own writes)
     triggers       from changes to requests      watches, shared_watches, subscribers, triggers, predicates, inbox
-    queue          which key runs when           work_queue, scheduler, key_backoff, retry_brake
+    queue          which key runs when           work_queue, scheduler, runs, key_backoff, own_writes
     reconcile      runs the reconciler           runner, executor, invoker; reconciler, action, context (the user's)
     flight         records it for a replay       flight_recorder, ring_file, flight_lines, withheld
     controller     puts all of that together     controller, plan, assembly, running, sync_gate; stopping

@@ -15,7 +15,7 @@ import time
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
@@ -49,8 +49,8 @@ def seconds(keys: int, workers: int) -> float:
     executor = ThreadExecutor(workers, "worker", lambda error: print(repr(error), file=sys.stderr))
     for thread in executor.threads:
         thread.start()
-    brake = RetryBrake()
-    queue = WorkQueue(Scheduler(brake=brake), brake)
+    rate_limit = RetryRateLimit()
+    queue = WorkQueue(Scheduler(rate_limit=rate_limit), rate_limit)
     runner = Runner(queue, execute, executor, concurrency=workers, clock=SYSTEM_CLOCK)
     runner.open()
     threading.Thread(target=runner.dispatch, args=(lambda: None,), name="dispatcher", daemon=True).start()

@@ -31,7 +31,7 @@ MACHINES = {
     "The scheduler": "runtime/queue/scheduler.py",
     "The queue": "runtime/queue/work_queue.py",
     "Failures of keys": "runtime/queue/key_backoff.py",
-    "The brake of retries": "runtime/queue/key_backoff.py",
+    "The rate limit of retries": "runtime/queue/key_backoff.py",
     "What a key may ask for in a row": "runtime/queue/runs.py",
     "The lease": "manager/lease_machine.py",
     "The shards": "manager/shard_machine.py",

@@ -102,7 +102,8 @@ class Observer:
 
     def keys_triggered(self, controller: str, requests: int, depth: int, now: float) -> None:
         """A batch of requests came to the queue. `depth` keys are due now and wait for a worker. Keys do not count
-        while they wait for a time (backoff, requeue, debounce), for the retry brake, or for their own run to end."""
+        while they wait for a time (backoff, requeue, debounce), for the rate limit of retries, or for their own run to
+        end."""
 
     def keys_dropped(self, controller: str, keys: int) -> None:
         """The shutdown began. So many due `keys` will not run. Keys that wait for a time do not count."""

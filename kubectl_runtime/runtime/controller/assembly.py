@@ -45,7 +45,7 @@ from kubectl_runtime.runtime.controller.sync_gate import SyncGate, invoker_of_go
 from kubectl_runtime.runtime.events.ledger import qualified_name
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
-from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
 from kubectl_runtime.runtime.queue.runs import Execute, Run, begin_write, is_triggered, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
@@ -263,8 +263,8 @@ class Assembly(Generic[K]):
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
             backoff=plan.backoff, rng=jitter, store_of=self.store_of, stored=self._taken.stored, clock=plan.clock,
             recorder=self.recorder, run_timeout=plan.run_timeout)
-        brake = None if plan.retry_rate is None else RetryBrake(plan.retry_rate)
-        queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait, brake=brake), brake)
+        rate_limit = None if plan.retry_rate is None else RetryRateLimit(plan.retry_rate)
+        queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait, rate_limit=rate_limit), rate_limit)
         self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
         self.flight = None if plan.record is None else FlightRecorder(plan.record, plan.name, plan.clock)
         self.execute = self._execute(reconcile, error_policy, environment)

@@ -37,7 +37,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.core.requests.request import list_
 from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE
-from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff, RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff, RetryRateLimit
 from kubectl_runtime.runtime.reconcile.invoker import success_function
 from kubectl_runtime.runtime.reconcile.reconciler import (
     Context,
@@ -226,7 +226,7 @@ def plan_of(main: WatchPlan | MainStream, client: Client, name: str | None, conc
     if name is not None:
         check_type("name", name, str, "'web'")
     if retry_rate is not None:
-        RetryBrake(retry_rate)  # refuses a number that makes no sense
+        RetryRateLimit(retry_rate)  # refuses a number that makes no sense
     resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource
     return Plan(
         name=name or resource.kind.lower(), client=client, clock=clock_of(client), resource=resource, main=main,

@@ -125,7 +125,7 @@ class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 
     name: str
     state: str = ""
-    """`running`, `due`, `delayed`, `backing_off`, `held_back` (by the brake) or `waits_for_change`."""
+    """`running`, `due`, `delayed`, `backing_off`, `held_back` (by the rate limit) or `waits_for_change`."""
     reason: str = ""
     age: float = 0.0
     """Running: since its start; due: since it was."""

@@ -5,11 +5,11 @@
     failure of another generation or uid      count 1: what failed before was something else
     success, gone                             state dropped: the next failure is the first
     trigger                                   count kept: a key does not become healthy by being looked at
-    its own echo                              recognised by `is_echo`, so that it does not bring the retry forward
+    its own event                             recognised by `is_own_event`, so that it does not bring the retry forward
 
 Pure; the owner serialises calls. Numbers: client-go's per-item limiter (5 ms doubling up to 1000 s), jittered here.
 
-`RetryBrake`: how many retries of one controller may begin, all its failing keys together. Pure: no clock, no lock.
+`RetryRateLimit`: how many retries of one controller may begin, all its failing keys together. Pure: no clock, no lock.
 
 A dependency that is down makes every key fail. Each key backs off by itself, but thousands of keys that each wait
 their turn are still a flood, and those that were put off for minutes would be late once the dependency is back. So:
@@ -40,7 +40,7 @@ from kubectl_runtime.runtime.queue.own_writes import Version
 K = TypeVar("K", bound=Hashable)
 
 MAX_REMEMBERED_WRITES = 10_000
-"""Per failing key; older ones are forgotten, and their echo counts as a change by somebody else."""
+"""Per failing key; older ones are forgotten, and the event of such a write counts as a change by somebody else."""
 
 MAX_REMEMBERED_IN_ALL = 200_000
 """By one controller (about 50 MB); beyond that, the keys that have failed longest forget theirs."""
@@ -91,7 +91,7 @@ class FailureState:
     waits_beyond: frozenset[str] = frozenset()
     """The resourceVersions that a terminal error is about; see `Run.has_nothing_new`."""
     subject: Subject | None = None
-    strangers: int = 0
+    foreign: int = 0
     """How many of the last failing runs in a row had writes that changed nothing and were answered with a new version.
     """
     told: object = None
@@ -137,7 +137,7 @@ class Failures(Generic[K]):
         if state is not None:
             self._remembered -= len(state.writes)
 
-    def is_echo(self, key: K, cause: Version | None) -> bool:
+    def is_own_event(self, key: K, cause: Version | None) -> bool:
         """Whether a change to this version is one that `key` itself made while it was failing."""
         state = self.states.get(key)
         return state is not None and cause is not None and is_own(cause, state.writes)
@@ -178,7 +178,7 @@ _ROUNDING = 1e-6
 """A token that is so nearly there counts: the time at which it is due was computed from its missing share."""
 
 
-class RetryBrake:
+class RetryRateLimit:
     """Limits how many retries begin in a second while runs fail. Times are seconds of one monotonic clock; its owner
     serialises the calls."""
 

@@ -7,11 +7,11 @@
     another one                                             yes
     none, after a deletion: the object is gone              the deletion of this uid is
 
-The middle row costs two decodings, so it is looked at only after a failure, when it matters: the echo of an own write
+The middle row costs two decodings, so it is looked at only after a failure, when it matters: the event of an own write
 does not bring a retry forward, the change of somebody else does. Where that cannot be told (the object is not watched,
 only its metadata or declared fields are, or somebody made exactly the change that was sent), the version is ours.
 
-`Echoes`: the changes that are still to come back on a watch, of what a key's last runs wrote and ended well with.
+`OwnEvents`: the changes that are still to come back on a watch, of what a key's last runs wrote and ended well with.
 
     a run of `key` ended well, having made `versions`    `expect`: remembered
     a change to one of them asks for `key`               `met`: True once, then forgotten
@@ -140,10 +140,10 @@ def _at(found: Any, path: str) -> tuple[bool, Any]:
 
 
 MAX_EXPECTED = 10_000
-"""Of one controller (about 3 MB); older ones are forgotten, and their echo counts as news."""
+"""Of one controller (about 3 MB); older ones are forgotten, and the event of such a write counts as news."""
 
 
-class Echoes:
+class OwnEvents:
     """What one controller's runs wrote and have not heard of yet."""
 
     __slots__ = ("expected",)

@@ -62,7 +62,7 @@ RETRIED = "error policy requested retry"
 
 
 class Streak(Enum):
-    """What a key may do many times in a row without failing; see `queue.pace`."""
+    """What a key may do many times in a row without failing."""
 
     SOON = "it asks to run again at once"
     CONFLICT = "somebody else was faster"
@@ -83,8 +83,8 @@ class Outcome:
     waits_beyond: frozenset[str] = frozenset()
     """After a terminal error: the resourceVersions of the object that are no news."""
     streak: Streak | None = None
-    paced: bool = False
-    """Its key is in a loop: the next run has to wait, whatever asks for it; see `queue.pace`."""
+    delays_requeue: bool = False
+    """Its key is in a loop: the next run has to wait, whatever asks for it."""
     told: object = None
     """After a failure: what the log was told of it, for the next run of this key."""
 
@@ -106,7 +106,7 @@ GONE = Outcome(result=RunResult.GONE)
 SKIPPED = Outcome(result=RunResult.SKIPPED)
 """Nothing ran; what is known of the key's failures stays."""
 
-MOST_STRANGERS = 3
+MOST_FOREIGN = 3
 """Failures in a row with writes that seem to have met somebody else's change; from then on all answers are taken for
 own changes: an admission webhook that puts the time into each write looks the same, and must not defeat the backoff."""
 
@@ -125,7 +125,7 @@ class Run:
     waits_beyond: frozenset[str] = frozenset()
     _written: Mapping[Version, None] = {}
     """What the runs of this key made while it was failing."""
-    strangers = 0
+    foreign = 0
     told: object = None
     depth = 0
     """How many keys were due when this one had been taken out."""
@@ -158,7 +158,7 @@ class Run:
         self.known: Known = _nothing
         if state is not None:
             self.failures, self._subject, self.waits_beyond = state.count, state.subject, state.waits_beyond
-            self.told, self.strangers = state.told, state.strangers
+            self.told, self.foreign = state.told, state.foreign
             if state.waits_beyond:
                 self._written = state.writes
         if retry:
@@ -201,8 +201,8 @@ class Run:
         return self.failures + 1 if asked else self.failures
 
     def own_changes(self) -> dict[Version, None]:
-        """The versions that the run made itself; see `MOST_STRANGERS`."""
-        return self.writes.versions() if self.strangers >= MOST_STRANGERS else self.writes.changes()
+        """The versions that the run made itself; see `MOST_FOREIGN`."""
+        return self.writes.versions() if self.foreign >= MOST_FOREIGN else self.writes.changes()
 
     def times_in_a_row(self, streak: Streak) -> int:
         """How often the runs just before this one ended like that."""
@@ -260,7 +260,7 @@ def is_triggered(key: Key) -> None:
 
 
 def record_write(write: Write) -> None:
-    """For `Client.on_write`: this thread wrote an object and was answered this version, whose echo will come on a
+    """For `Client.on_write`: this thread wrote an object and was answered this version, whose event will come on a
     watch."""
     run = current_run()
     if run is not None:

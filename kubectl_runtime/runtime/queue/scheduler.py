@@ -3,18 +3,18 @@
 One entry per key, in one of four places:
 
     waiting   in the heap until `at`
-    braked    due, but a retry, of which the brake lets only so many begin: oldest first
+    limited   due, but a retry, of which the rate limit lets only some begin: oldest first
     ready     due, in the lane of its class, oldest due time first
     held      due, but its key runs: set aside so that it blocks nobody, put at the head of its lane by `release`
 
-    input            no entry      waiting                            braked                 ready, held
+    input            no entry      waiting                            limited                ready, held
     add(at)          -> waiting    earlier: moved, message replaced;  not a retry: -> ready  dropped: it runs now anyway
                      or ready      else dropped                       else dropped
-    add(retry)       the same, -> braked instead of ready; with a trigger or timer in one entry it is a retry no longer
+    add(retry)       the same, -> limited instead of ready; with a trigger or timer in one entry it is a retry no longer
     trigger          -> waiting    moved to now + debounce, later or  -> ready               dropped
                      or ready      earlier, but never past the limit
-    pop_due          nothing       when due -> ready, braked          brake lets it: ready   -> gone, or ready -> held
-                                                                                             if its key runs
+    pop_due          nothing       when due -> ready, limited         the limit lets it:     -> gone, or ready -> held
+                                                                      -> ready               if its key runs
     remove           nothing       -> gone                            -> gone                -> gone
 
 There are two classes. Keys of the *bulk* class (the initial list, a resync) run when no *fresh* one is due, and every
@@ -42,12 +42,12 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from itertools import count, islice
 from typing import Any, Generic, TypeVar
 
-from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
 
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M")
 
-WAITING, BRAKED, READY, HELD, GONE = range(5)
+WAITING, LIMITED, READY, HELD, GONE = range(5)
 """See the scheduler's table; what is gone has left it."""
 
 NO_ITEM = -1
@@ -168,21 +168,21 @@ class Scheduler(Generic[K, M]):
     """A delay queue with one entry per key. Times are seconds of one monotonic clock."""
 
     def __init__(self, *, debounce: float = 0.0, max_wait: float | None = None,
-                 brake: RetryBrake | None = None) -> None:
+                 rate_limit: RetryRateLimit | None = None) -> None:
         """`debounce`: seconds of quiet before a triggered key runs, but at most `max_wait` (default: 10 debounces).
-        `brake`: holds retries back; None: nothing does."""
+        `rate_limit`: holds retries back; None: nothing does."""
         if debounce < 0 or (max_wait is not None and max_wait < debounce):
             raise ValueError(f"debounce must be at least 0 and at most max_wait, not {debounce} and {max_wait}")
         self._debounce = debounce
         self._max_wait = max_wait if max_wait is not None else MAX_WAIT_FACTOR * debounce
-        self._brake = brake
+        self._rate_limit = rate_limit
         self._entries: dict[K, Entry[K, M]] = {}
         self.entry = self._entries.get
         """`entry(key)`: its entry, to look at; None when nothing is scheduled for it."""
         self._heap: list[tuple[float, int, Entry[K, M]]] = []
         self._fresh: Lane[K, M] = Lane(READY, bulk=False)
         self._bulk: Lane[K, M] = Lane(READY, bulk=True)
-        self._braked: Lane[K, M] = Lane(BRAKED)
+        self._limited: Lane[K, M] = Lane(LIMITED)
         self._fresh_in_a_row = 0
         self._items = count()
         self.waiting_retries = 0
@@ -206,8 +206,8 @@ class Scheduler(Generic[K, M]):
 
     @property
     def held_back(self) -> int:
-        """How many retries are due and wait for the brake."""
-        return len(self._braked)
+        """How many retries are due and wait for the rate limit."""
+        return len(self._limited)
 
     def first(self, most: int) -> tuple[list[Entry[K, M]], list[Entry[K, M]]]:
         """Up to `most` that are ready, fresh ones first; up to `most` that wait and are not retries (see `soonest`)."""
@@ -223,7 +223,7 @@ class Scheduler(Generic[K, M]):
             if self._debounce:
                 self._insert(Entry(key, message, now + self._debounce, now + self._max_wait, bulk, retry=False), now)
                 return
-            if self._heap or self._braked.items:
+            if self._heap or self._limited.items:
                 self._promote(now)  # those that were due before this one go first
             self._entries[key] = entry = Entry(key, message, now, now, bulk, False, READY)
             (self._bulk if bulk else self._fresh).items.append(entry)
@@ -236,7 +236,7 @@ class Scheduler(Generic[K, M]):
     def add(self, key: K, message: M, at: float, now: float, *, bulk: bool = False, retry: bool = False) -> None:
         """Run `key` at the time `at` (a time in the past is now; one too far away is clamped), and not later.
 
-        A `retry` passes the brake when its time has come.
+        A `retry` passes the rate limit when its time has come.
         """
         at = min(max(at, now), now + MAX_DELAY)
         entry = self._entries.get(key)
@@ -252,7 +252,7 @@ class Scheduler(Generic[K, M]):
 
     def pop_due(self, now: float, running: Container[K]) -> Entry[K, M] | None:
         """Take out the entry whose turn it is and whose key is not `running`; None when there is none."""
-        if self._heap or self._braked.items:
+        if self._heap or self._limited.items:
             self._promote(now)
         bulk = self._bulk
         while True:
@@ -301,8 +301,8 @@ class Scheduler(Generic[K, M]):
             self.waiting_retries -= entry.retry
         elif place == READY:
             self._lane_of(entry).leave()
-        elif place == BRAKED:
-            self._braked.leave()
+        elif place == LIMITED:
+            self._limited.leave()
         self._compact()
         return True
 
@@ -312,13 +312,13 @@ class Scheduler(Generic[K, M]):
         self._entries.clear()
         self._heap.clear()
         self.waiting_retries = 0
-        for lane in (self._fresh, self._bulk, self._braked):
+        for lane in (self._fresh, self._bulk, self._limited):
             lane.clear()
         return dropped
 
     def ready_count(self, now: float) -> int:
         """How many entries are ready (their key may have begun to run since; `pop_due` looks)."""
-        if self._heap or self._braked.items:
+        if self._heap or self._limited.items:
             self._promote(now)
         fresh, bulk = self._fresh, self._bulk
         return len(fresh.items) - fresh.left + len(bulk.items) - bulk.left
@@ -326,13 +326,13 @@ class Scheduler(Generic[K, M]):
     def next_due(self) -> float | None:
         """When the next entry becomes ready by itself; None when none does. What is ready or held is not counted."""
         heap = self._heap
-        braked = self._brake.next_at() if self._brake is not None and len(self._braked) else None
+        limited = self._rate_limit.next_at() if self._rate_limit is not None and len(self._limited) else None
         while heap:
             at, item, entry = heap[0]
             if entry.item == item:
-                return at if braked is None else min(at, braked)
+                return at if limited is None else min(at, limited)
             heapq.heappop(heap)
-        return braked
+        return limited
 
     def _insert(self, entry: Entry[K, M], now: float) -> None:
         self._entries[entry.key] = entry
@@ -349,10 +349,10 @@ class Scheduler(Generic[K, M]):
                 self._bulk.leave()
                 self._fresh.items.append(entry)
             entry.bulk = False
-        if entry.place == BRAKED:
+        if entry.place == LIMITED:
             entry.message = message
             self._make_ready(entry)
-            self._braked.leave()
+            self._limited.leave()
 
     def _move(self, entry: Entry[K, M], at: float, message: M, now: float) -> None:
         entry.message = message
@@ -366,10 +366,10 @@ class Scheduler(Generic[K, M]):
         """Bring an entry that is new, or has another time than before, to where it belongs."""
         entry.item = NO_ITEM  # first: what it had in the heap must not bring it to a lane as well
         if entry.at <= now:
-            if self._heap or self._braked.items:
+            if self._heap or self._limited.items:
                 self._promote(now)  # those that were due before this one go first
             self._due(entry)
-            if entry.place == BRAKED:
+            if entry.place == LIMITED:
                 self._admit(now)
         else:
             entry.item = next(self._items)
@@ -384,21 +384,21 @@ class Scheduler(Generic[K, M]):
                 entry.item = NO_ITEM
                 self.waiting_retries -= entry.retry
                 self._due(entry)
-        if self._braked.items:
+        if self._limited.items:
             self._admit(now)
 
     def _due(self, entry: Entry[K, M]) -> None:
-        if entry.retry and self._brake is not None:
-            entry.place = BRAKED
-            self._braked.items.append(entry)
+        if entry.retry and self._rate_limit is not None:
+            entry.place = LIMITED
+            self._limited.items.append(entry)
         else:
             self._make_ready(entry)
 
     def _admit(self, now: float) -> None:
-        """Let as many retries begin as the brake does."""
-        braked = self._braked
-        while self._brake is not None and len(braked) and self._brake.take(now):
-            entry = braked.pop()
+        """Let as many retries begin as the rate limit does."""
+        limited = self._limited
+        while self._rate_limit is not None and len(limited) and self._rate_limit.take(now):
+            entry = limited.pop()
             if entry is not None:
                 self._make_ready(entry)
 

@@ -6,9 +6,9 @@ It joins the scheduler (when), the set of running keys (not twice at once) and t
     idle                 -> scheduled               -                -
     scheduled            merged by the scheduler    -> running,      -
                                                     slot emptied
-    backing off          own echo: absorbed by the  as scheduled     -
-                         retry; else runs now,
-                         count kept
+    backing off          own event: absorbed by   as scheduled     -
+                         the retry; else runs
+                         now, count kept
     running              -> running + scheduled     skipped          success  -> scheduled (requeue) or idle; count 0
                                                                      failure  -> backing off; count + 1 if this run was
                                                                                  the first or a retry
@@ -18,15 +18,15 @@ It joins the scheduler (when), the set of running keys (not twice at once) and t
                                                                      skipped  -> idle; count kept
     running + scheduled  merged                     skipped          -> scheduled, at the earlier of both; after a
                                                                      failure triggers that were only the run's own
-                                                                     echoes are absorbed by the retry
+                                                                     own events are absorbed by the retry
 
 A trigger that says the object itself was deleted is a `forget` instead: it drops the count and the slot, since there is
 nothing to reconcile; a run in progress then leaves nothing behind. If the object is created again, that is a new
 trigger. What another replica works for is forgotten as well.
 
-Retries pass the scheduler's brake, which hears here how they end. What a run asks for stays in that run's class. The
-echoes of a run that ended well are no news: they ask in the bulk class, so that after a start each object is seen once
-before any is seen twice.
+Retries pass the scheduler's rate limit, which is told here how they end. What a run asks for stays in that run's class.
+The own events of a run that ended well are no news: they ask in the bulk class, so that after a start each object is
+seen once before any is seen twice.
 
 `close` drops everything pending and refuses what comes later; runs in progress may still finish.
 
@@ -37,7 +37,7 @@ before any is seen twice.
     due           are ready; or due again, and wait for their run to end       the next to run
     delayed       wait for a time: a requeue, a debounce, a quiet retry        the next to become due
     backing_off   failed, and wait for their retry                             among the failing ones
-    held_back     failed, their retry is due, and the brake holds it back      among the failing ones
+    held_back     failed, their retry is due, and the rate limit holds it back among the failing ones
     failing       failed the last time they ran, whatever state they are in    those that have failed longest
 
 A look takes time in proportion to the rows that are asked for and to the runs in progress, not to the number of keys.
@@ -51,11 +51,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kubectl_runtime.core.base.keys import Key, key_of
-from kubectl_runtime.runtime.queue.key_backoff import Failures, FailureState, RetryBrake, is_own
-from kubectl_runtime.runtime.queue.own_writes import Echoes, Version
+from kubectl_runtime.runtime.queue.key_backoff import Failures, FailureState, RetryRateLimit, is_own
+from kubectl_runtime.runtime.queue.own_writes import OwnEvents, Version
 from kubectl_runtime.runtime.queue.runs import (
     LEAST,
-    MOST_STRANGERS,
+    MOST_FOREIGN,
     NO_WRITES,
     REQUEUED,
     RETRIED,
@@ -66,7 +66,7 @@ from kubectl_runtime.runtime.queue.runs import (
     Streak,
     causes_of,
 )
-from kubectl_runtime.runtime.queue.scheduler import BRAKED, HELD, READY, WAITING, Entry, Scheduler
+from kubectl_runtime.runtime.queue.scheduler import HELD, LIMITED, READY, WAITING, Entry, Scheduler
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 
 
@@ -169,7 +169,7 @@ def _failing(key: Key, state: FailureState, entry: Entry[Key, ReconcileRequest] 
 def _state_of(entry: Entry[Key, ReconcileRequest]) -> KeyState:
     if entry.place == WAITING:
         return KeyState.BACKING_OFF if entry.retry else KeyState.DELAYED
-    return KeyState.HELD_BACK if entry.place == BRAKED else KeyState.DUE
+    return KeyState.HELD_BACK if entry.place == LIMITED else KeyState.DUE
 
 
 MAX_CAUSES = 10_000
@@ -188,23 +188,24 @@ class WorkQueue:
     The owner serialises calls and passes the time of one monotonic clock.
     """
 
-    def __init__(self, scheduler: Scheduler[Key, ReconcileRequest], brake: RetryBrake | None = None) -> None:
-        """`brake` is the scheduler's, if it has one."""
+    def __init__(self, scheduler: Scheduler[Key, ReconcileRequest], rate_limit: RetryRateLimit | None = None) -> None:
+        """`rate_limit` is the scheduler's, if it has one."""
         self._scheduler = scheduler
         self.due = scheduler.ready_count
         """`due(now)`: how many keys could run now, were there enough workers; those that run already, again, are among
         them."""
         self.next_due = scheduler.next_due
         """`next_due()`: when the next key becomes due that is not yet; None when none waits."""
-        self._brake = brake
+        self._rate_limit = rate_limit
         self._failures: Failures[Key] = Failures()
         self._failing = self._failures.states
         self._running: dict[Key, Run] = {}
         self._wrote = False
-        """Whether a run has ended that wrote something. Before, only what comes while its key runs can be an echo."""
+        """Whether a run has ended that wrote something. Before, only what comes while its key runs can be its
+        own event."""
         self._streaks: dict[Key, tuple[Streak, int]] = {}
-        self._echoes = Echoes()
-        self._paced: dict[Key, float] = {}
+        self._own_events = OwnEvents()
+        self._requeue_delays: dict[Key, float] = {}
         """Keys in a loop, and when each may run next."""
         self.on_forget: Callable[[Key], object] = lambda _: None
         """Told of keys whose object was deleted; it takes no time."""
@@ -227,7 +228,7 @@ class WorkQueue:
 
     @property
     def held_back(self) -> int:
-        """How many retries are due and wait for the brake."""
+        """How many retries are due and wait for the rate limit."""
         return self._scheduler.held_back
 
     def __len__(self) -> int:
@@ -254,7 +255,7 @@ class WorkQueue:
         """
         if self._closed:
             return
-        entry_of, trigger, echoes = self._scheduler.entry, self._scheduler.trigger, self._echoes.expected
+        entry_of, trigger, own_events = self._scheduler.entry, self._scheduler.trigger, self._own_events.expected
         for request in requests:
             ref, cause = request.ref, request.cause
             key = key_of(ref.namespace, ref.name)
@@ -264,13 +265,13 @@ class WorkQueue:
             entry = entry_of(key)
             if entry is not None:
                 if self._failing and cause is not None and key not in self._running and (
-                        self._failures.is_echo(key, cause)):
+                        self._failures.is_own_event(key, cause)):
                     continue
                 self._join(entry, cause)
-            echo = bool(echoes) and cause is not None and self._echoes.met(key, cause)
-            as_bulk = bulk or echo or request.bulk
-            if self._paced and self._paced.get(key, now) > now:
-                self._scheduler.add(key, request, self._paced[key], now, bulk=as_bulk)
+            own_event = bool(own_events) and cause is not None and self._own_events.met(key, cause)
+            as_bulk = bulk or own_event or request.bulk
+            if self._requeue_delays and self._requeue_delays.get(key, now) > now:
+                self._scheduler.add(key, request, self._requeue_delays[key], now, bulk=as_bulk)
             elif entry is None or entry.place < READY or entry.retry or (entry.bulk and not as_bulk):
                 trigger(key, request, now, bulk=as_bulk)
 
@@ -296,7 +297,7 @@ class WorkQueue:
                 key not in self._failing):  # as most do
             self._scheduler.release(key)
             return False
-        self._tell_brake(run, outcome, now)
+        self._tell_rate_limit(run, outcome, now)
         self._count_streak(run, outcome)
         failed, retried, no_news = outcome.failed, False, False
         if run.forgotten:
@@ -307,7 +308,7 @@ class WorkQueue:
             self._fail(run, outcome)
         else:
             self._failures.forget(key)
-            no_news = len(run.writes) > 0 and self._expect_echoes(run) and outcome.streak is None
+            no_news = len(run.writes) > 0 and self._expect_own_events(run) and outcome.streak is None
         self._wrote = self._wrote or len(run.writes) > 0
         if outcome.delay is not None and not run.forgotten:
             retried = failed
@@ -316,15 +317,15 @@ class WorkQueue:
         if no_news:
             self._scheduler.to_bulk(key)
         self._scheduler.release(key)
-        if outcome.paced and not run.forgotten:
-            self._pace(key, now + LEAST, now)
-        elif self._paced:
-            self._paced.pop(key, None)
+        if outcome.delays_requeue and not run.forgotten:
+            self._delay_requeue(key, now + LEAST, now)
+        elif self._requeue_delays:
+            self._requeue_delays.pop(key, None)
         return retried
 
-    def _pace(self, key: Key, at: float, now: float) -> None:
+    def _delay_requeue(self, key: Key, at: float, now: float) -> None:
         """Let `key` not run before `at`."""
-        self._paced[key] = at
+        self._requeue_delays[key] = at
         entry = self._scheduler.entry(key)
         if entry is not None and entry.at < at:
             self._scheduler.remove(key)
@@ -344,7 +345,7 @@ class WorkQueue:
         self._failures.forget(key)
         self._scheduler.remove(key)
         self._streaks.pop(key, None)
-        self._paced.pop(key, None)
+        self._requeue_delays.pop(key, None)
         self.on_forget(key)
         run = self._running.get(key)
         if run is not None:
@@ -359,8 +360,8 @@ class WorkQueue:
         self._closed = True
         self._failures.clear()
         self._streaks.clear()
-        self._echoes.clear()
-        self._paced.clear()
+        self._own_events.clear()
+        self._requeue_delays.clear()
         return self._scheduler.clear()
 
     def _join(self, entry: Entry[Key, ReconcileRequest], cause: Version | None) -> None:
@@ -380,28 +381,28 @@ class WorkQueue:
         state = self._failures.failed(key, run.failures_if_it_fails, writes)
         state.waits_beyond, state.subject, state.told = outcome.waits_beyond, run.subject, outcome.told
         met = len(writes) < len(run.writes)
-        state.strangers = run.strangers + 1 if met else run.strangers if run.strangers >= MOST_STRANGERS else 0
+        state.foreign = run.foreign + 1 if met else run.foreign if run.foreign >= MOST_FOREIGN else 0
         entry = self._scheduler.entry(key)
         if outcome.delay is None or entry is None:
             return
         if all(cause is not None and is_own(cause, state.writes) for cause in causes_of(entry.message, entry.further)):
             self._scheduler.remove(key)
 
-    def _expect_echoes(self, run: Run) -> bool:
+    def _expect_own_events(self, run: Run) -> bool:
         """`run` ended well: what it wrote will come back. Whether it has, and nothing else asks for its key."""
         key, writes = run.key, run.writes.versions()
         entry = self._scheduler.entry(key)
         arrived = () if entry is None else causes_of(entry.message, entry.further)
-        self._echoes.expect(key, writes.keys() - arrived)
+        self._own_events.expect(key, writes.keys() - arrived)
         return bool(arrived) and all(cause is not None and is_own(cause, writes) for cause in arrived)
 
-    def _tell_brake(self, run: Run, outcome: Outcome, now: float) -> None:
-        if self._brake is None or not run.retry or outcome.keeps_failures:
+    def _tell_rate_limit(self, run: Run, outcome: Outcome, now: float) -> None:
+        if self._rate_limit is None or not run.retry or outcome.keeps_failures:
             return
         if outcome.failed:
-            self._brake.failed(now)
+            self._rate_limit.failed(now)
         else:
-            self._brake.succeeded(now, holding=self._scheduler.held_back > 0)
+            self._rate_limit.succeeded(now, holding=self._scheduler.held_back > 0)
 
     def _count_streak(self, run: Run, outcome: Outcome) -> None:
         streak = outcome.streak

@@ -138,7 +138,7 @@ class Invoker:
         if scope is not None:
             scope.logged = ctx  # log lines of this thread name the run from now on
         outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
-        return replace(outcome, paced=True) if self._tell(run, ctx, outcome) else outcome
+        return replace(outcome, delays_requeue=True) if self._tell(run, ctx, outcome) else outcome
 
     def _run(self, obj: Any, ctx: Context[Any], run: Run) -> Outcome:
         try:
@@ -182,17 +182,17 @@ class Invoker:
         return action.requeue_after
 
     def _tell(self, run: Run, ctx: Context[Any], outcome: Outcome) -> bool:
-        """Log the run and report it. Whether its key is to be paced."""
+        """Log the run and report it. Whether its key has a requeue delay."""
         timeout, now = self._environment.run_timeout, self._environment.clock.monotonic()
         if timeout is not None and now - run.started > timeout:
             self._log.overdue(ctx, now - run.started, timeout)
         self._log.ended(run, ctx, outcome, now)
-        paced = self.loops.ended(run, outcome, now)
+        delayed = self.loops.ended(run, outcome, now)
         if self._on_result is not None:
             report = RunReport(ctx.ref, outcome.result, now - run.started, ctx.attempt, ctx.reason, ctx.reconcile_id,
                                outcome.delay, outcome.error)
             self._result_guard.call(None, str(ctx.ref), self._on_result, report)
-        return paced
+        return delayed
 
 
 def _gone(_run: Run) -> Outcome:

@@ -10,7 +10,7 @@
 
 Each is one WARNING for a key within `SILENCE`, with the JSON paths that differed between the last two versions; the
 last ones are kept for whoever looks. Of what makes step by step (fifteen children, one a run; fourteen phases) nothing
-is logged. As long as an own loop or a ping-pong goes on, `ended` says that the key is to be paced.
+is logged. As long as an own loop or a ping-pong goes on, `ended` says that the key has a requeue delay.
 
 A key whose runs write nothing and do not ask to run at once costs a lookup. From the second write within `WITHIN` on
 the last content is kept, with a hash in the place of each value, so that no data stays: for `MOST_KEYS` keys and
@@ -78,7 +78,7 @@ class _Trail:
         self.versions: dict[Version, None] = {}
         """Made by the last run."""
         self.before: dict[Version, None] = {}
-        """Made by the one before it, whose echo may be late."""
+        """Made by the one before it, whose event may be late."""
         self.soon = False
         """The last run asked to run again at once."""
         self.runs: deque[float] = deque(maxlen=RUNS)
@@ -117,8 +117,8 @@ class LoopDetector:
                 self._drop(key)
 
     def ended(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """A run ended. Whether its key is in a loop, and is to be paced. Runs of one key end one after the other, so
-        its trail is this thread's meanwhile."""
+        """A run ended. Whether its key is in a loop, and has a requeue delay. Runs of one key end one after the other,
+        so its trail is this thread's meanwhile."""
         soon = (outcome.streak is not None and outcome.streak is Streak.SOON) or run.triggered_itself
         written = run.writes
         if not soon and (written is NO_WRITES or not written) and run.key not in self._trails:

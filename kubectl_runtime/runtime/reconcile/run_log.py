@@ -22,7 +22,8 @@ is held while anything is logged.
     state    at a look                                   said                                    -> state
     well     more than `MANY` objects fail               nothing: `RunLog` has named and         trouble
                                                          counted them
-    trouble  the brake holds retries back, first time    that it does, and at which rate         trouble
+    trouble  the rate limit holds retries        that it does, and at which rate         trouble
+             back, first time
     trouble  no object fails                             how long, and how many did             well
 
 For `WITHIN` seconds after an end was told nothing is: a dependency that comes and goes costs two lines a minute.
@@ -292,15 +293,15 @@ class OutageLog:
 
     def __init__(self, logger: GuardedLogger, clock: Clock, failing: Callable[[], tuple[int, int]],
                  rate: float | None) -> None:
-        """`failing()`: how many objects failed the last time they ran, and how many of their retries the brake holds
-        back, which lets `rate` a second begin (None: there is none)."""
+        """`failing()`: how many objects failed the last time they ran, and how many of their retries the rate limit
+        holds back, which lets `rate` a second begin (None: there is none)."""
         self._logger = logger
         self._clock = clock
         self._failing = failing
         self._rate = rate
         self._since: float | None = None
         self._most = 0
-        self._braked = False
+        self._limited = False
         self._quiet_until = float("-inf")
 
     def check(self) -> float | None:
@@ -310,7 +311,7 @@ class OutageLog:
         if self._since is None:
             if failing <= MANY:
                 return None
-            self._since, self._most, self._braked = now, 0, False
+            self._since, self._most, self._limited = now, 0, False
         self._most = max(self._most, failing)
         quiet = now < self._quiet_until
         if not failing:
@@ -320,8 +321,8 @@ class OutageLog:
                           readable(now - self._since), self._most)
             self._since = None
             return None
-        if held_back and not self._braked and not quiet:
-            self._braked = True
+        if held_back and not self._limited and not quiet:
+            self._limited = True
             self._say("retries are held back: %d objects fail, and %d of them are due; %g retries a second begin, "
                       "more when they succeed", failing, held_back, self._rate)
         return LOOK_EVERY

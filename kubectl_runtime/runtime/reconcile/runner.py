@@ -157,7 +157,7 @@ class Runner:
             return len(self._queue)
 
     def failing(self) -> tuple[int, int]:
-        """How many keys failed the last time they ran, and how many of their retries the brake holds back."""
+        """How many keys failed the last time they ran, and how many of their retries the rate limit holds back."""
         with self._lock:
             return self._queue.failing, self._queue.held_back
 

@@ -181,7 +181,7 @@ def test_the_same_seed_is_the_same_story(seed: int, world: list[tuple[str, str, 
 
 
 @OFTEN
-@given(SEEDS, st.integers(1, 6), st.lists(st.sampled_from(["echo", "other"]), max_size=6))
+@given(SEEDS, st.integers(1, 6), st.lists(st.sampled_from(["own event", "other"]), max_size=6))
 def test_a_failing_key_backs_off_alone_and_its_own_writes_do_not_hurry_it(seed: int, failures: int,
                                                                           noise: list[str]) -> None:
     """Invariant 6: delays double; only a foreign change comes before; the healthy key is served at once all the while.

@@ -52,16 +52,16 @@ def test_counts_are_per_key_and_forgotten_without_a_trace() -> None:
     assert len(failures) == 1
 
 
-def test_echoes_are_known_over_several_failures_and_only_for_the_key_that_wrote() -> None:
+def test_own_events_are_known_over_several_failures_and_only_for_the_key_that_wrote() -> None:
     failures: Failures[str] = Failures()
     failures.failed("a", 1, {("uid", "1"): None})
     failures.failed("a", 2, {("uid", "2"): None, ("gone", ""): None})
-    assert failures.is_echo("a", ("uid", "1"))
-    assert failures.is_echo("a", ("uid", "2"))
-    assert failures.is_echo("a", ("gone", "7"))
-    assert not failures.is_echo("a", ("uid", "3"))
-    assert not failures.is_echo("a", None)
-    assert not failures.is_echo("b", ("uid", "1"))
+    assert failures.is_own_event("a", ("uid", "1"))
+    assert failures.is_own_event("a", ("uid", "2"))
+    assert failures.is_own_event("a", ("gone", "7"))
+    assert not failures.is_own_event("a", ("uid", "3"))
+    assert not failures.is_own_event("a", None)
+    assert not failures.is_own_event("b", ("uid", "1"))
 
 
 def test_a_key_that_writes_without_end_is_remembered_in_bounded_memory() -> None:
@@ -69,7 +69,7 @@ def test_a_key_that_writes_without_end_is_remembered_in_bounded_memory() -> None
     for number in range(0, 3 * MAX_REMEMBERED_WRITES, 1000):
         state = failures.failed("a", 1, {("uid", str(n)): None for n in range(number, number + 1000)})
     assert len(state.writes) == MAX_REMEMBERED_WRITES
-    assert failures.is_echo("a", ("uid", str(3 * MAX_REMEMBERED_WRITES - 1)))
+    assert failures.is_own_event("a", ("uid", str(3 * MAX_REMEMBERED_WRITES - 1)))
 
 
 def test_many_keys_that_write_much_share_a_bound_and_the_newest_keeps_what_it_wrote() -> None:
@@ -78,7 +78,7 @@ def test_many_keys_that_write_much_share_a_bound_and_the_newest_keeps_what_it_wr
     for key in range(100):
         failures.failed(key, 1, written)
         assert sum(len(state.writes) for state in failures.states.values()) <= MAX_REMEMBERED_IN_ALL
-    assert failures.is_echo(99, ("uid", "0"))
+    assert failures.is_own_event(99, ("uid", "0"))
     failures.clear()
     assert failures._remembered == 0
 

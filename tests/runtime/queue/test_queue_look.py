@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import VISITS, WAITING, Scheduler, soonest
 from kubectl_runtime.runtime.queue.work_queue import KeyState, QueueLook, WorkQueue
@@ -22,9 +22,9 @@ CONFLICT = Outcome(0.5, RunResult.ERROR, ValueError("stale"), streak=Streak.CONF
 
 
 def new(debounce: float = 0.0, rate: float = 10.0) -> tuple[WorkQueue, Scheduler]:
-    brake = RetryBrake(rate)
-    scheduler: Scheduler = Scheduler(debounce=debounce, brake=brake)
-    return WorkQueue(scheduler, brake), scheduler
+    rate_limit = RetryRateLimit(rate)
+    scheduler: Scheduler = Scheduler(debounce=debounce, rate_limit=rate_limit)
+    return WorkQueue(scheduler, rate_limit), scheduler
 
 
 def ran(queue: WorkQueue, name: str, outcome: Outcome, now: float) -> None:
@@ -147,7 +147,7 @@ def test_the_numbers_are_those_of_a_count_of_every_key(steps: list[tuple[str, st
             now += seconds
         elif action == "close" and seconds > 28:
             queue.close()
-        elif action == "write" and runs:  # and its echo comes before its end
+        elif action == "write" and runs:  # and its own event comes before its end
             run, version = runs.pop(0), str(len(steps))
             run.wrote(Write(run.request.ref, "patch", version, "uid", None))
             queue.trigger(request(run.key[1], ("uid", version)), now)

@@ -106,7 +106,7 @@ class SchedulerModel(RuleBasedStateMachine):
         self._free(key)
 
     @rule(key=KEYS)
-    def ends_with_an_echo(self, key: str) -> None:
+    def ends_with_an_own_event(self, key: str) -> None:
         self.running.discard(key)
         entry = self.scheduler.entry(key)
         due = entry is not None and entry.place in (READY, HELD)

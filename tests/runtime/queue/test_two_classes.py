@@ -1,4 +1,4 @@
-"""Fresh keys before bulk ones, and retries behind the brake: the scheduler alone."""
+"""Fresh keys before bulk ones, and retries behind the rate limit: the scheduler alone."""
 from __future__ import annotations
 
 from collections import deque
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.queue.key_backoff import BURST, OPEN, RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import BURST, OPEN, RetryRateLimit
 from kubectl_runtime.runtime.queue.scheduler import BULK_TURN, FEW, Scheduler
 
 
@@ -19,8 +19,8 @@ def drain(scheduler: Scheduler[str, str], now: float, running: frozenset[str] = 
     return popped
 
 
-def resynced(count: int, *, brake: RetryBrake | None = None) -> Scheduler[str, str]:
-    scheduler: Scheduler[str, str] = Scheduler(brake=brake)
+def resynced(count: int, *, rate_limit: RetryRateLimit | None = None) -> Scheduler[str, str]:
+    scheduler: Scheduler[str, str] = Scheduler(rate_limit=rate_limit)
     for number in range(count):
         scheduler.trigger(f"bulk-{number}", "", 0, bulk=True)
     return scheduler
@@ -157,67 +157,68 @@ def test_against_two_lists(steps: list[tuple[str, str]]) -> None:
 
 
 def test_the_brake_lets_a_burst_begin_and_then_ten_a_second() -> None:
-    brake = RetryBrake()
-    assert sum(brake.take(0) for _ in range(1000)) == BURST == 100
-    assert brake.next_at() == pytest.approx(0.1)
-    assert sum(brake.take(second / 100) for second in range(1, 1001) for _ in range(3)) == pytest.approx(100, abs=1)
+    rate_limit = RetryRateLimit()
+    assert sum(rate_limit.take(0) for _ in range(1000)) == BURST == 100
+    assert rate_limit.next_at() == pytest.approx(0.1)
+    begun = sum(rate_limit.take(second / 100) for second in range(1, 1001) for _ in range(3))
+    assert begun == pytest.approx(100, abs=1)
 
 
 def test_the_brake_opens_with_each_success_and_closes_again_with_failures_but_never_below_its_rate() -> None:
-    brake = RetryBrake(rate=5)
+    rate_limit = RetryRateLimit(rate=5)
     for _ in range(30):
-        brake.succeeded(0, holding=True)
-    assert all(brake.take(0) for _ in range(10_000))
+        rate_limit.succeeded(0, holding=True)
+    assert all(rate_limit.take(0) for _ in range(10_000))
     for _ in range(100):
-        brake.failed(0)
-    assert sum(brake.take(0) for _ in range(1000)) == BURST
-    assert brake.next_at() == pytest.approx(0.2)
+        rate_limit.failed(0)
+    assert sum(rate_limit.take(0) for _ in range(1000)) == BURST
+    assert rate_limit.next_at() == pytest.approx(0.2)
 
 
 def test_successes_do_not_open_a_brake_that_holds_nothing_back() -> None:
-    brake = RetryBrake()
+    rate_limit = RetryRateLimit()
     for _ in range(30):
-        brake.succeeded(0, holding=False)
-    assert sum(brake.take(0) for _ in range(1000)) == BURST
+        rate_limit.succeeded(0, holding=False)
+    assert sum(rate_limit.take(0) for _ in range(1000)) == BURST
 
 
 @given(st.lists(st.tuples(st.sampled_from(["take", "won", "lost"]), st.floats(0, 10)), max_size=200),
        st.floats(0.1, 1000))
 def test_whatever_happens_the_brake_says_when_it_lets_the_next_one_begin(steps: list[tuple[str, float]],
                                                                         rate: float) -> None:
-    brake, now = RetryBrake(rate), 0.0
+    rate_limit, now = RetryRateLimit(rate), 0.0
     for kind, wait in steps:
         now += wait
         if kind == "won":
-            brake.succeeded(now, holding=True)
+            rate_limit.succeeded(now, holding=True)
         elif kind == "lost":
-            brake.failed(now)
-        elif not brake.take(now):
-            assert brake.next_at() > now
-            now = brake.next_at()
-            assert brake.take(now)
-    assert rate <= brake._rate <= max(rate, OPEN)
+            rate_limit.failed(now)
+        elif not rate_limit.take(now):
+            assert rate_limit.next_at() > now
+            now = rate_limit.next_at()
+            assert rate_limit.take(now)
+    assert rate <= rate_limit._rate <= max(rate, OPEN)
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
 def test_a_rate_that_makes_no_sense_is_refused(rate: float) -> None:
     with pytest.raises(RequestError, match="retry_rate"):
-        RetryBrake(rate)
+        RetryRateLimit(rate)
 
 
-def braked(count: int) -> Scheduler[str, str]:
+def limited(count: int) -> Scheduler[str, str]:
     """A scheduler whose burst is spent, with so many retries due at 0."""
-    brake = RetryBrake()
+    rate_limit = RetryRateLimit()
     for _ in range(BURST):
-        brake.take(0)
-    scheduler: Scheduler[str, str] = Scheduler(brake=brake)
+        rate_limit.take(0)
+    scheduler: Scheduler[str, str] = Scheduler(rate_limit=rate_limit)
     for number in range(count):
         scheduler.add(f"retry-{number}", "", 0, 0, retry=True)
     return scheduler
 
 
 def test_retries_that_are_held_back_come_out_oldest_first_at_the_brakes_rate() -> None:
-    scheduler = braked(3)
+    scheduler = limited(3)
     assert drain(scheduler, 0) == []
     assert scheduler.held_back == 3
     assert scheduler.next_due() == pytest.approx(0.1)
@@ -226,7 +227,7 @@ def test_retries_that_are_held_back_come_out_oldest_first_at_the_brakes_rate() -
 
 
 def test_a_trigger_takes_a_key_out_of_the_brake_and_passes_it() -> None:
-    scheduler = braked(3)
+    scheduler = limited(3)
     scheduler.trigger("retry-2", "changed", 0)
     scheduler.trigger("event", "", 0)
     assert drain(scheduler, 0) == ["retry-2", "event"]
@@ -235,14 +236,14 @@ def test_a_trigger_takes_a_key_out_of_the_brake_and_passes_it() -> None:
 
 
 def test_a_key_that_is_held_back_can_be_removed() -> None:
-    scheduler = braked(2)
+    scheduler = limited(2)
     assert scheduler.remove("retry-0")
     assert scheduler.held_back == len(scheduler) == 1
     assert drain(scheduler, 10) == ["retry-1"]
 
 
 def test_a_retry_that_a_trigger_joins_before_its_time_is_no_retry_any_more() -> None:
-    scheduler = braked(0)
+    scheduler = limited(0)
     scheduler.add("a", "retry", 5, 0, retry=True)
     scheduler.trigger("a", "changed", 1)
     entry = scheduler.pop_due(1, ())
@@ -250,8 +251,8 @@ def test_a_retry_that_a_trigger_joins_before_its_time_is_no_retry_any_more() -> 
     assert (entry.message, entry.retry) == ("changed", False)
 
 
-def test_a_requeue_passes_the_brake() -> None:
-    scheduler = braked(5)
+def test_a_requeue_passes_the_rate_limit() -> None:
+    scheduler = limited(5)
     scheduler.add("requeued", "", 0, 0)
     assert drain(scheduler, 0) == ["requeued"]
 

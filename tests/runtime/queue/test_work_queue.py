@@ -14,7 +14,7 @@ from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
 from kubectl_runtime.runtime.queue.own_writes import RunWrites
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
@@ -26,8 +26,8 @@ FAILED = Outcome(5.0, RunResult.ERROR)
 
 
 def new() -> WorkQueue:
-    brake = RetryBrake()
-    return WorkQueue(Scheduler(brake=brake), brake)
+    rate_limit = RetryRateLimit()
+    return WorkQueue(Scheduler(rate_limit=rate_limit), rate_limit)
 
 
 def made(version: str) -> Record:

@@ -215,11 +215,11 @@ def test_a_content_that_comes_back_is_a_loop_after_a_few_runs(caplog: pytest.Log
 
 
 LASTS = 20.0
-"""Seconds for which the loops below go on, paced: 200 runs at 10 a second, after what it took to notice them."""
+"""Seconds for which the loops below go on, delayed: 200 runs at 10 a second, after what it took to notice them."""
 
 
 @pytest.mark.parametrize("how", ["trigger", "own write", "requeue", "flip"])
-def test_a_loop_is_noticed_and_paced(how: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_is_noticed_and_delayed(how: str, caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     clock = world.simulation.clock
 
@@ -236,11 +236,11 @@ def test_a_loop_is_noticed_and_paced(how: str, caplog: pytest.LogCaptureFixture)
     world.start(reconcile)
     world.simulation.settle(LASTS + 5)
     assert len(warnings(caplog)) == 1
-    assert world.runs < 10 * LASTS + 60, "paced to 10 runs a second"
+    assert world.runs < 10 * LASTS + 60, "delayed to 10 runs a second"
 
 
 @pytest.mark.parametrize("objects", ["their own object", "a child"])
-def test_two_controllers_that_answer_each_other_on_different_fields_are_noticed_and_paced(
+def test_two_controllers_that_answer_each_other_on_different_fields_are_noticed_and_delayed(
         objects: str, caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     clock = world.simulation.clock

@@ -17,7 +17,7 @@ from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.key_backoff import RetryBrake
+from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
 from kubectl_runtime.runtime.queue.runs import SKIPPED, SUCCEEDED, Outcome, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
@@ -42,8 +42,8 @@ class Rig:
     def __init__(self, *, concurrency: int = 10, seed: int = 0, debounce: float = 0.0, gate_open: bool = True) -> None:
         self.clock = SimClock()
         self.executor = SimExecutor(seed)
-        brake = RetryBrake()
-        self.queue = WorkQueue(Scheduler(debounce=debounce, brake=brake), brake)
+        rate_limit = RetryRateLimit()
+        self.queue = WorkQueue(Scheduler(debounce=debounce, rate_limit=rate_limit), rate_limit)
         self.outcomes: dict[str, list[Outcome]] = {}
         self.writes: dict[str, tuple[str, str]] = {}
         self.ran: list[tuple[str, int, float]] = []
@@ -148,7 +148,7 @@ def test_a_trigger_during_backoff_runs_at_once_and_keeps_the_count() -> None:
     assert rig.ran == [("a", 1, 0.0), ("a", 2, 1.0)]
 
 
-def test_the_echo_of_its_own_write_does_not_bring_a_retry_forward() -> None:
+def test_the_own_event_of_its_own_write_does_not_bring_a_retry_forward() -> None:
     rig = Rig()
     rig.outcomes["a"], rig.writes["a"] = [FAILED, FAILED], ("uid", "7")
     rig.trigger("a")
@@ -160,21 +160,21 @@ def test_the_echo_of_its_own_write_does_not_bring_a_retry_forward() -> None:
     assert rig.ran[-1][1] == 2
 
 
-def test_an_echo_that_overtakes_the_end_of_the_run_does_not_bring_its_retry_forward_either() -> None:
+def test_an_own_event_that_overtakes_the_end_of_the_run_does_not_bring_its_retry_forward_either() -> None:
     rig = Rig()
     rig.outcomes["a"], rig.writes["a"] = [FAILED, FAILED, FAILED], ("uid", "7")
-    for strangers in ([], [("uid", "8")], [None]):
+    for foreign in ([], [("uid", "8")], [None]):
         rig.trigger("a")
         rig.executor.step()
-        for cause in [("uid", "7"), *strangers]:
+        for cause in [("uid", "7"), *foreign]:
             rig.trigger("a", cause=cause)
         before = len(rig.ran)
         rig.run(1)
-        assert len(rig.ran) - before == (2 if strangers else 1), strangers
+        assert len(rig.ran) - before == (2 if foreign else 1), foreign
         rig.run(100)
 
 
-def test_an_echo_after_a_success_is_a_trigger_like_any_other() -> None:
+def test_an_own_event_after_a_success_is_a_trigger_like_any_other() -> None:
     rig = Rig()
     rig.writes["a"] = ("uid", "7")
     rig.trigger("a")

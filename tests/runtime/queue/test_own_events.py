@@ -9,7 +9,7 @@ from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue import own_writes
-from kubectl_runtime.runtime.queue.own_writes import Echoes
+from kubectl_runtime.runtime.queue.own_writes import OwnEvents
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
@@ -63,7 +63,7 @@ def rest(queue: WorkQueue) -> list[str]:
     return names
 
 
-def test_after_a_start_each_object_is_reconciled_once_before_an_echo_has_one_reconciled_again() -> None:
+def test_after_a_start_each_object_is_reconciled_once_before_an_own_event_has_one_reconciled_again() -> None:
     queue = after_a_start("a", "b", "c")
     order = []
     for number in range(3):
@@ -72,13 +72,13 @@ def test_after_a_start_each_object_is_reconciled_once_before_an_echo_has_one_rec
     assert order + rest(queue) == ["a", "b", "c", "a", "b", "c"]
 
 
-def test_so_it_is_when_the_echo_comes_before_the_run_has_ended() -> None:
+def test_so_it_is_when_the_own_event_comes_before_the_run_has_ended() -> None:
     queue = after_a_start("a", "b", "c")
     order = [run_next(queue, f"{number}", meanwhile=(f"{number}",)) for number in range(3)]
     assert order + rest(queue) == ["a", "b", "c", "a", "b", "c"]
 
 
-def test_so_it_is_when_a_worker_has_met_the_echo_and_set_it_aside() -> None:
+def test_so_it_is_when_a_worker_has_met_the_own_event_and_set_it_aside() -> None:
     queue = after_a_start("a", "b")
     run = started(queue)
     changed(queue, "a", "1")
@@ -95,7 +95,7 @@ def test_a_change_by_somebody_else_goes_first_as_ever() -> None:
     assert rest(queue) == ["a", "b", "c"]
 
 
-def test_an_echo_and_a_change_by_somebody_else_together_go_first() -> None:
+def test_an_own_event_and_a_change_by_somebody_else_together_go_first() -> None:
     queue = after_a_start("a", "b", "c")
     assert run_next(queue, "1", meanwhile=("1", "2")) == "a"
     assert rest(queue) == ["a", "b", "c"]
@@ -106,7 +106,7 @@ def test_an_echo_and_a_change_by_somebody_else_together_go_first() -> None:
     assert rest(queue) == ["a", "b", "c"]
 
 
-def test_the_end_of_an_object_that_the_run_deleted_is_an_echo() -> None:
+def test_the_end_of_an_object_that_the_run_deleted_is_an_own_event() -> None:
     queue = after_a_start("a", "b", "c")
     run = started(queue)
     run.wrote(Write(ref("child"), "delete", "", "child's", None))
@@ -115,7 +115,7 @@ def test_the_end_of_an_object_that_the_run_deleted_is_an_echo() -> None:
     assert rest(queue) == ["b", "c", "a"]
 
 
-def test_of_each_write_one_change_is_the_echo_and_only_for_the_key_that_wrote() -> None:
+def test_of_each_write_one_change_is_the_own_event_and_only_for_the_key_that_wrote() -> None:
     queue = after_a_start("a", "b", "c")
     assert run_next(queue, "1") == "a"
     changed(queue, "c", "1")
@@ -124,18 +124,18 @@ def test_of_each_write_one_change_is_the_echo_and_only_for_the_key_that_wrote() 
     assert rest(queue) == ["b", "a"]
     queue = after_a_start("a", "b", "c")
     assert run_next(queue, "1", meanwhile=("1",)) == "a"
-    changed(queue, "a", "1")  # told twice: whatever that is, it is no echo
+    changed(queue, "a", "1")  # told twice: whatever that is, it is no own event
     assert rest(queue) == ["a", "b", "c"]
 
 
-def test_who_asks_to_run_again_at_once_is_not_put_behind_others_by_an_echo() -> None:
+def test_who_asks_to_run_again_at_once_is_not_put_behind_others_by_an_own_event() -> None:
     queue = after_a_start("a", "b")
     changed(queue, "x", "0")
     assert run_next(queue, "1", meanwhile=("1",), outcome=Outcome(0.0, streak=Streak.SOON)) == "x"
     assert rest(queue) == ["x", "a", "b"]
 
 
-def test_a_later_appointment_makes_no_news_of_an_echo_and_is_kept() -> None:
+def test_a_later_appointment_makes_no_news_of_an_own_event_and_is_kept() -> None:
     queue = after_a_start("a", "b")
     changed(queue, "x", "0")
     assert run_next(queue, "1", meanwhile=("1",), outcome=Outcome(300.0)) == "x"
@@ -153,7 +153,7 @@ def test_what_a_failed_run_wrote_is_the_business_of_its_retry() -> None:
 def test_the_memory_is_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_writes, "MAX_EXPECTED", 3)
     key: Key = ref("a").key
-    memory = Echoes()
+    memory = OwnEvents()
     memory.expect(key, [("u", str(number)) for number in range(5)])
     assert len(memory) == 3
     assert [memory.met(key, ("u", str(number))) for number in range(5)] == [False, False, True, True, True]
