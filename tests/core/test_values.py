@@ -1,6 +1,7 @@
 """Names of types, refs, times, errors: the small values."""
 from __future__ import annotations
 
+from copy import copy
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -165,3 +166,16 @@ def test_a_scope_is_no_text() -> None:
     with pytest.raises(RequestError,
                        match=r"the scope of widgets\.example\.com is Scope\.NAMESPACED or Scope\.CLUSTER"):
         ApiResource("example.com", "v1", "Widget", "widgets", "Cluster")  # type: ignore[arg-type]
+
+
+PODS = ApiResource("", "v1", "Pod", "pods")
+
+
+@pytest.mark.parametrize(("one", "other", "equal"), [
+    (ObjectRef(PODS, "a", "n"), ObjectRef(copy(PODS), "a", "n"), True),
+    (ObjectRef(ApiResource("g", "v1", "Own", "owns"), "a"), ObjectRef(ApiResource("g", "v2", "Own", "owns"), "a", ""),
+     True),
+    (ObjectRef(PODS, "a", "n"), ObjectRef(PODS, "b", "n"), False),
+    (ObjectRef(PODS, "a", "n"), "a", False)])
+def test_refs_are_either_equal_or_not(one: ObjectRef, other: object, equal: bool) -> None:
+    assert (one == other, one != other) == (equal, not equal)

@@ -49,6 +49,9 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
             self.resource is other.resource
             or (self.resource.kind == other.resource.kind and self.resource.group == other.resource.group))
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct has one of its own, which compares all fields
+
     def __hash__(self) -> int:
         return hash((self.name, self.namespace or None, self.resource.kind))
 
