@@ -45,7 +45,14 @@ from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.retry import KindNotServedError
-from kubectl_runtime.core.base.errors import ApiError, OutcomeUnknownError, RequestError, Status, message_of
+from kubectl_runtime.core.base.errors import (
+    ApiError,
+    OutcomeUnknownError,
+    RequestError,
+    Status,
+    is_lost_test,
+    message_of,
+)
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -248,7 +255,7 @@ class _Target(Generic[F]):
             except ApiError as error:
                 if error.is_not_found:
                     return None
-                if not error.is_failed_test:
+                if not is_lost_test(error):
                     raise
                 refused = error
             log.debug("%s has to be read: %s", self.ref, refused)

@@ -26,7 +26,7 @@ import msgspec
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
-from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.errors import ApiError, RequestError, is_lost_race
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.sameness import equal_json
 from kubectl_runtime.core.meta.quantities import Quantity
@@ -73,12 +73,8 @@ class ConflictBackoff:
 DEFAULT_RETRY = ConflictBackoff()
 
 
-def _is_lost_race(error: ApiError) -> bool:
-    return error.is_lost_race
-
-
 def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DEFAULT_RETRY,
-                      retry: Callable[[ApiError], bool] = _is_lost_race, stop: StopToken | None = None,
+                      retry: Callable[[ApiError], bool] = is_lost_race, stop: StopToken | None = None,
                       clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> T:
     """What `attempt` returns; it is called again, after a wait, when it raises a conflict.
 
@@ -203,4 +199,4 @@ def _content(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _may_go_on(error: ApiError) -> bool:
-    return error.is_already_exists or error.is_lost_race
+    return error.is_already_exists or is_lost_race(error)

@@ -36,7 +36,7 @@ from typing import Any
 from kubectl_runtime.certificates.bundles import certificates_in, joined, merged
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
+from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, is_lost_test
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.metav1 import FrozenPart
 from kubectl_runtime.core.objects.partial import PartialView
@@ -370,7 +370,7 @@ class CaBundles:
                                 obj.name, error)
                     self._refused[place] = None
                 return Action.await_change()
-            if error.is_failed_test:
+            if is_lost_test(error):
                 log.debug("%s %s has changed meanwhile: %s", api.resource.kind, obj.name, error)
                 return Action.requeue(AGAIN)
             raise

@@ -168,9 +168,6 @@ def test_a_scope_is_no_text() -> None:
         ApiResource("example.com", "v1", "Widget", "widgets", "Cluster")  # type: ignore[arg-type]
 
 
-PODS = ApiResource("", "v1", "Pod", "pods")
-
-
 @pytest.mark.parametrize(("one", "other", "equal"), [
     (ObjectRef(PODS, "a", "n"), ObjectRef(copy(PODS), "a", "n"), True),
     (ObjectRef(ApiResource("g", "v1", "Own", "owns"), "a"), ObjectRef(ApiResource("g", "v2", "Own", "owns"), "a", ""),

@@ -12,7 +12,15 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.core.base.errors import ApiError, RequestError, Status, StatusCause, StatusDetails
+from kubectl_runtime.core.base.errors import (
+    ApiError,
+    RequestError,
+    Status,
+    StatusCause,
+    StatusDetails,
+    is_lost_race,
+    is_lost_test,
+)
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.core.requests.body import Patch
@@ -99,7 +107,7 @@ def test_numbers_that_make_no_sense_are_refused() -> None:
     (ApiError(Status(code=409, reason="AlreadyExists")), False, False),
     (ApiError(Status(code=403, reason="Forbidden")), False, False), (ApiError(Status(code=500)), False, False)])
 def test_one_question_says_whether_somebody_else_was_faster(error: ApiError, lost: bool, failed_test: bool) -> None:
-    assert (error.is_lost_race, error.is_failed_test) == (lost, failed_test)
+    assert (is_lost_race(error), is_lost_test(error)) == (lost, failed_test)
 
 
 # create_or_update

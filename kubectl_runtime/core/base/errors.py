@@ -306,17 +306,6 @@ class ApiError(KubeError):
         return self._is("Conflict", HTTPStatus.CONFLICT)
 
     @property
-    def is_lost_race(self) -> bool:
-        """Whether reading again may help, because the object has changed since it was read. False when another manager
-        owns a field that was applied: that would be so the next time as well."""
-        return self.is_conflict and all(cause.reason != FIELD_CONFLICT for cause in self.status.causes)
-
-    @property
-    def is_failed_test(self) -> bool:
-        """The same of a JSON patch with `test` operations, which a server answers as it answers what is invalid."""
-        return self.is_invalid or self.is_lost_race
-
-    @property
     def is_forbidden(self) -> bool:
         """Whether the user lacks the right; the message names user, verb and resource."""
         return self._is("Forbidden", HTTPStatus.FORBIDDEN)
@@ -393,6 +382,19 @@ LONGEST_TEXT = 1024
 
 FIELD_CONFLICT = "FieldManagerConflict"
 """The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
+
+
+def is_lost_race(error: BaseException) -> bool:
+    """Whether reading again may help, because the object has changed since it was read. False when another manager
+    owns a field that was applied: that would be so the next time as well."""
+    return isinstance(error, ApiError) and error.is_conflict and all(
+        cause.reason != FIELD_CONFLICT for cause in error.status.causes)
+
+
+def is_lost_test(error: BaseException) -> bool:
+    """The same of a JSON patch with `test` operations: servers answer a failed one as what is invalid."""
+    return is_lost_race(error) or (isinstance(error, ApiError) and error.is_invalid)
+
 
 _TOO_LARGE = "Too large resource version"
 _KNOWN_REASONS = frozenset((

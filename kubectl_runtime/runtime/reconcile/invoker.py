@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.errors import is_lost_race
 from kubectl_runtime.core.base.guard import Guard, pass_interrupt
 from kubectl_runtime.core.base.observer import Observer, RunResult, hearers
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -155,8 +155,7 @@ class Invoker:
         pass_interrupt(error)
         if self._environment.data is None and isinstance(error, AttributeError):
             _note_missing_context(error)
-        lost = isinstance(error, ApiError) and error.is_lost_race
-        quiet = conflicted(run, error, self._environment.rng) if lost else None
+        quiet = conflicted(run, error, self._environment.rng) if is_lost_race(error) else None
         if quiet is not None:
             return quiet
         own = run.own_changes()
