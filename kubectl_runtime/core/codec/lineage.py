@@ -10,21 +10,20 @@ one that was handed out (`kept`) have the same number.
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import is_
+from operator import attrgetter, is_, itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
-import msgspec.structs
+from msgspec.structs import astuple
 
 from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, wire_names
 
 FEW = 3
 """Fewer attributes of a Struct are read one by one, more of them all at once: `Part.__getattr__` makes a read dear."""
-DEEP = 3
-"""Classes whose lines stand within each other's: Python allows 20 loops in one another."""
+LISTS = (list, tuple)
 
 Kept = list[tuple[Any, ...]]
 """The items of each list of records, in the order of the walk."""
@@ -165,86 +164,73 @@ def _collect_both(shape: _Shape, value: Any, plain: Any, found: list[tuple[tuple
             _collect_both(shape.entries, entry, None if plain is None else plain[to_plain(key)], found)
 
 
+Walk = Callable[[Any, Kept], None]
+"""Appends to its second argument the items of each list below its first, as `_collect_both` of its shape finds them."""
+
+
 class _Walks:
-    """Writes the functions that collect items only, each the same as `_collect_both` of its shape: straight code for
-    each record class, since they run whenever a view is read. A walk of a Pod's spec takes a third of the time so."""
+    """Makes the functions that collect items only: they run whenever a view is read, so each does no more than its
+    shape needs."""
 
     def __init__(self) -> None:
-        self._names: dict[type, str] = {}
-        """Of the functions."""
-        self._classes: dict[type, str] = {}
-        self._within: set[type] = set()
-        """The classes whose lines are being written in place."""
-        self._space: dict[str, Any] = {"lists": (list, tuple), "astuple": msgspec.structs.astuple}
+        self._records: dict[type, Walk] = {}
+        """Of the record classes that were met, so that recursive types come to an end."""
 
-    def of(self, shape: _Shape) -> Callable[[Any, Kept], None]:
-        """A function that appends to its second argument the items of each list below its first."""
-        call = self._call(shape, "value")
-        exec(f"def walk(value, found):\n{_indented(call)}", self._space)
-        walk: Callable[[Any, Kept], None] = self._space["walk"]
-        return walk
-
-    def _call(self, shape: _Shape, part: str) -> list[str]:
-        """The lines that walk what `part` names."""
+    def of(self, shape: _Shape) -> Walk:
+        """The walk of values of one shape."""
         if shape.kept and not shape.fields and shape.entries is None:
-            lines = [f"if {part} and type({part}) in lists:", f"    found.append(tuple({part}))"]
-            if shape.item is not None:
-                inner = self._call(shape.item, f"{part}_")
-                lines += [f"    for {part}_ in {part}:", *(f"        {line}" for line in inner)]
-            return lines
+            return _of_list(None if shape.item is None else self.of(shape.item))
         if len(shape.fields) == 1 and not shape.kept and shape.entries is None:
             (cls, fields), = shape.fields.items()
-            if len(fields.members) == 1 and cls not in self._within and len(self._within) < DEEP:  # not worth a call
-                return [f"if type({part}) is {self._class(cls)}:", *self._only_member(cls, fields, part)]
-            name = self._function(cls, fields)
-            return [f"if type({part}) is {self._class(cls)}:", f"    {name}({part}, found)"]
-        name = f"shape_{len(self._space)}"
-        self._space[name] = lambda value, found: found.extend(_items(shape, value))
-        return [f"if {part}:", f"    {name}({part}, found)"]
+            return self._of_record(cls, fields)
+        return lambda value, found: found.extend(_items(shape, value))
 
-    def _only_member(self, cls: type, fields: _Fields, part: str) -> list[str]:
-        """The lines of a record class that has one list below it, or one field with some, where its value is met."""
-        (attribute, _, inner), = fields.members
-        self._within.add(cls)
-        lines = self._call(inner, f"{part}_{attribute}")
-        self._within.discard(cls)
-        return [f"    {part}_{attribute} = {part}.{attribute}", *(f"    {line}" for line in lines)]
+    def _of_record(self, cls: Any, fields: _Fields) -> Walk:
+        if cls in self._records:
+            return self._records[cls]
+        inner: list[Walk] = []
+        parts = _reader(cls, [name for name, _, _ in fields.members])
 
-    def _class(self, cls: type) -> str:
-        """The name that the class has in the written code."""
-        if cls not in self._classes:
-            self._classes[cls] = f"class_{len(self._classes)}"
-            self._space[self._classes[cls]] = cls
-        return self._classes[cls]
+        def walk(value: Any, found: Kept) -> None:
+            if type(value) is cls:
+                for part, collect in zip(parts(value), inner):  # noqa: B905 - as many as fields; `strict` costs time
+                    if part:
+                        collect(part, found)
 
-    def _function(self, cls: type, fields: _Fields) -> str:
-        """The name of the function for a record class, which is written if it is not there yet."""
-        if (known := self._names.get(cls)) is not None:
-            return known
-        name = self._names[cls] = f"walk_{len(self._names)}"
-        lines, read = _reads(cls, [attribute for attribute, _, _ in fields.members])
-        for attribute, _, inner in fields.members:
-            lines += [f"part = {read[attribute]}", *self._call(inner, "part")]
-        exec(f"def {name}(value, found):\n{_indented(lines)}", self._space)
-        return name
+        self._records[cls] = walk
+        inner += [self.of(shape) for _, _, shape in fields.members]
+        return walk
 
 
-def _reads(cls: Any, attributes: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Lines to begin with, and how each of these attributes of `value` is read then."""
-    if len(attributes) < FEW or not issubclass(cls, msgspec.Struct):
-        return [], {name: f"value.{name}" for name in attributes}
-    places = {name: place for place, name in enumerate(cls.__struct_fields__)}
-    return ["fields = astuple(value)"], {name: f"fields[{places[name]}]" for name in attributes}
+def _of_list(item: Walk | None) -> Walk:
+    if item is None:
+        def walk(value: Any, found: Kept) -> None:
+            if value and type(value) in LISTS:
+                found.append(tuple(value))
+    else:
+        def walk(value: Any, found: Kept) -> None:
+            if value and type(value) in LISTS:
+                found.append(tuple(value))
+                for entry in value:
+                    item(entry, found)
+    return walk
+
+
+def _reader(cls: Any, names: list[str]) -> Callable[[Any], Iterable[Any]]:
+    """Reads these fields of a record of `cls`."""
+    if len(names) >= FEW and issubclass(cls, msgspec.Struct):
+        places = itemgetter(*map(cls.__struct_fields__.index, names))
+        return lambda record: places(astuple(record))
+    if len(names) == 1:
+        name, = names
+        return lambda record: (getattr(record, name),)
+    return attrgetter(*names)
 
 
 def _items(shape: _Shape, value: Any) -> Kept:
     found: list[tuple[tuple[Any, ...], Any]] = []
     _collect_both(shape, value, None, found)
     return [items for items, _ in found]
-
-
-def _indented(lines: list[str]) -> str:
-    return "\n".join(f"    {line}" for line in lines or ["pass"])
 
 
 def _shape_of(hint: Any, known: dict[type, _Fields]) -> _Shape:
