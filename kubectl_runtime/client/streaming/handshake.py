@@ -83,7 +83,7 @@ def _opened(response: Response, operation: str, key: str, protocols: Sequence[st
                              f"asked for was {' or '.join(protocols)}")
     raw: Any = response.raw
     found = getattr(getattr(raw, "connection", None), "sock", None)
-    file = getattr(getattr(raw, "_original_response", None), "fp", None)
+    file = getattr(getattr(raw, "_fp", None), "fp", None)  # as wire.content.raw_response
     if not isinstance(found, socket.socket | TlsInTls) or file is None:
         raise TransportError(f"{operation}: the adapter of this client cannot carry a websocket: there is no socket "
                              "below its answers (a mock)")

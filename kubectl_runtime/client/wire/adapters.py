@@ -58,6 +58,8 @@ class _IdleConnections:
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - urllib3's
         if item is None:  # urllib3 fills its queues with places for connections; here a place is not a connection
             return
+        if released():  # an interrupt shut it down: it would break the next request
+            item.close()
         if len(self._idle) >= self.limit:
             item.close()
         else:
@@ -93,7 +95,6 @@ class _Pool(HTTPConnectionPool):
                                       decode_content=False)
         except BaseException as error:
             connection.close()
-            self._put_conn(None)
             if not isinstance(error, _FAILED):
                 raise
             if isinstance(error, ssl.SSLError):  # ssl.CertificateError is one
@@ -104,16 +105,6 @@ class _Pool(HTTPConnectionPool):
                 reason = error
             retries.increment(method, url, error=reason, _pool=self, _stacktrace=error.__traceback__)  # which raises
             raise
-
-    def _get_timeout(self, timeout: Any) -> Timeout:
-        """The timeout of one request, which needs no copy of its own."""
-        return timeout if isinstance(timeout, Timeout) else super()._get_timeout(timeout)
-
-    def _put_conn(self, conn: Any) -> None:
-        """Back into the pool, but closed if an interrupt shut it down: it would break the next request."""
-        if released() and conn is not None:
-            conn.close()
-        super()._put_conn(conn)
 
 
 class _TlsPool(_Pool, HTTPSConnectionPool):

@@ -27,7 +27,6 @@ import requests
 import urllib3
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.auth import HTTPBasicAuth
-from requests.cookies import RequestsCookieJar
 from requests.models import PreparedRequest, Response
 from requests.structures import CaseInsensitiveDict
 from requests.utils import default_headers, select_proxy
@@ -132,7 +131,7 @@ def _sent_as_the_session_says(rules: WireRules, adapter: BaseAdapter, request: P
         request.headers.update(secret_headers(request.headers))
     if rules.through_session:
         assert rules.session is not None
-        request._cookies = RequestsCookieJar()  # type: ignore[attr-defined] # Session.send expects one
+        request.prepare_cookies({})  # Session.send expects a jar
         return rules.session.send(request, allow_redirects=False, **arguments)
     return adapter.send(request, **arguments)
 

@@ -148,10 +148,12 @@ class ApiConnection(HTTPConnection):
     _named: str = ""
     _forwards = False
 
-    def __init__(self, *arguments: Any, via: Proxy | None = None, via_tls: TlsSource | None = None,
+    def __init__(self, host: str, *arguments: Any, via: Proxy | None = None, via_tls: TlsSource | None = None,
                  **options: Any) -> None:
         """`via_tls`: whom an https proxy is trusted by."""
-        super().__init__(*arguments, **options)
+        super().__init__(host, *arguments, **options)
+        self._full_name = host.strip("[]")
+        """With the dot at its end, if it has one, which `host` leaves out."""
         self._via, self._via_tls = via, via_tls
         self.limits = Limits(UNLIMITED, UNLIMITED)
         """Of the present request."""
@@ -174,9 +176,9 @@ class ApiConnection(HTTPConnection):
         via = self._via
         try:
             if via is None:
-                return dial(self._dns_host, self.port, by, self.socket_options)
+                return dial(self._full_name, self.port, by, self.socket_options)
             if via.is_socks:
-                return dial_by_socks(via, self._dns_host, self.port, by, self.socket_options)
+                return dial_by_socks(via, self._full_name, self.port, by, self.socket_options)
             connection: ApiSocket | ApiTlsSocket = dial(via.host, via.port, by, self.socket_options)
         except socket.gaierror as error:
             if via is not None:
@@ -216,7 +218,7 @@ class ApiConnection(HTTPConnection):
 
     def _tunnel_through(self, connection: ApiSocket | ApiTlsSocket, via: Proxy, by: float) -> None:
         """Have the proxy connect to the server."""
-        host = self._dns_host
+        host = self._full_name
         if ":" in host:
             host = f"[{host}]"
         elif not host.isascii():

@@ -267,7 +267,12 @@ class Gunzip:
 
 def raw_file(raw: Any) -> io.BufferedReader | None:
     """The file below urllib3 and http.client, from which the body can be read; None for an answer that has none."""
-    inner = getattr(raw, "_fp", None)
+    inner = raw_response(raw)
     if not isinstance(raw, urllib3.HTTPResponse) or not isinstance(inner, http.client.HTTPResponse):
         return None
     return inner.fp if isinstance(inner.fp, io.BufferedReader) else None
+
+
+def raw_response(raw: Any) -> Any:
+    """http.client's response inside urllib3's; None, or something else, in a mock."""
+    return getattr(raw, "_fp", None)

@@ -42,6 +42,10 @@ class Limits(Timeout):
         """Measures nothing: the deadlines are fixed already."""
         return 0.0
 
+    def clone(self) -> Self:
+        """Itself: urllib3 copies a Timeout for each request, and these are of one request."""
+        return self
+
     def __init__(self, connect: float, left: float, *, streaming: bool = False, silence: float | None = None) -> None:
         """Seconds: `connect` until the request begins to leave, `left` until all is over, for a stream the head of its
         answer; after that `silence` is the longest one (None: any)."""
@@ -189,7 +193,6 @@ def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, options: Option
             connection.set_proxy(socks.SOCKS5 if proxy.scheme.startswith("socks5") else socks.SOCKS4, place[0],
                                  place[1], by_name, proxy.username, proxy.password)
             _prepare(connection, by, options)
-            connection._timeout = remaining(by)  # settimeout keeps it for connected sockets alone
             connection.connect((host, port))
             return ApiSocket(family, kind, protocol, fileno=connection.detach())
         except socks.ProxyError as error:

@@ -33,7 +33,15 @@ from requests.models import Response
 from kubectl_runtime.client.http.middleware import Call
 from kubectl_runtime.client.http.retry import UnexpectedAnswer
 from kubectl_runtime.client.http.wire_rules import LARGEST_OBJECT
-from kubectl_runtime.client.wire.content import PIECE, Content, FramingError, UnknownCoding, content_coding, raw_file
+from kubectl_runtime.client.wire.content import (
+    PIECE,
+    Content,
+    FramingError,
+    UnknownCoding,
+    content_coding,
+    raw_file,
+    raw_response,
+)
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 from kubectl_runtime.core.base.guard import guarded_logger
@@ -207,8 +215,7 @@ def _read(raw: urllib3.HTTPResponse, file: io.BufferedReader, call: Call, clock:
             raise TimeoutError
     if not content.received and _ends_with_the_connection(raw):
         raise FramingError("the answer broke off in its head")
-    inner: Any = raw._original_response
-    inner.close()
+    raw_response(raw).close()
     raw.release_conn()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
