@@ -192,6 +192,8 @@ print(made, "kubectl_runtime.schema.cel" in sys.modules, told)
 @pytest.mark.parametrize(("size", "used", "told"), [
     ("int", False, []), ("Annotated[int, Rule('self > 0', message='too small')]", True, ["too small"])])
 def test_only_a_kind_with_rules_pays_for_what_knows_cel(size: str, used: bool, told: list[str]) -> None:
+    if used:
+        pytest.importorskip("cel_expr_python", reason="it evaluates a rule in CEL in a process of its own")
     done = subprocess.run([sys.executable, "-c", USE.replace("{size}", size)], capture_output=True, text=True,
                           timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -58,7 +58,17 @@ def strict(schema: Any) -> Any:
 
 def test_the_schema_that_is_shipped_is_that_of_what_is_told() -> None:
     shipped = files("kubectl_runtime.runtime.observe").joinpath("debug_state.schema.json").read_text()
-    assert shipped == json.dumps(json_schema(), indent=1) + "\n", "write it anew from json_schema()"
+    made = json_schema()
+    assert _in_order(json.loads(shipped)) == _in_order(made), "write it anew from json_schema()"
+    assert shipped == json.dumps(json.loads(shipped), indent=1) + "\n"
+
+
+def _in_order(schema: Any) -> Any:
+    """With the alternatives of each `anyOf` in one order: msgspec 0.20 has another than 0.21."""
+    if isinstance(schema, dict):
+        return {key: sorted(map(_in_order, value), key=json.dumps) if key == "anyOf" else _in_order(value)
+                for key, value in schema.items()}
+    return [_in_order(value) for value in schema] if isinstance(schema, list) else schema
 
 
 def test_what_is_told_is_as_the_schema_says() -> None:
