@@ -40,6 +40,24 @@ def test_each_python_that_is_promised_is_tested_and_the_oldest_is_the_least_that
     assert SETUP["options"]["python_requires"] == f">=3.{promised[0]}"
 
 
+def test_the_oldest_versions_that_are_allowed_are_those_that_are_tested() -> None:
+    wanted = [SETUP["options"]["install_requires"], *(
+        text for extra, text in SETUP["options.extras_require"].items() if extra not in FOR_CONTRIBUTORS)]
+    floors = dict(line.split(">=") for text in wanted for line in words(text))
+    tested = dict(line.split("==") for line in words(TOX["testenv:lowest"]["deps"]))
+    assert floors.keys() == tested.keys()
+    for package, floor in floors.items():
+        assert re.fullmatch(rf"{re.escape(floor)}(\.0)*", tested[package]), package
+
+
+def test_a_package_has_one_floor_in_all_extras() -> None:
+    floors: dict[str, set[str]] = {}
+    for text in [SETUP["options"]["install_requires"], *SETUP["options.extras_require"].values()]:
+        for package, _, floor in (line.partition(">=") for line in words(text)):
+            floors.setdefault(package, set()).add(floor)
+    assert [package for package, found in floors.items() if len(found) > 1] == []
+
+
 @pytest.mark.parametrize("package", sorted({*packages(SETUP["options"]["install_requires"]), *(
     package for extra, text in SETUP["options.extras_require"].items() if extra not in FOR_CONTRIBUTORS
     for package in packages(text))}))
