@@ -13,7 +13,7 @@ In a reconciler `ctx.record(reason, note)` does it, with the controller's own re
 
 What cannot be told is counted in `lost`, by cause, and warned of once: when too many new events wait, when one object
 gets too many, when the server refuses them. The process's death loses what was not sent yet; nothing is counted twice.
-After a fork the child has a recorder of its own, with nothing in it; the parent tells what was published before.
+In the child of a fork a recorder that was used before takes nothing, and logs that once; the parent's goes on.
 
 Rights: `create` and `patch` on `events` in the group `events.k8s.io`, in the namespaces of the objects, and in
 `default` for cluster-scoped ones.
@@ -21,17 +21,15 @@ Rights: `create` and `patch` on `events` in the group `events.k8s.io`, in the na
 from __future__ import annotations
 
 import atexit
-import os
 import random
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import pass_interrupt
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
 from kubectl_runtime.runtime.events.ledger import MARK, NOTE, Ledger, Reference, SpamFilter, Subject, cut, short
 from kubectl_runtime.runtime.events.sender import Reporter, Sender
 from kubectl_runtime.runtime.usercode import check_client, described, guarded
@@ -45,15 +43,6 @@ AT_EXIT = 2.0
 """Seconds for a recorder that was not closed when the program ends."""
 JOIN = 1.0
 """Real seconds for the thread to end once its time is over."""
-
-
-@dataclass(slots=True, eq=False)
-class _Life:
-    """The recorder in one process."""
-
-    sender: Sender
-    starting: threading.Lock
-    thread: threading.Thread | None = None
 
 
 class Recorder:
@@ -91,7 +80,25 @@ class Recorder:
         self._closed = False
         # A simulation's clock: waiting beside its thread would move its time, so there whoever steps it drives.
         self._threaded = not getattr(client.clock, "self_advancing", False)
-        self._lives: dict[int, _Life] = {}
+        self._used = self._is_of_parent = False
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._sender = self._new_sender()
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In the child of a fork: what was published is the parent's to send, and its threads may hold the locks. For
+        that child alone."""
+        self._is_of_parent, self._thread = self._used, None
+        self._starting, self._sender = threading.Lock(), self._new_sender()
+        if self._closed or self._is_of_parent:
+            self._closed = True
+            self._sender.close(0.0, driven=False)
+
+    def _new_sender(self) -> Sender:
+        queue, burst, refill = self._numbers
+        rng, timer = self._rng or random.Random(), self._client.clock.monotonic
+        return Sender(self._client, self._reporter, Ledger(queue, SpamFilter(burst, refill, timer), rng, timer), rng)
 
     def publish(self, regarding: Any, reason: str, note: str, *, warning: bool = False, action: str | None = None,
                 related: Any = None) -> None:
@@ -109,19 +116,17 @@ class Recorder:
 
         Blocks until then, at most `timeout` seconds. What the server refused is not left: see `lost`.
         """
-        life = self._lives.get(os.getpid())
-        return life is None or life.sender.flush(seconds(timeout), driven=life.thread is not None)
+        return self._sender.flush(seconds(timeout), driven=self._thread is not None)
 
     def close(self, timeout: Duration = 5) -> bool:
         """Send what was published, as `flush` does, then end: what is left is lost, and so is what is published later.
         Whether nothing was left; else one line in the log says how much was, and the last error. Blocks for at most
         `timeout` seconds; a request that is under way then ends. Safe to repeat."""
         self._closed = True
-        life = self._life()
         atexit.unregister(self._at_exit)
-        with life.starting:
-            thread = life.thread
-        told = life.sender.close(seconds(timeout), driven=thread is not None)
+        with self._starting:
+            thread = self._thread
+        told = self._sender.close(seconds(timeout), driven=thread is not None)
         if thread is not None and thread is not threading.current_thread():
             thread.join(JOIN)
         return told
@@ -129,25 +134,21 @@ class Recorder:
     @property
     def lost(self) -> Mapping[str, int]:
         """How many events were not told, by cause: `full`, `spam`, `refused`, `closed`, `invalid`."""
-        life = self._lives.get(os.getpid())
-        return {} if life is None else {why.name.lower(): number for why, number in life.sender.lost.items() if number}
+        return {why.name.lower(): number for why, number in self._sender.lost.items() if number}
 
     @property
     def waiting(self) -> int:
         """How many events have not been sent yet."""
-        life = self._lives.get(os.getpid())
-        return 0 if life is None else life.sender.waiting
+        return self._sender.waiting
 
     def due(self) -> float | None:
         """The seconds until `step` has something to send; None as long as nothing is published. For simulations."""
-        life = self._lives.get(os.getpid())
-        return None if life is None else life.sender.due()
+        return self._sender.due()
 
     def step(self) -> float | None:
         """Send at most one request, which is what the thread does, and return after how many seconds to call again;
         None when there is nothing to send. For simulations."""
-        life = self._lives.get(os.getpid())
-        return None if life is None else life.sender.step()
+        return self._sender.step()
 
     def __enter__(self) -> Self:
         return self
@@ -156,7 +157,7 @@ class Recorder:
         self.close()
 
     def _publish(self, regarding: Any, reason: str, note: str, warning: bool, action: str | None, related: Any) -> None:
-        life = self._life()
+        self._used = True
         try:
             if not isinstance(warning, bool):
                 raise TypeError(f"warning is {type(warning).__name__}, where True or False is expected")
@@ -167,42 +168,31 @@ class Recorder:
             text = cut(str(note), NOTE, MARK)
         except BaseException as error:  # noqa: BLE001 - objects, and what makes texts of them, are user code
             pass_interrupt(error)
-            life.sender.reject(f"an event cannot be recorded: {described(error)}")
+            self._sender.reject(f"an event cannot be recorded: {described(error)}")
             return
-        life.sender.observe(subject, text)
-        if self._threaded and life.thread is None and not self._closed:
-            self._begin(life)
+        self._sender.observe(subject, text)
+        if self._is_of_parent:
+            self._sender.warn("forked", "nothing is sent: the recorder was used in the process that this one was "
+                              "forked from. Make another one here")
+        elif self._threaded and self._thread is None and not self._closed:
+            self._begin()
 
-    def _life(self) -> _Life:
-        process = os.getpid()
-        life = self._lives.get(process)
-        if life is None:  # the first call, or the first after a fork: locks of the parent may be held for ever
-            queue, burst, refill = self._numbers
-            rng, timer = self._rng or random.Random(), self._client.clock.monotonic
-            ledger = Ledger(queue, SpamFilter(burst, refill, timer), rng, timer)
-            new = _Life(Sender(self._client, self._reporter, ledger, rng), threading.Lock())
-            life = self._lives.setdefault(process, new)
-            if self._closed:
-                life.sender.close(0.0, driven=False)
-        return life
-
-    def _begin(self, life: _Life) -> None:
-        with life.starting:
-            if life.thread is None:
-                thread = Thread(target=life.sender.run, name=f"events-of-{self._reporter.controller}", daemon=True)
+    def _begin(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                thread = Thread(target=self._sender.run, name=f"events-of-{self._reporter.controller}", daemon=True)
                 try:
                     thread.start()
                 except RuntimeError as error:  # no memory, or the interpreter is ending; the next event tries again
-                    life.sender.warn("thread", f"no thread can be begun to send them: {error}")
+                    self._sender.warn("thread", f"no thread can be begun to send them: {error}")
                     return
-                life.thread = thread
+                self._thread = thread
                 atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
         """Only flushes: the controller whose recorder it is closes it after its last runs."""
-        life = self._lives.get(os.getpid())
-        if life is not None and not self.flush(AT_EXIT):
-            life.sender.warn("exit", f"the program ends, and {life.sender.waiting} were not sent")
+        if not self.flush(AT_EXIT):
+            self._sender.warn("exit", f"the program ends, and {self._sender.waiting} were not sent")
 
     def __repr__(self) -> str:
         return f"<Recorder of {self._reporter.controller}>"

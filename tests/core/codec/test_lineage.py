@@ -1,4 +1,4 @@
-"""Lists of records in views: found in one order by the written walks and by the general one."""
+"""Lists of records in views: found in one order by the quick walks and by the general one."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
