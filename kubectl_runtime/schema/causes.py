@@ -26,7 +26,8 @@ class Cause:
 
     def to_dict(self) -> dict[str, Any]:
         """The cause as JSON."""
-        entry: dict[str, Any] = {"reason": self.reason, "message": self.message}
+        entry: dict[str, Any] = {"reason": self.reason} if self.reason else {}
+        entry["message"] = self.message
         if self.field:
             entry["field"] = self.field
         return entry

@@ -290,7 +290,7 @@ _KIND = Message({"group": "string", "version": "string", "kind": "string"})
 _RESOURCE = Message({"group": "string", "version": "string", "resource": "string"})
 _USER = Message({"username": "string", "uid": "string", "groups": ListOf("string"),
                  "extra": MapOf(ListOf("string"))})
-_REQUEST = Message({
+REQUEST = Message({
     "kind": _KIND, "resource": _RESOURCE, "subResource": "string", "requestKind": _KIND, "requestResource": _RESOURCE,
     "requestSubResource": "string", "name": "string", "namespace": "string", "operation": "string", "userInfo": _USER,
     "dryRun": "bool", "options": "dyn"})
@@ -302,10 +302,10 @@ NO_AUTHORIZER = "`authorizer` is not evaluated here: no decision of it could be 
 def _environments() -> tuple[Any, Any]:
     """Where conditions are checked, and where they run."""
     cel, extensions, _ = engine()
-    known = list(messages_in(_REQUEST, itertools.count()))
+    known = list(messages_in(REQUEST, itertools.count()))
     objects = dict.fromkeys(_OBJECTS, cel.Type.DYN)
     pool = pool_of(known)
-    checking = cel.NewEnv(pool, variables={**objects, "request": cel_type(_REQUEST, known)},
+    checking = cel.NewEnv(pool, variables={**objects, "request": cel_type(REQUEST, known)},
                           extensions=[*extensions, library(typed=True, classes={})])
     pool = pool_of(())
     running = cel.NewEnv(pool, variables={**objects, "request": cel.Type.DYN},

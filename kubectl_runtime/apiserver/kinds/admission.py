@@ -1,6 +1,7 @@
 """Webhook configurations, and admission policies with their bindings.
 
-Policies are stored and not evaluated, so that no expression of theirs is compiled.
+Each expression of a policy is compiled. A policy whose expressions cannot be evaluated here (without the extra `cel`,
+or with a name that its engine does not know) is refused with the reason.
 """
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.cel import condition as match_condition
+from kubectl_runtime.schema.policycel import ANNOTATION, APPLY, BOOL, JSON_PATCH, STRING, Expressions, Kind
 
 REVIEW_VERSIONS = ("v1", "v1beta1")
 _FORM = "desired format: https://host[/path]"
@@ -185,30 +187,93 @@ def _annotations(obj: Object, path: str) -> Iterator[Cause]:
             yield errors.required(f"{at}.valueExpression", "valueExpression is not specified")
 
 
+def _expression_causes(spec: Object, path: str) -> Iterator[Cause]:
+    """The expressions of a policy that do not compile."""
+    try:
+        known = Expressions((), has_params=bool(spec.get("paramKind")))
+    except MissingExtra as error:
+        yield errors.forbidden_field(path, str(error))
+        return
+    for index, variable in enumerate(spec.get("variables") or ()):
+        name, expression = variable.get("name") or "", variable.get("expression") or ""
+        if not name.strip() or not expression.strip():
+            continue
+        at = f"{path}.variables[{index}]"
+        if not name.isidentifier() or not name.isascii():
+            yield errors.invalid_value(f"{at}.name", name, "name is not a valid CEL identifier")
+            continue
+        try:
+            known.add_variable(name, expression)
+        except CelError as error:
+            yield errors.invalid_value(f"{at}.expression", expression, str(error))
+    for at, expression, kind in _expressions(spec, path):
+        if not expression.strip():
+            continue
+        try:
+            known.check(expression, kind)
+        except CelError as error:
+            yield errors.invalid_value(at, expression, str(error))
+
+
+def _expressions(spec: Object, path: str) -> Iterator[tuple[str, str, Kind]]:
+    """(path, expression, what it gives) of all expressions but the variables."""
+    for field, key, kind in (("matchConditions", "expression", BOOL), ("validations", "expression", BOOL),
+                             ("validations", "messageExpression", STRING),
+                             ("auditAnnotations", "valueExpression", ANNOTATION)):
+        for index, entry in enumerate(spec.get(field) or ()):
+            yield f"{path}.{field}[{index}].{key}", entry.get(key) or "", kind
+    for index, mutation in enumerate(spec.get("mutations") or ()):
+        for key, kind in (("applyConfiguration", APPLY), ("jsonPatch", JSON_PATCH)):
+            expression = (mutation.get(key) or {}).get("expression") or ""
+            yield f"{path}.mutations[{index}].{key}.expression", expression, kind
+
+
+_EXPRESSION = ("expression", _filled_text("expression is not specified"))
+
+_POLICY = (
+    ("spec.failurePolicy", _FAILURE_POLICY),
+    ("spec.paramKind", r.Rules(("apiVersion", r.REQUIRED), ("kind", r.REQUIRED))),
+    ("spec.matchConstraints", r.present(), _MATCH, r.Rules(("resourceRules", r.REQUIRED))),
+    ("spec.matchConditions[*]", _condition()),
+    ("spec.variables[*]", r.Rules(("name", _filled_text("name is not specified")), _EXPRESSION)),
+)
+
+
+def _patch(patch_type: str, key: str) -> r.When:
+    """The patch that a type of mutations has."""
+    return r.when(r.equals("patchType", patch_type),
+                  (key, r.present(f"must be specified when patchType is {patch_type}"), r.Rules(_EXPRESSION)))
+
+
 class MutatingPolicyStrategy(BuiltinStrategy):
-    """MutatingAdmissionPolicies, of which nothing is checked."""
+    """MutatingAdmissionPolicies."""
 
     has_generation = True
     defaults = r.Defaults({"spec.failurePolicy": "Fail", **_match_defaults("spec.matchConstraints")})
+    rules = r.Rules(
+        *_POLICY,
+        ("spec.reinvocationPolicy", r.REQUIRED, r.choice("IfNeeded", "Never")),
+        ("spec.mutations", r.required("mutations must contain at least one item")),
+        ("spec.mutations[*]", r.Rules(
+            ("patchType", r.REQUIRED, r.choice("ApplyConfiguration", "JSONPatch")),
+            _patch("ApplyConfiguration", "applyConfiguration"),
+            _patch("JSONPatch", "jsonPatch"))),
+        ("spec", _expression_causes),
+    )
 
 
 class ValidatingPolicyStrategy(MutatingPolicyStrategy):
     """ValidatingAdmissionPolicies."""
 
     rules = r.Rules(
-        ("spec.failurePolicy", _FAILURE_POLICY),
-        ("spec.paramKind", r.Rules(("apiVersion", r.REQUIRED), ("kind", r.REQUIRED))),
-        ("spec.matchConstraints", r.present(), _MATCH, r.Rules(("resourceRules", r.REQUIRED))),
-        ("spec.matchConditions[*]", _condition()),
-        ("spec.variables[*]", r.Rules(
-            ("name", _filled_text("name is not specified")),
-            ("expression", _filled_text("expression is not specified")))),
+        *_POLICY,
         r.when(r.lacks("spec.validations", "spec.auditAnnotations"),
                ("spec.validations", r.missing("validations or auditAnnotations must contain at least one item")),
                ("spec.auditAnnotations", r.missing("validations or auditAnnotations must contain at least one item"))),
         ("spec.validations[*]", r.Rules(
-            ("expression", _filled_text("expression is not specified")),
+            _EXPRESSION,
             ("reason", r.choice("Forbidden", "Invalid", "RequestEntityTooLarge")))),
+        ("spec", _expression_causes),
         ("", _annotations),
     )
 

@@ -1,6 +1,7 @@
-"""Mutating webhooks, and then validating ones.
+"""Mutating policies and webhooks, and then validating webhooks.
 
-Mutating webhooks are called one after the other; each sees what the ones before made of the object. If one changed it,
+Mutating policies, then mutating webhooks are called one after the other; each sees what the ones before made of the
+object. If one changed it,
 the ones before that ask for it (reinvocationPolicy IfNeeded) are called again, once, in a second round.
 
 Validating webhooks are all called about the object as it will be stored, even when one has refused; the first refusal
@@ -20,6 +21,8 @@ from kubectl_runtime.apiserver.encoding.body import parse_json
 from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.managedfields.entries import EntryError, read
 from kubectl_runtime.apiserver.patching.json_patch import PatchFailed, patched
+from kubectl_runtime.apiserver.policies.configured import Policy
+from kubectl_runtime.apiserver.policies.judging import matching, mutated
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.webhooks.calls import CallingFailed, accept, ask, failed, time_left, timed_out
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
@@ -41,9 +44,12 @@ _BAD_MANAGERS = (".metadata.managedFields was in an invalid state after admissio
                  "mutating admission controller; please fix your requests: ")
 
 
-def mutate(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...]) -> None:
-    """Let the webhooks change `asked.object`. Raises StatusError for what refuses the operation. The cluster's lock is
-    held, and free while a webhook is asked."""
+Mutator = Hook | Policy
+
+
+def mutate(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...]) -> None:
+    """Let policies and webhooks change `asked.object`. Raises StatusError for what refuses the operation. The cluster's
+    lock is held, and free while a webhook is asked."""
     asking = _Asking()
     if _round(ctx, asked, hooks, asking):
         asking.is_second = True
@@ -65,10 +71,10 @@ class _Asking:
     """Who was asked, in both rounds. A change in the second one can bring somebody back in who comes later in it."""
 
     is_second: bool = False
-    earlier: set[Hook] = field(default_factory=set)  # to be asked again if somebody changes the object after them
-    again: set[Hook] = field(default_factory=set)
+    earlier: set[Mutator] = field(default_factory=set)  # to be asked again if somebody changes the object after them
+    again: set[Mutator] = field(default_factory=set)
 
-    def note(self, hook: Hook, *, changed: bool) -> None:
+    def note(self, hook: Mutator, *, changed: bool) -> None:
         """A webhook was asked."""
         if changed:
             self.again |= self.earlier
@@ -77,19 +83,38 @@ class _Asking:
             self.earlier.add(hook)
 
 
-def _round(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...], asking: _Asking) -> bool:
+def _round(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...], asking: _Asking) -> bool:
     """Whether anybody changed the object."""
     any_changed = False
     for hook in hooks:
         if asking.is_second and hook not in asking.again:
             continue
-        called = invocation(ctx, hook, asked)
-        if called is None:
+        if isinstance(hook, Policy):
+            found = _evaluate(ctx, hook, asked)
+        else:
+            called = invocation(ctx, hook, asked)
+            found = None if called is None else _call(ctx, called, asked)
+        if found is None:
             continue
-        changed = _call(ctx, called, asked)
+        changed = found
         any_changed = any_changed or changed
         asking.note(hook, changed=changed)
     return any_changed
+
+
+def _evaluate(ctx: RequestContext, policy: Policy, asked: Attributes) -> bool | None:
+    """Let one policy change the object, once for each binding; whether it did, None if it is not about it."""
+    changed: bool | None = None
+    for _, binding, target in list(matching(ctx, asked, (policy,))):
+        resource = target[0]
+        before = as_version(asked.object, asked, resource)
+        after = mutated(ctx, asked, policy, binding, target)
+        if before is None or after is None:
+            continue
+        _decode(resource, f'admission policy "{policy.name}"', asked, after, before)
+        asked.object = back(after, asked, resource)
+        changed = bool(changed) or not same_json(before, after)
+    return changed
 
 
 def _call(ctx: RequestContext, called: Invocation, asked: Attributes) -> bool:
@@ -132,7 +157,7 @@ def _patched(called: Invocation, asked: Attributes, shown: Object | None, verdic
         changed: Object = patched(shown, operations)  # if it is no object, `_decode` says so
     except PatchFailed as error:
         raise errors.internal(str(error)) from None
-    _decode(called.resource, called, asked, changed, shown)
+    _decode(called.resource, f'admission webhook "{hook.name}"', asked, changed, shown)
     return changed
 
 
@@ -145,10 +170,10 @@ def _list_problem(operations: Any) -> str:
     return "" if wrong is None else f"{names[type(wrong)]} into Go value of type jsonpatch.Operation"
 
 
-def _decode(resource: ServedResource, called: Invocation, asked: Attributes, changed: Any, shown: Object) -> None:
+def _decode(resource: ServedResource, by: str, asked: Attributes, changed: Any, shown: Object) -> None:
     """Give the patched object the shape and the defaults of its kind."""
     if not isinstance(changed, dict) or any(changed.get(key) != shown[key] for key in ("kind", "apiVersion")):
-        raise errors.internal(f'admission webhook "{called.hook.name}" made another kind of the object')
+        raise errors.internal(f"{by} made another kind of the object")
     package = asked.kind.group.partition(".")[0] or "core"
     type_name = f"{package}.{asked.kind.version}.{asked.kind.kind}"  # of a subresource
     try:

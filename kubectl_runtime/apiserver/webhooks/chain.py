@@ -14,6 +14,7 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.objectmeta import metadata
+from kubectl_runtime.apiserver.policies.judging import judge
 from kubectl_runtime.apiserver.webhooks.admitting import keep_managers, mutate, validate
 from kubectl_runtime.apiserver.webhooks.review import CREATE, DELETE, attributes, is_exempt
 from kubectl_runtime.core.codec.sameness import json_copy
@@ -22,14 +23,17 @@ Object = dict[str, Any]
 
 
 def admit(ctx: RequestContext, operation: str, new: Object, old: Object | None) -> Object:
-    """The object as mutating webhooks leave it; itself if there are none. Raises StatusError."""
-    if not ctx.hooks or not (hooks := ctx.hooks.mutating()):
+    """The object as mutating policies and webhooks leave it; itself if there are none. Raises StatusError."""
+    if not ctx.hooks:
+        return new
+    hooks, policies = ctx.hooks.mutating(), ctx.hooks.policies.mutating()
+    if not hooks and not policies:
         return new
     asked = attributes(ctx, operation, json_copy(new), old)
     if is_exempt(asked):
         return new
     with _refusing():
-        mutate(ctx, asked, hooks)
+        mutate(ctx, asked, (*policies, *hooks))
     changed = asked.object
     assert changed is not None
     if "metadata" in new:
@@ -38,12 +42,16 @@ def admit(ctx: RequestContext, operation: str, new: Object, old: Object | None) 
 
 
 def approve(ctx: RequestContext, operation: str, new: Object, old: Object | None) -> None:
-    """Ask the validating webhooks. Raises StatusError."""
-    if not ctx.hooks or not (hooks := ctx.hooks.validating()):
+    """Ask the validating policies, then the validating webhooks. Raises StatusError."""
+    if not ctx.hooks:
+        return
+    hooks, policies = ctx.hooks.validating(), ctx.hooks.policies.validating()
+    if not hooks and not policies:
         return
     asked = attributes(ctx, operation, new, old)
     if not is_exempt(asked):
         with _refusing():
+            judge(ctx, asked, policies)
             validate(ctx, asked, hooks)
 
 
@@ -57,6 +65,7 @@ def admit_deletion(ctx: RequestContext, old: Object) -> None:
     if not is_exempt(asked):
         with _refusing():
             mutate(ctx, asked, hooks.mutating())
+            judge(ctx, asked, hooks.policies.validating())
             validate(ctx, asked, hooks.validating())
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import label_selector
+from kubectl_runtime.apiserver.policies.configured import Policies
 from kubectl_runtime.apiserver.query.selectors import LabelSelector
 from kubectl_runtime.apiserver.storage.storage import Storage, Version
 from kubectl_runtime.apiserver.webhooks.outgoing import Target, WebhookCaller, target_of
@@ -42,11 +43,12 @@ class Hook:
 
 
 class Hooks:
-    """The webhooks of one storage, and the way to them."""
+    """The webhooks and policies of one storage, and the way to webhooks."""
 
     def __init__(self, storage: Storage, caller: WebhookCaller) -> None:
         self._storage = storage
         self.caller = caller
+        self.policies = Policies(storage)
         self._read: dict[str, tuple[list[Version], tuple[Hook, ...]]] = {}
 
     def mutating(self) -> tuple[Hook, ...]:
@@ -62,7 +64,7 @@ class Hooks:
         get = self._storage.buckets.get
         mutating, validating = get(MUTATING), get(VALIDATING)
         return ((mutating is not None and bool(mutating.objects))
-                or (validating is not None and bool(validating.objects)))
+                or (validating is not None and bool(validating.objects)) or bool(self.policies))
 
     def _of(self, key: str) -> tuple[Hook, ...]:
         bucket = self._storage.buckets.get(key)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
@@ -242,24 +242,49 @@ def is_exempt(asked: Attributes) -> bool:
     return asked.kind.group == "admissionregistration.k8s.io" and asked.kind.kind in _EXEMPT
 
 
+class Match(Protocol):
+    """What a webhook, a policy or a binding is about."""
+
+    @property
+    def rules(self) -> tuple[Object, ...] | None: ...
+
+    @property
+    def matches_equivalents(self) -> bool: ...
+
+    @property
+    def namespace_selector(self) -> LabelSelector: ...
+
+    @property
+    def object_selector(self) -> LabelSelector: ...
+
+
 def invocation(ctx: RequestContext, hook: Hook, asked: Attributes) -> Invocation | None:
     """See the module."""
+    target = matched(ctx, hook, asked)
+    if target is None:
+        return None
+    found = Invocation(hook, *target)
+    return found if not hook.conditions or _holds(ctx, found, asked) else None
+
+
+def matched(ctx: RequestContext, match: Match, asked: Attributes, *, rules: tuple[Object, ...] | None = None
+            ) -> tuple[ServedResource, Kind] | None:
+    """The resource and kind as which a match sees the operation; None if it is not about it. `rules` stand in for those
+    of the match. Raises the 404 of a namespace that is missing."""
     missing: errors.StatusError | None = None
     try:
-        if not _is_in_namespace(ctx, hook.namespace_selector, asked):
+        if not _is_in_namespace(ctx, match.namespace_selector, asked):
             return None
     except errors.StatusError as error:
         missing = error
-    if hook.object_selector and not any(
-            hook.object_selector.matches((obj.get("metadata") or {}).get("labels") or {})
+    if match.object_selector and not any(
+            match.object_selector.matches((obj.get("metadata") or {}).get("labels") or {})
             for obj in (asked.object, asked.old) if obj is not None):
         return None
-    found = _by_rules(ctx, hook, asked)
-    if found is None:
-        return None
-    if missing is not None:
+    found = _by_rules(ctx, rules if rules is not None else match.rules or (), match, asked)
+    if found is not None and missing is not None:
         raise missing
-    return found if not hook.conditions or _holds(ctx, found, asked) else None
+    return found
 
 
 def _is_in_namespace(ctx: RequestContext, selector: LabelSelector, asked: Attributes) -> bool:
@@ -274,19 +299,20 @@ def _is_in_namespace(ctx: RequestContext, selector: LabelSelector, asked: Attrib
     return selector.matches(found.labels)
 
 
-def _by_rules(ctx: RequestContext, hook: Hook, asked: Attributes) -> Invocation | None:
-    if any(_matches(rule, asked, asked.resource) for rule in hook.rules):
-        return Invocation(hook, asked.resource, asked.kind)
-    if not hook.matches_equivalents:
+def _by_rules(ctx: RequestContext, rules: tuple[Object, ...], match: Match, asked: Attributes
+              ) -> tuple[ServedResource, Kind] | None:
+    if any(_matches(rule, asked, asked.resource) for rule in rules):
+        return asked.resource, asked.kind
+    if not match.matches_equivalents:
         return None
     others = [other for other in ctx.cluster.registry.of_storage(asked.resource.storage)
               if other is not asked.resource
               and (not asked.subresource or other.subresource(asked.subresource) is not None)]
-    for rule in hook.rules:
+    for rule in rules:
         for other in others:
             if _matches(rule, asked, other):
                 kind = Kind(other.group, other.version, other.kind) if asked.is_own_kind else asked.kind
-                return Invocation(hook, other, kind)
+                return other, kind
     return None
 
 
@@ -295,7 +321,8 @@ def _matches(rule: Object, asked: Attributes, resource: ServedResource) -> bool:
     scope = "Cluster" if is_namespace or not asked.namespace else "Namespaced"
     return (rule.get("scope") in (None, "*", scope) and _has(rule, "operations", asked.operation)
             and _has(rule, "apiGroups", resource.group) and _has(rule, "apiVersions", resource.version)
-            and any(_names(text, resource.plural, asked.subresource) for text in rule.get("resources") or ()))
+            and any(_names(text, resource.plural, asked.subresource) for text in rule.get("resources") or ())
+            and (not rule.get("resourceNames") or asked.name in rule["resourceNames"]))
 
 
 def _has(rule: Object, key: str, value: str) -> bool:

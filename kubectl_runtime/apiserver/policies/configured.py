@@ -1,0 +1,134 @@
+"""The admission policies that are configured, each with its bindings, by the names of policy and binding.
+
+They are read from the stored objects, and again when one of these changes. A policy without a binding does nothing.
+
+Thread safety: the cluster's lock is held.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubectl_runtime.apiserver.kinds.base import label_selector
+from kubectl_runtime.apiserver.query.selectors import LabelSelector
+from kubectl_runtime.apiserver.storage.storage import Bucket, Storage, Version
+from kubectl_runtime.schema.policycel import Expressions
+
+Object = dict[str, Any]
+
+_GROUP = "admissionregistration.k8s.io"
+VALIDATING, MUTATING = "validatingadmissionpolicies", "mutatingadmissionpolicies"
+_BINDINGS = {VALIDATING: "validatingadmissionpolicybindings", MUTATING: "mutatingadmissionpolicybindings"}
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The requests that a policy or a binding is about."""
+
+    rules: tuple[Object, ...] | None
+    """None: all that the policy is about."""
+    excluded: tuple[Object, ...]
+    matches_equivalents: bool
+    namespace_selector: LabelSelector
+    object_selector: LabelSelector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """One use of a policy; compared by identity."""
+
+    name: str
+    match: Match | None
+    param_ref: Object | None
+    actions: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Policy:
+    """A policy with its bindings; compared by identity."""
+
+    name: str
+    spec: Object
+    match: Match
+    bindings: tuple[Binding, ...]
+    _expressions: Expressions | None = field(default=None, repr=False)
+
+    @property
+    def fails_closed(self) -> bool:
+        """Whether an error refuses the request."""
+        return bool(self.spec.get("failurePolicy") != "Ignore")
+
+    @property
+    def reinvoked(self) -> bool:
+        """Whether it may change an object again that others changed after it."""
+        return bool(self.spec.get("reinvocationPolicy") == "IfNeeded")
+
+    @property
+    def expressions(self) -> Expressions:
+        """The environment of its expressions, made at the first use."""
+        if self._expressions is None:
+            self._expressions = expressions_of(self.spec)
+        return self._expressions
+
+
+def expressions_of(spec: Object) -> Expressions:
+    """The environment of the expressions in a policy's spec, whose variables have been checked."""
+    variables = tuple((entry["name"], entry["expression"]) for entry in spec.get("variables") or ())
+    return Expressions(variables, has_params=bool(spec.get("paramKind")))
+
+
+class Policies:
+    """The policies of one storage."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._read: dict[str, tuple[list[Version], tuple[Policy, ...]]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any policy is bound: each write asks this, so it is no more than a look at two dicts."""
+        return any(bucket is not None and bool(bucket.objects) for bucket in map(self._bucket, _BINDINGS.values()))
+
+    def validating(self) -> tuple[Policy, ...]:
+        """The policies that only judge."""
+        return self._of(VALIDATING)
+
+    def mutating(self) -> tuple[Policy, ...]:
+        """The policies that change objects."""
+        return self._of(MUTATING)
+
+    def _bucket(self, plural: str) -> Bucket | None:
+        return self._storage.buckets.get(f"{_GROUP}/{plural}")
+
+    def _of(self, plural: str) -> tuple[Policy, ...]:
+        bound = self._bucket(_BINDINGS[plural])
+        defined = self._bucket(plural)
+        if bound is None or defined is None or not bound.objects or not defined.objects:
+            return ()
+        versions = [*defined.scan(""), *bound.scan("")]
+        before, policies = self._read.get(plural, ([], ()))
+        if before != versions:  # compared by identity
+            policies = _policies(list(defined.scan("")), list(bound.scan("")))
+            self._read[plural] = (versions, policies)
+        return policies
+
+
+def _policies(defined: list[Version], bound: list[Version]) -> tuple[Policy, ...]:
+    bindings: dict[str, list[Binding]] = {}
+    for version in bound:
+        spec = version.decode()["spec"]
+        resources = spec.get("matchResources")
+        bindings.setdefault(spec["policyName"], []).append(Binding(
+            version.name, match_of(resources) if resources else None, spec.get("paramRef"),
+            tuple(spec.get("validationActions") or ())))
+    policies = ((version.name, version.decode()["spec"]) for version in defined if version.name in bindings)
+    return tuple(Policy(name, spec, match_of(spec.get("matchConstraints") or {}), tuple(bindings[name]))
+                 for name, spec in policies)
+
+
+def match_of(match: Object) -> Match:
+    """A match as a policy or a binding has it."""
+    rules = match.get("resourceRules")
+    return Match(tuple(rules) if rules else None, tuple(match.get("excludeResourceRules") or ()),
+                 match.get("matchPolicy") != "Exact",
+                 label_selector(match.get("namespaceSelector")) or LabelSelector(),
+                 label_selector(match.get("objectSelector")) or LabelSelector())
