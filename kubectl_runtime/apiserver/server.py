@@ -168,7 +168,8 @@ def _send(core: ApiCore, method: str, path: str, body: Object | None = None) -> 
         user=ADMIN)
 
 
-DEFAULT_CONTROLLERS = ("garbage-collector", "namespace")
+DEFAULT_CONTROLLERS = ("garbage-collector", "namespace", "persistentvolumeclaim-protection",
+                       "persistentvolume-protection")
 
 
 class ApiServer:
@@ -186,9 +187,11 @@ class ApiServer:
                  record: bool = True) -> None:
         """Nothing is started or bound yet.
 
-        `port` 0 takes a free one, which restarts keep. `controllers`: a list of ``garbage-collector``, ``namespace``
-        (these two are the default: without them deletions do not end), ``serviceaccount``, ``deployment``,
-        ``replicaset``, ``job``, ``kubelet`` (Pods run, as `kubelet.rules` say), ``ttl-after-finished``,
+        `port` 0 takes a free one, which restarts keep. `controllers`: a list of ``garbage-collector``, ``namespace``,
+        ``persistentvolumeclaim-protection``, ``persistentvolume-protection`` (these four are the default: without them
+        deletions do not end), ``persistentvolume-binder``, ``serviceaccount``, ``deployment``, ``replicaset``,
+        ``statefulset``, ``daemonset``, ``job``, ``cronjob``, ``kubelet`` (Pods run, as `kubelet.rules` say),
+        ``node-lifecycle`` (taints of Nodes that are not ready), ``ttl-after-finished``,
         ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval`: seconds on the clock; history reaches
         back between one and two of it. `seed` makes uids, generated names and the server's own faults reproducible.
         `record` keeps requests for `requests`.

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kubectl_runtime.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
+from kubectl_runtime.apiserver.controllers.claims import ClaimProtection, VolumeBinder, VolumeProtection
+from kubectl_runtime.apiserver.controllers.cronjobs import CronJobController
+from kubectl_runtime.apiserver.controllers.daemonsets import DaemonSetController
 from kubectl_runtime.apiserver.controllers.deployments import DeploymentController
 from kubectl_runtime.apiserver.controllers.garbage import GarbageCollector
 from kubectl_runtime.apiserver.controllers.jobs import JobController, TtlAfterFinishedController
 from kubectl_runtime.apiserver.controllers.loop import ControlLoop
 from kubectl_runtime.apiserver.controllers.namespace_controller import NamespaceController
+from kubectl_runtime.apiserver.controllers.node_lifecycle import NodeLifecycleController
 from kubectl_runtime.apiserver.controllers.replicasets import ReplicaSetController
+from kubectl_runtime.apiserver.controllers.statefulsets import StatefulSetController
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.kubelet.pod_loop import KubeletLoop
 
@@ -18,8 +23,11 @@ ALL = "*"
 CONTROLLERS: dict[str, Callable[..., ControlLoop]] = {
     "garbage-collector": GarbageCollector, "namespace": NamespaceController,
     "serviceaccount": ServiceAccountController, "root-ca-certificate-publisher": RootCaPublisher,
-    "deployment": DeploymentController, "replicaset": ReplicaSetController, "kubelet": KubeletLoop,
-    "job": JobController, "ttl-after-finished": TtlAfterFinishedController}
+    "deployment": DeploymentController, "replicaset": ReplicaSetController, "statefulset": StatefulSetController,
+    "daemonset": DaemonSetController, "cronjob": CronJobController, "kubelet": KubeletLoop,
+    "job": JobController, "ttl-after-finished": TtlAfterFinishedController,
+    NodeLifecycleController.name: NodeLifecycleController,
+    ClaimProtection.name: ClaimProtection, VolumeProtection.name: VolumeProtection, VolumeBinder.name: VolumeBinder}
 
 
 def build_controllers(names: Iterable[str], *, certificate: str = "", kubelet: Kubelet) -> list[ControlLoop]:
@@ -36,5 +44,7 @@ def build_controllers(names: Iterable[str], *, certificate: str = "", kubelet: K
         raise ValueError(f"unknown controllers: {', '.join(unknown)}; there are: {', '.join(CONTROLLERS)}")
     if KubeletLoop.name in wanted:
         kubelet.rules.use()
-    given = {RootCaPublisher.name: (certificate,), KubeletLoop.name: (kubelet,)}
-    return [CONTROLLERS[name](*given.get(name, ())) for name in wanted]
+    made: dict[str, Callable[[], ControlLoop]] = {
+        RootCaPublisher.name: lambda: RootCaPublisher(certificate),
+        KubeletLoop.name: lambda: KubeletLoop(kubelet, binds_claims=VolumeBinder.name in wanted)}
+    return [made.get(name, CONTROLLERS[name])() for name in wanted]

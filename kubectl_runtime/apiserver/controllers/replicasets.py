@@ -7,6 +7,7 @@ Controllers adopt orphans that their selector matches, and release children that
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +22,7 @@ from kubectl_runtime.apiserver.storage.storage import Cluster, Version
 Object = dict[str, Any]
 
 AGENT = "kube-controller-manager"
-_API_VERSIONS = {"Job": "batch/v1"}  # others are of apps/v1
+_API_VERSIONS = {"Job": "batch/v1", "CronJob": "batch/v1"}  # others are of apps/v1
 
 
 def owner_reference(owner: Version, kind: str) -> Object:
@@ -30,12 +31,14 @@ def owner_reference(owner: Version, kind: str) -> Object:
             "controller": True, "blockOwnerDeletion": True}
 
 
-def claim(cluster: Cluster, owner: Version, kind: str, selector: Object, children: str) -> list[Version]:
-    """The objects of a type that an owner controls, after it has adopted and released what it should."""
+def claim(cluster: Cluster, owner: Version, kind: str, selector: Object, children: str, *,
+          fits: Callable[[Version], bool] = lambda _: True) -> list[Version]:
+    """The objects of a type that an owner controls, after it has adopted and released what it should. Objects that do
+    not fit are no children, whatever their labels are."""
     matches, claimed = label_selector(selector), []
     for child in list(cluster.storage.bucket(children).scan(owner.namespace)):
         controller = next((ref for ref in child.owners if ref.get("controller")), None)
-        matching = matches is not None and matches.matches(child.labels)
+        matching = matches is not None and matches.matches(child.labels) and fits(child)
         if controller is None:
             if not matching or owner.deleting or child.deleting:
                 continue
@@ -88,7 +91,7 @@ class ReplicaSetController(KeyQueue):
                 tell(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {pod.name}", component=COMPONENT)
             return  # the changes of the Pods come back here
         wait = spec.get("minReadySeconds", 0)
-        ages = [_ready_for(obj, cluster.clock.now()) for _, obj in active]
+        ages = [ready_for(obj, cluster.clock.now()) for _, obj in active]
         template = dig(spec, "template.metadata.labels") or {}
         _write_status(cluster, version, replica_set, {
             "replicas": len(active),
@@ -117,7 +120,7 @@ def _condition(pod: Object) -> Object | None:
                  and entry.get("status") == "True"), None)
 
 
-def _ready_for(pod: Object, now: datetime) -> float | None:
+def ready_for(pod: Object, now: datetime) -> float | None:
     """How many seconds a Pod has been ready; None if it is not."""
     ready = _condition(pod)
     if ready is None:

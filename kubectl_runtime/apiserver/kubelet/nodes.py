@@ -41,10 +41,15 @@ def _refusal(spec: Object, node: Object) -> str:
     own, tolerations = node.get("spec") or {}, spec.get("tolerations") or ()
     if own.get("unschedulable") and not _tolerated({"key": UNSCHEDULABLE, "effect": "NoSchedule"}, tolerations):
         return "node(s) were unschedulable"
-    for taint in own.get("taints") or ():
-        if taint.get("effect") in ("NoSchedule", "NoExecute") and not _tolerated(taint, tolerations):
-            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
-    return "" if _selected(spec, node) else "node(s) didn't match Pod's node affinity/selector"
+    for taint in untolerated(node, tolerations):
+        return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+    return "" if selects(spec, node) else "node(s) didn't match Pod's node affinity/selector"
+
+
+def untolerated(node: Object, tolerations: Iterable[Object]) -> list[Object]:
+    """The taints of a node that keep a Pod with these tolerations away."""
+    return [taint for taint in (node.get("spec") or {}).get("taints") or ()
+            if taint.get("effect") in ("NoSchedule", "NoExecute") and not _tolerated(taint, tolerations)]
 
 
 def _tolerated(taint: Object, tolerations: Iterable[Object]) -> bool:
@@ -59,7 +64,8 @@ def _tolerated(taint: Object, tolerations: Iterable[Object]) -> bool:
     return False
 
 
-def _selected(spec: Object, node: Object) -> bool:
+def selects(spec: Object, node: Object) -> bool:
+    """Whether a node is one that a Pod's node selector and required affinity name."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address
 from typing import Any
 
+from kubectl_runtime.apiserver.controllers.claims import CLAIMS, claim_problem
 from kubectl_runtime.apiserver.controllers.loop import tell
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.kubelet.nodes import (
@@ -65,8 +66,10 @@ def report_node(cluster: Cluster, version: Version, address: str) -> bool:
     return {"type": "InternalIP", "address": address} in status["addresses"]
 
 
-def schedule(cluster: Cluster, version: Version, plan: Plan, pods_by_node: Mapping[str, int]) -> bool:
-    """Give a Pod a node if that is asked for and possible; False if it waits for a node."""
+def schedule(cluster: Cluster, version: Version, plan: Plan, pods_by_node: Mapping[str, int], *,
+             binds_claims: bool = False) -> bool:
+    """Give a Pod a node if that is asked for and possible; False if it waits for a node. `binds_claims`: it waits for
+    its claims, too, since a controller binds them."""
     pod = version.decode()
     spec = pod["spec"]
     if spec.get("schedulerName") != DEFAULT_SCHEDULER or spec.get("schedulingGates") or version.deleting:
@@ -74,7 +77,7 @@ def schedule(cluster: Cluster, version: Version, plan: Plan, pods_by_node: Mappi
     pods = served_type(cluster, PODS)
     if pods is None:
         return True
-    node, why = "", plan.unschedulable
+    node, why = "", plan.unschedulable or (claim_problem(cluster, version, pod) if binds_claims else "")
     if not why:
         nodes = [found.decode() for found in cluster.storage.bucket(NODES).scan("")]
         node, why = choose_node(pod, nodes, pods_by_node)
@@ -137,9 +140,11 @@ class KubeletLoop:
 
     name = "kubelet"
 
-    def __init__(self, kubelet: Kubelet) -> None:
-        """`kubelet` is what a test gives: rules, and what becomes of logs."""
+    def __init__(self, kubelet: Kubelet, *, binds_claims: bool = False) -> None:
+        """`kubelet` is what a test gives: rules, and what becomes of logs. `binds_claims`: Pods wait for their claims.
+        """
         self._kubelet = kubelet
+        self._binds_claims = binds_claims
         self._rules_seen = -1
         self._pods: dict[str, None] = {}  # keys to look at, in order
         self._nodes: dict[str, None] = {}
@@ -183,6 +188,8 @@ class KubeletLoop:
         new = change.new
         if bucket.key == NODES:
             self._nodes[new.key] = None
+        elif bucket.key == CLAIMS:
+            self._pods |= self._homeless
         elif bucket.key == PODS:
             before = _node_of(change.old) if change.old else ""
             after = "" if change.deleted else _node_of(new)
@@ -262,7 +269,7 @@ class KubeletLoop:
     def _look_at(self, cluster: Cluster, version: Version, plan: Plan) -> None:
         node = _node_of(version)
         if not node:
-            if not schedule(cluster, version, plan, self._counts):
+            if not schedule(cluster, version, plan, self._counts, binds_claims=self._binds_claims):
                 self._homeless[version.key] = None
             return
         home = cluster.storage.get(NODES, "", node)

@@ -1,0 +1,103 @@
+"""ControllerRevisions: the templates that a StatefulSet or DaemonSet has had.
+
+Each template that was wanted is kept as a ControllerRevision with a number that rises. A template that comes back takes
+its old revision with it, under a new number.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from kubectl_runtime.apiserver.controllers.replicasets import AGENT, owner_reference
+from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.storage.storage import Cluster, Version
+
+Object = dict[str, Any]
+
+REVISIONS = "apps/controllerrevisions"
+HASH = "controller-revision-hash"
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+
+
+@dataclass(slots=True)
+class Revision:
+    """One template of a set."""
+
+    version: Version
+    obj: Object
+
+    @property
+    def name(self) -> str:
+        """``SET-HASH``."""
+        return self.version.name
+
+    @property
+    def number(self) -> int:
+        """Rises with each template."""
+        return int(self.obj.get("revision") or 0)
+
+    @property
+    def template(self) -> Object:
+        """The Pod template."""
+        template = self.obj["data"]["spec"]["template"]
+        return {key: value for key, value in template.items() if key != "$patch"}
+
+
+def template_hash(data: Object, collisions: int = 0) -> str:
+    """The hash of a revision's data, as kube-controller-manager makes it: FNV-1 of 32 bits, in letters of names."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    found = 0x811C9DC5
+    for byte in (text + str(collisions)).encode():
+        found = found * 0x01000193 & 0xFFFFFFFF ^ byte
+    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(found))
+
+
+def owned(cluster: Cluster, owner: Version) -> list[Revision]:
+    """The revisions of a set, oldest first."""
+    found = [Revision(version, version.decode()) for version in cluster.storage.bucket(REVISIONS).scan(owner.namespace)
+             if any(ref.get("uid") == owner.uid for ref in version.owners)]
+    return sorted(found, key=lambda revision: (revision.number, revision.name))
+
+
+def newest(cluster: Cluster, owner: Version, kind: str, obj: Object, *, label: str) -> list[Revision]:
+    """The revisions of a set, the last of them that of its present template, which is made if there is none.
+
+    `label`: under which the hash is kept. Empty if the server refused to store the revision.
+    """
+    template = obj["spec"]["template"]
+    known = owned(cluster, owner)
+    same = next((revision for revision in reversed(known) if revision.template == template), None)
+    if same is not None and same is known[-1]:
+        return known
+    number = (known[-1].number if known else 0) + 1
+    if same is not None:
+        patch(cluster, served_type(cluster, REVISIONS), same.version, {"revision": number}, agent=AGENT)
+        return owned(cluster, owner)
+    data = {"spec": {"template": {**template, "$patch": "replace"}}}
+    collisions = int((obj.get("status") or {}).get("collisionCount") or 0)
+    served = served_type(cluster, REVISIONS)
+    for attempt in range(collisions, collisions + 10):
+        name = template_hash(data, attempt)
+        full = f"{owner.name}-{name}"
+        if served is None or cluster.storage.get(REVISIONS, owner.namespace, full) is not None:
+            continue
+        annotations = dict(obj["metadata"].get("annotations") or {})
+        submit(cluster, "POST", path_of(served, owner.namespace), {
+            "apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": number, "data": data, "metadata": {
+                "name": full, "annotations": annotations,
+                "labels": {**((template.get("metadata") or {}).get("labels") or {}), label: name},
+                "ownerReferences": [owner_reference(owner, kind)]}}, agent=AGENT)
+        break
+    found = owned(cluster, owner)
+    return found if found and found[-1].template == template else []
+
+
+def forget(cluster: Cluster, revisions: list[Revision], used: Collection[str], limit: int) -> None:
+    """Delete the oldest revisions that are not used, beyond the limit."""
+    unused = [revision for revision in revisions if revision.name not in used]
+    for revision in unused[:max(0, len(unused) - limit)]:
+        delete(cluster, served_type(cluster, REVISIONS), revision.version, agent=AGENT)
