@@ -169,7 +169,7 @@ def _send(core: ApiCore, method: str, path: str, body: Object | None = None) -> 
 
 
 DEFAULT_CONTROLLERS = ("garbage-collector", "namespace", "persistentvolumeclaim-protection",
-                       "persistentvolume-protection")
+                       "persistentvolume-protection", "resourcequota")
 
 
 class ApiServer:
@@ -188,10 +188,10 @@ class ApiServer:
         """Nothing is started or bound yet.
 
         `port` 0 takes a free one, which restarts keep. `controllers`: a list of ``garbage-collector``, ``namespace``,
-        ``persistentvolumeclaim-protection``, ``persistentvolume-protection`` (these four are the default: without them
-        deletions do not end), ``persistentvolume-binder``, ``serviceaccount``, ``deployment``, ``replicaset``,
-        ``statefulset``, ``daemonset``, ``job``, ``cronjob``, ``kubelet`` (Pods run, as `kubelet.rules` say),
-        ``node-lifecycle`` (taints of Nodes that are not ready), ``ttl-after-finished``,
+        ``persistentvolumeclaim-protection``, ``persistentvolume-protection`` (without these four deletions do not end),
+        ``resourcequota`` (these five are the default), ``disruption``, ``persistentvolume-binder``, ``serviceaccount``,
+        ``deployment``, ``replicaset``, ``statefulset``, ``daemonset``, ``job``, ``cronjob``, ``kubelet`` (Pods run, as
+        `kubelet.rules` say), ``node-lifecycle`` (taints of Nodes that are not ready), ``ttl-after-finished``,
         ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval`: seconds on the clock; history reaches
         back between one and two of it. `seed` makes uids, generated names and the server's own faults reproducible.
         `record` keeps requests for `requests`.

@@ -1,11 +1,12 @@
 """The rules of a kind, one `Strategy` object per resource type: what is filled in or refused, what a deletion does.
 
-Order of a create:   ``decode`` · ``default`` · (managedFields, against ``blank``) · (``admit`` and mutating webhooks,
-                     if there are any) · ``to_storage`` · ``prepare_create`` · (metadata by the core) ·
-                     ``validate_create`` · ``canonicalize`` · (validating webhooks) · ``stored_form`` · stored
-Order of an update:  ``decode`` · ``default`` · (managedFields) · (mutating webhooks) · ``to_storage`` ·
-                     ``prepare_update`` · ``generation`` · ``validate_update`` · ``canonicalize`` ·
-                     (validating webhooks) · ``stored_form`` · stored
+Order of a create:   ``decode`` · ``default`` · (managedFields, against ``blank``) · (``admit``, mutating policies and
+                     webhooks, if there are any) · ``to_storage`` · ``prepare_create`` · (metadata by the core) ·
+                     ``validate_create`` · ``canonicalize`` · (Pod security) · (validating policies and webhooks) ·
+                     (quotas) · ``stored_form`` · stored
+Order of an update:  ``decode`` · ``default`` · (managedFields) · (mutating policies and webhooks) · ``to_storage`` ·
+                     ``prepare_update`` · ``generation`` · ``validate_update`` · ``canonicalize`` · (Pod security) ·
+                     (validating policies and webhooks) · (quotas) · ``stored_form`` · stored
 Order of a delete:   ``grace_period`` · (finalizers by the core) · ``prepare_delete`` when the object stays for now
 
 Objects are plain dicts that belong to the request: the hooks change them in place. `old` is read-only. Validation of

@@ -23,6 +23,7 @@ from kubectl_runtime.apiserver.objectmeta import metadata
 from kubectl_runtime.apiserver.objectmeta.metadata import restore, without_times
 from kubectl_runtime.apiserver.objectmeta.names import generated_name
 from kubectl_runtime.apiserver.output.forms import shown_object
+from kubectl_runtime.apiserver.policies.admission import charge, secure
 from kubectl_runtime.apiserver.query.selectors import parse_uint
 from kubectl_runtime.apiserver.schemas import ANY, Schema
 from kubectl_runtime.apiserver.storage.registry import ServedResource
@@ -151,8 +152,10 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
     partial = strategy.canonicalize(obj, ctx)
+    secure(ctx, obj, None)
     if ctx.asks:
         approved(ctx, CREATE, shown(ctx, obj), None, lambda: strategy.validate_create(obj, ctx))
+    charge(ctx, obj, None)
     sent = _sent_version(meta.pop("resourceVersion", ""))
     if sent and posted and not ctx.dry_run:
         raise errors.bare_500("resourceVersion should not be set on objects to be created")
@@ -234,10 +237,12 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)
     new.pop("apiVersion", None)
+    secure(ctx, new, before, subresource)
     if ctx.asks:
         seen = view or (lambda obj: obj)
         approved(ctx, UPDATE, seen(shown(ctx, new)), seen(asked),
                  lambda: strategy.validate_update(new, before, subresource, ctx))
+    charge(ctx, new, before, subresource)
     if ctx.may_wait:
         still(ctx, current)
     if "deletionTimestamp" in meta and is_finished(ctx.type, new):

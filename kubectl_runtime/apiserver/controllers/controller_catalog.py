@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kubectl_runtime.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
+from kubectl_runtime.apiserver.controllers.budgets import DisruptionController, QuotaController
 from kubectl_runtime.apiserver.controllers.claims import ClaimProtection, VolumeBinder, VolumeProtection
 from kubectl_runtime.apiserver.controllers.cronjobs import CronJobController
 from kubectl_runtime.apiserver.controllers.daemonsets import DaemonSetController
@@ -26,6 +27,7 @@ CONTROLLERS: dict[str, Callable[..., ControlLoop]] = {
     "deployment": DeploymentController, "replicaset": ReplicaSetController, "statefulset": StatefulSetController,
     "daemonset": DaemonSetController, "cronjob": CronJobController, "kubelet": KubeletLoop,
     "job": JobController, "ttl-after-finished": TtlAfterFinishedController,
+    DisruptionController.name: DisruptionController, QuotaController.name: QuotaController,
     NodeLifecycleController.name: NodeLifecycleController,
     ClaimProtection.name: ClaimProtection, VolumeProtection.name: VolumeProtection, VolumeBinder.name: VolumeBinder}
 

@@ -159,7 +159,7 @@ def _set_if_any(item: Object, key: str, value: Any) -> None:
 
 
 class ResourceQuotaStrategy(BuiltinStrategy):
-    """ResourceQuotas; they are stored, not enforced."""
+    """ResourceQuotas; `policies.quotas` enforces them."""
 
     has_status = True
     delete_returns_object = True

@@ -1,0 +1,147 @@
+"""PodDisruptionBudgets and ResourceQuotas: controllers that count, and write what they have counted into a status.
+
+A budget: how many of the Pods that it selects are healthy, how many there have to be, and so how many may be evicted.
+`expectedPods` comes from the Pods' controllers, if each of them has one that says how many it wants.
+
+A quota: what its namespace uses. It is enforced whether or not this is written (policies/quotas.py).
+"""
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from typing import Any
+
+from kubectl_runtime.apiserver.controllers.loop import KeyQueue
+from kubectl_runtime.apiserver.controllers.replicasets import AGENT
+from kubectl_runtime.apiserver.kinds.base import dig, label_selector, true_conditions
+from kubectl_runtime.apiserver.loopback import patch, served_type
+from kubectl_runtime.apiserver.policies.quotas import QUOTAS, text_of, usage
+from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.core.meta.metav1 import format_time
+
+Object = dict[str, Any]
+
+BUDGETS, PODS = "policy/poddisruptionbudgets", "/pods"
+_PATIENCE = timedelta(minutes=2)  # how long an evicted Pod may take until its deletion is seen
+
+
+class DisruptionController(KeyQueue):
+    """See the module."""
+
+    name = "disruption"
+    storage = BUDGETS
+    kind = "PodDisruptionBudget"
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        super()._observe(bucket, change)
+        if bucket.key in (PODS, *_SCALED.values()) and self._cluster is not None:
+            budgets = self._cluster.storage.buckets.get(BUDGETS)
+            if budgets is not None and budgets.objects:
+                self._keys |= {version.key: None for version in budgets.scan(change.new.namespace)}
+
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
+        """Count, and write the status if it changed."""
+        if version.deleting:
+            return
+        budget = version.decode()
+        spec, before, now = budget["spec"], budget.get("status") or {}, cluster.clock.now()
+        selector = label_selector(spec.get("selector"))
+        pods = [pod for pod in cluster.storage.bucket(PODS).scan(version.namespace)
+                if selector is not None and selector.matches(pod.labels)
+                and pod.fields.get("status.phase") not in ("Succeeded", "Failed")]
+        expected, wanted = _bounds(cluster, version.namespace, spec, pods)
+        states = {pod.name: true_conditions(pod.decode().get("status") or {}) for pod in pods if not pod.deleting}
+        # A Pod that came under the name of an evicted one lacks the condition of an eviction.
+        disrupted = {name: since for name, since in (before.get("disruptedPods") or {}).items()
+                     if "DisruptionTarget" in states.get(name, ()) and datetime.fromisoformat(since) + _PATIENCE > now}
+        healthy = sum("Ready" in state and name not in disrupted for name, state in states.items())
+        allowed = max(0, healthy - wanted) if expected else 0
+        if disrupted:
+            self.look_later(cluster, version, _PATIENCE.total_seconds())
+        _write(cluster, version, budget, {"currentHealthy": healthy, "desiredHealthy": wanted, "expectedPods": expected,
+                                          "disruptionsAllowed": allowed, "disruptedPods": disrupted or None}, now)
+
+
+_SCALED = {"ReplicaSet": "apps/replicasets", "StatefulSet": "apps/statefulsets", "Deployment": "apps/deployments",
+           "ReplicationController": "/replicationcontrollers"}
+
+
+def _bounds(cluster: Cluster, namespace: str, spec: Object, pods: list[Version]) -> tuple[int, int]:
+    """How many Pods there should be, and how many of them healthy."""
+    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
+    if most is not None:
+        expected = _expected(cluster, namespace, pods)
+        return expected, max(0, expected - _share(most, expected))
+    if isinstance(least, str):
+        expected = _expected(cluster, namespace, pods)
+        return expected, _share(least, expected)
+    return len(pods), least if least is not None else 1
+
+
+def _share(value: Any, whole: int) -> int:
+    return value if isinstance(value, int) else math.ceil(whole * int(str(value).rstrip("%")) / 100)
+
+
+def _expected(cluster: Cluster, namespace: str, pods: list[Version]) -> int:
+    """The replicas of the Pods' controllers; those of a Deployment for its ReplicaSets."""
+    wanted: dict[str, int] = {}
+    for pod in pods:
+        owner = next((ref for ref in pod.owners if ref.get("controller")), None)
+        found = _controller(cluster, namespace, owner)
+        if found is not None and (above := next((ref for ref in found.owners if ref.get("controller")), None)):
+            found = _controller(cluster, namespace, above) or found
+        if found is not None:
+            wanted[found.uid] = int(dig(found.decode(), "spec.replicas") or 0)
+    return sum(wanted.values())
+
+
+def _controller(cluster: Cluster, namespace: str, owner: Object | None) -> Version | None:
+    key = _SCALED.get((owner or {}).get("kind", ""))
+    found = cluster.storage.get(key, namespace, owner["name"]) if key and owner else None
+    return found if found is not None and owner is not None and found.uid == owner.get("uid") else None
+
+
+def _write(cluster: Cluster, version: Version, budget: Object, counts: Object, now: datetime) -> None:
+    before = budget.get("status") or {}
+    allowed = counts["disruptionsAllowed"] > 0
+    conditions = before.get("conditions") or ()
+    known: Object = next((entry for entry in conditions if entry["type"] == "DisruptionAllowed"), {})
+    state = "True" if allowed else "False"
+    generation = budget["metadata"].get("generation", 1)
+    since = known["lastTransitionTime"] if known.get("status") == state else format_time(now)
+    condition = {"type": "DisruptionAllowed", "status": state, "observedGeneration": generation,
+                 "reason": "SufficientPods" if allowed else "InsufficientPods", "message": "",
+                 "lastTransitionTime": since}
+    others = [entry for entry in conditions if entry["type"] != "DisruptionAllowed"]
+    status = {**counts, "observedGeneration": generation, "conditions": [*others, condition]}
+    gone = set(before.get("disruptedPods") or ()) - set(counts["disruptedPods"] or ())
+    if gone and counts["disruptedPods"]:
+        status["disruptedPods"] = {**counts["disruptedPods"], **dict.fromkeys(gone)}
+    if any(before.get(key) != value for key, value in status.items()):
+        patch(cluster, served_type(cluster, BUDGETS), version, {"status": status}, agent=AGENT, subresource="status")
+
+
+class QuotaController(KeyQueue):
+    """See the module."""
+
+    name = "resourcequota"
+    storage = QUOTAS
+    kind = "ResourceQuota"
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        super()._observe(bucket, change)
+        quotas = self._cluster.storage.buckets.get(QUOTAS) if self._cluster is not None else None
+        if quotas is not None and quotas.objects and change.new.namespace:
+            self._keys |= {version.key: None for version in quotas.scan(change.new.namespace)}
+
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
+        """Write what is used, if it changed."""
+        quota = version.decode()
+        hard = dig(quota, "spec.hard") or {}
+        used = {name: text_of(amount, hard[name]) for name, amount in usage(cluster.storage, quota).items()}
+        before = quota.get("status") or {}
+        status = {"hard": hard, "used": used}
+        if all(before.get(key, {}) == value for key, value in status.items()):
+            return
+        cleared = {key: {**dict.fromkeys(before.get(key) or ()), **value} for key, value in status.items()}
+        patch(cluster, served_type(cluster, QUOTAS), version, {"status": cleared}, agent=AGENT, subresource="status")

@@ -1,0 +1,84 @@
+"""What the server's own admission plugins say of a write, besides policies and webhooks: Pod security and quotas.
+
+`secure` comes before the validating policies, `charge` after the validating webhooks. Both cost no more than a look at
+a dict where no Namespace or quota asks for them. The cluster's lock is held.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.kinds.base import dig
+from kubectl_runtime.apiserver.policies import podsecurity, quotas
+from kubectl_runtime.apiserver.policies.podsecurity import PREFIX, TEMPLATES, violation
+
+Object = dict[str, Any]
+
+_JUDGED = frozenset({"", "ephemeralcontainers", "resize"})
+_MOST_PODS = 3000  # of a namespace, as many as are looked at when its level changes
+
+
+def secure(ctx: RequestContext, new: Object, old: Object | None, subresource: str = "") -> None:
+    """Whether Pod security lets an object be stored. Raises StatusError; warnings go to the context."""
+    kind = ctx.type.kind
+    if kind == "Namespace" and not ctx.type.group:
+        _secure_namespace(ctx, new, old, subresource)
+        return
+    if (kind != "Pod" and kind not in TEMPLATES) or ctx.type.is_custom or subresource not in _JUDGED:
+        return
+    namespace = ctx.cluster.storage.get("/namespaces", "", new["metadata"].get("namespace") or "")
+    if namespace is None or not any(label.startswith(PREFIX) for label in namespace.labels):
+        return
+    pod = new if kind == "Pod" else dig(new, TEMPLATES[kind])
+    before = old if kind == "Pod" or old is None else dig(old, TEMPLATES[kind])
+    if not pod or (before is not None and before.get("spec") == pod.get("spec")):
+        return
+    spec, meta = pod["spec"], pod.get("metadata") or {}
+    if kind == "Pod" and (found := violation(namespace.labels, "enforce", spec, meta)):
+        error = errors.forbidden("", "pods", new["metadata"].get("name") or "", f"violates {found}")
+        error.from_webhook = True  # the Namespace's labels may change
+        raise error
+    if found := violation(namespace.labels, "warn", spec, meta):
+        ctx.warnings.append(f"would violate {found}")
+
+
+def _secure_namespace(ctx: RequestContext, new: Object, old: Object | None, subresource: str) -> None:
+    """A level that is none is refused where it is new; Pods that a new level would refuse are warned of."""
+    labels = new["metadata"].get("labels") or {}
+    before = (old["metadata"].get("labels") or {}) if old is not None else {}
+    if old is None or subresource:
+        return  # at a create the kind's own validation says so
+    problems = list(podsecurity.label_problems(labels))
+    if problems and not any(podsecurity.label_problems(before)):
+        raise errors.invalid("", "Namespace", new["metadata"]["name"], [
+            errors.invalid_value(f"metadata.labels[{label}]", value, why) for label, value, why in problems])
+    key = f"{PREFIX}enforce"
+    if problems or labels.get(key) in (None, "privileged", before.get(key)):
+        return
+    found: dict[str, list[str]] = {}
+    for number, version in enumerate(ctx.cluster.storage.bucket("/pods").scan(new["metadata"]["name"])):
+        if number >= _MOST_PODS:
+            break
+        pod = version.decode()
+        reasons = podsecurity.problems(labels[key], pod["spec"], pod["metadata"])
+        if reasons:
+            found.setdefault(", ".join(reason for reason, _ in reasons), []).append(version.name)
+    if found:
+        level = f"{labels[key]}:{labels.get(f'{key}-version', 'latest')}"
+        ctx.warnings.append(f'existing pods in namespace "{new["metadata"]["name"]}" violate the new PodSecurity '
+                            f'enforce level "{level}"')
+        for reasons_text, names in sorted(found.items()):
+            more = f" (and {len(names) - 1} other pod{'s' if len(names) > 2 else ''})" if len(names) > 1 else ""
+            ctx.warnings.append(f"{names[0]}{more}: {reasons_text}")
+
+
+def charge(ctx: RequestContext, new: Object, old: Object | None, subresource: str = "") -> None:
+    """Whether the quotas of the namespace let an object be stored. Raises the 403."""
+    if subresource not in _JUDGED or not ctx.type.namespaced:
+        return
+    try:
+        quotas.charge(ctx.cluster.storage, ctx.type, new, old)
+    except errors.StatusError as error:
+        error.from_webhook = True  # a controller may try again: others may have made room
+        raise
