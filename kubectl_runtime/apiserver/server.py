@@ -190,11 +190,11 @@ class ApiServer:
         `port` 0 takes a free one, which restarts keep. `controllers`: a list of ``garbage-collector``, ``namespace``,
         ``persistentvolumeclaim-protection``, ``persistentvolume-protection`` (without these four deletions do not end),
         ``resourcequota`` (these five are the default), ``disruption``, ``persistentvolume-binder``, ``serviceaccount``,
-        ``deployment``, ``replicaset``, ``statefulset``, ``daemonset``, ``job``, ``cronjob``, ``kubelet`` (Pods run, as
-        `kubelet.rules` say), ``node-lifecycle`` (taints of Nodes that are not ready), ``ttl-after-finished``,
-        ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval`: seconds on the clock; history reaches
-        back between one and two of it. `seed` makes uids, generated names and the server's own faults reproducible.
-        `record` keeps requests for `requests`.
+        ``deployment``, ``replicaset``, ``statefulset``, ``daemonset``, ``job``, ``cronjob``, ``endpoint``,
+        ``endpointslice``, ``kubelet`` (Pods run, as `kubelet.rules` say), ``node-lifecycle`` (taints of Nodes that are
+        not ready), ``ttl-after-finished``, ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval`:
+        seconds on the clock; history reaches back between one and two of it. `seed` makes uids, generated names and the
+        server's own faults reproducible. `record` keeps requests for `requests`.
 
         `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without them, and
         without RBAC, everybody is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in

@@ -10,6 +10,7 @@ from kubectl_runtime.apiserver.controllers.claims import ClaimProtection, Volume
 from kubectl_runtime.apiserver.controllers.cronjobs import CronJobController
 from kubectl_runtime.apiserver.controllers.daemonsets import DaemonSetController
 from kubectl_runtime.apiserver.controllers.deployments import DeploymentController
+from kubectl_runtime.apiserver.controllers.endpoints import EndpointsController, EndpointSliceController
 from kubectl_runtime.apiserver.controllers.garbage import GarbageCollector
 from kubectl_runtime.apiserver.controllers.jobs import JobController, TtlAfterFinishedController
 from kubectl_runtime.apiserver.controllers.loop import ControlLoop
@@ -28,6 +29,7 @@ CONTROLLERS: dict[str, Callable[..., ControlLoop]] = {
     "daemonset": DaemonSetController, "cronjob": CronJobController, "kubelet": KubeletLoop,
     "job": JobController, "ttl-after-finished": TtlAfterFinishedController,
     DisruptionController.name: DisruptionController, QuotaController.name: QuotaController,
+    EndpointsController.name: EndpointsController, EndpointSliceController.name: EndpointSliceController,
     NodeLifecycleController.name: NodeLifecycleController,
     ClaimProtection.name: ClaimProtection, VolumeProtection.name: VolumeProtection, VolumeBinder.name: VolumeBinder}
 

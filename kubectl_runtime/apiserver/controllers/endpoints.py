@@ -1,0 +1,224 @@
+"""Endpoints and EndpointSlices: the addresses of the Pods that a Service selects, kept as the Pods become ready and go.
+
+A Service without selector is left alone: its endpoints are somebody else's. Slices have up to 100 endpoints each, of
+one kind of address and one set of ports; a Pod that is not ready is in them too, and says so.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+from kubectl_runtime.apiserver.controllers.loop import KeyQueue
+from kubectl_runtime.apiserver.controllers.replicasets import AGENT
+from kubectl_runtime.apiserver.kinds.base import dig, true_conditions
+from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+
+Object = dict[str, Any]
+Ports = tuple[tuple[str, int, str, str], ...]  # (name, number, protocol, application protocol) of each
+
+SERVICES, PODS, ENDPOINTS, SLICES = "/services", "/pods", "/endpoints", "discovery.k8s.io/endpointslices"
+SERVICE_NAME, MANAGED_BY = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
+MANAGER = "endpointslice-controller.k8s.io"
+HEADLESS = "service.kubernetes.io/headless"
+PER_SLICE = 100
+_ENDED = ("Succeeded", "Failed")
+_PER_SECOND = 1000  # endpoints
+
+
+class _OfServices(KeyQueue):
+    """What both controllers share: they look at Services, and at Pods that these select."""
+
+    storage = SERVICES
+    written = ""  # the key of the type that is kept
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sizes: dict[str, int] = {}  # key of a Service -> how many Pods it selected
+
+    def _note_pod(self, key: str) -> None:
+        """Look at a Service soon: the more Pods it has, the more of their changes are put together."""
+        size = self._sizes.get(key, 0)
+        if size <= PER_SLICE // 2 or self._cluster is None:
+            self._keys[key] = None
+        elif key not in self._later:
+            self._later[key] = self._cluster.clock.monotonic() + size / _PER_SECOND
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        super()._observe(bucket, change)
+        services = self._cluster.storage.buckets.get(SERVICES) if self._cluster is not None else None
+        if services is None or not services.objects:
+            return
+        if bucket.key == PODS:
+            labels = [version.labels for version in (change.old, change.new) if version is not None]
+            for service in services.scan(change.new.namespace):
+                selector = dig(service.decode(), "spec.selector")
+                if selector and any(selector.items() <= each.items() for each in labels):
+                    self._note_pod(service.key)
+        elif bucket.key == self.written:
+            name = change.new.labels.get(SERVICE_NAME, change.new.name)
+            self._keys[f"{change.new.namespace}/{name}"] = None
+
+
+def _selected(cluster: Cluster, version: Version, service: Object) -> Iterator[tuple[Object, bool, Ports]]:
+    """The Pods of a Service that have an address, whether traffic may go there, and the ports there."""
+    selector = dig(service, "spec.selector")
+    anyway = bool(dig(service, "spec.publishNotReadyAddresses"))
+    for pod in cluster.storage.bucket(PODS).scan(version.namespace):
+        if not selector.items() <= pod.labels.items() or pod.fields.get("status.phase") in _ENDED:
+            continue
+        obj = pod.decode()
+        if dig(obj, "status.podIP"):
+            ready = "Ready" in true_conditions(obj.get("status") or {})
+            yield obj, anyway or (ready and not pod.deleting), _ports(service, obj)
+
+
+def _ports(service: Object, pod: Object) -> Ports:
+    found = []
+    for port in dig(service, "spec.ports") or ():
+        number = _number(port, pod)
+        if number is not None:
+            found.append((port.get("name") or "", number, port.get("protocol") or "TCP", port.get("appProtocol") or ""))
+    return tuple(found)
+
+
+def _number(port: Object, pod: Object) -> int | None:
+    target = port.get("targetPort") or port["port"]
+    if isinstance(target, int):
+        return target
+    protocol = port.get("protocol") or "TCP"
+    declared = (each for container in pod["spec"]["containers"] for each in container.get("ports") or ())
+    return next((each["containerPort"] for each in declared
+                 if each.get("name") == target and (each.get("protocol") or "TCP") == protocol), None)
+
+
+def _shown(ports: Ports) -> list[Object]:
+    return [{"port": number, "protocol": protocol, **({"name": name} if name else {}),
+             **({"appProtocol": application} if application else {})} for name, number, protocol, application in ports]
+
+
+def _target(pod: Object) -> Object:
+    meta = pod["metadata"]
+    return {"kind": "Pod", "namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
+
+
+def _host_name(pod: Object, service: Version) -> str:
+    return (dig(pod, "spec.hostname") or "") if dig(pod, "spec.subdomain") == service.name else ""
+
+
+class EndpointsController(_OfServices):
+    """See the module."""
+
+    name = "endpoint"
+    written = ENDPOINTS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gone: list[str] = []  # keys of Services that are deleted
+
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
+        """Write the Endpoints of a Service if they changed. (The garbage collector does not know them: their name is
+        the Service's, and they go with it.)"""
+        service = version.decode()
+        if not dig(service, "spec.selector") or dig(service, "spec.type") == "ExternalName" or version.deleting:
+            return
+        groups: dict[Ports, tuple[list[Object], list[Object]]] = {}
+        self._sizes[version.key] = 0
+        for pod, ready, ports in _selected(cluster, version, service):
+            host = _host_name(pod, version)
+            address = {"ip": pod["status"]["podIP"], "targetRef": _target(pod), **({"hostname": host} if host else {}),
+                       **({"nodeName": node} if (node := dig(pod, "spec.nodeName")) else {})}
+            groups.setdefault(ports, ([], []))[not ready].append(address)
+            self._sizes[version.key] += 1
+        headless = dig(service, "spec.clusterIP") == "None"
+        subsets = [{key: value for key, value in (("addresses", good), ("notReadyAddresses", bad),
+                                                  ("ports", _shown(ports))) if value}
+                   for ports, (good, bad) in sorted(groups.items()) if ports or headless]
+        labels = {**(service["metadata"].get("labels") or {}), "endpoints.kubernetes.io/managed-by":
+                  "endpoint-controller"}
+        if headless:
+            labels[HEADLESS] = ""
+        known, kind = cluster.storage.get(ENDPOINTS, version.namespace, version.name), served_type(cluster, ENDPOINTS)
+        if kind is None:
+            return
+        if known is None:
+            submit(cluster, "POST", path_of(kind, version.namespace), {
+                "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": version.name, "labels": labels},
+                "subsets": subsets}, agent=AGENT)
+        elif (known.decode().get("subsets") or []) != subsets or known.labels != labels:
+            gone = dict.fromkeys(known.labels.keys() - labels.keys())
+            patch(cluster, kind, known, {"metadata": {"labels": {**gone, **labels}}, "subsets": subsets}, agent=AGENT)
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        super()._observe(bucket, change)
+        if bucket.key == SERVICES and change.deleted:
+            self._gone = [*self._gone, change.new.key]
+
+    def due(self) -> float | None:
+        """As for all; at once when a Service is gone."""
+        return 0.0 if self._gone else super().due()
+
+    def step(self, cluster: Cluster) -> None:
+        """Delete the Endpoints of Services that are gone, then look at some Services."""
+        with cluster.locked():
+            gone, self._gone = self._gone, []
+            for key in gone:
+                known = cluster.storage.bucket(ENDPOINTS).objects.get(key)
+                if known is not None and key not in cluster.storage.bucket(SERVICES).objects:
+                    delete(cluster, served_type(cluster, ENDPOINTS), known, agent=AGENT)
+        super().step(cluster)
+
+
+class EndpointSliceController(_OfServices):
+    """See the module."""
+
+    name = "endpointslice"
+    written = SLICES
+
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
+        """Make, change and delete the slices of a Service."""
+        service, kind = version.decode(), served_type(cluster, SLICES)
+        if not dig(service, "spec.selector") or version.deleting or kind is None:
+            return
+        wanted = list(_slices(cluster, version, service))
+        self._sizes[version.key] = sum(len(content["endpoints"]) for content in wanted)
+        known = [found for found in cluster.storage.bucket(SLICES).scan(version.namespace)
+                 if found.labels.get(SERVICE_NAME) == version.name and found.labels.get(MANAGED_BY) == MANAGER]
+        labels = {**(service["metadata"].get("labels") or {}), SERVICE_NAME: version.name, MANAGED_BY: MANAGER}
+        if dig(service, "spec.clusterIP") == "None":
+            labels[HEADLESS] = ""
+        for content in wanted:
+            same = next((found for found in known if found.decode().get("addressType") == content["addressType"]), None)
+            if same is None:
+                submit(cluster, "POST", path_of(kind, version.namespace), {
+                    "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", **content, "metadata": {
+                        "generateName": f"{version.name}-", "labels": labels, "ownerReferences": [{
+                            "apiVersion": "v1", "kind": "Service", "name": version.name, "uid": version.uid,
+                            "controller": True, "blockOwnerDeletion": True}]}}, agent=AGENT)
+                continue
+            known.remove(same)
+            before = same.decode()
+            if same.labels != labels or any((before.get(key) or []) != content[key] for key in ("endpoints", "ports")):
+                gone = dict.fromkeys(same.labels.keys() - labels.keys())
+                patch(cluster, kind, same, {**content, "metadata": {"labels": {**gone, **labels}}}, agent=AGENT)
+        for found in known:
+            delete(cluster, kind, found, agent=AGENT)
+
+
+def _slices(cluster: Cluster, version: Version, service: Object) -> Iterator[Object]:
+    """The contents of the slices that there should be; an empty one where there is no endpoint."""
+    groups: dict[tuple[str, Ports], list[Object]] = {}
+    for pod, ready, ports in _selected(cluster, version, service):
+        address = pod["status"]["podIP"]
+        serving = "Ready" in true_conditions(pod["status"])
+        ending = "deletionTimestamp" in pod["metadata"]
+        host = _host_name(pod, version)
+        groups.setdefault((f"IPv{ip_address(address).version}", ports), []).append({
+            "addresses": [address], "conditions": {"ready": ready, "serving": serving, "terminating": ending},
+            "targetRef": _target(pod), **({"hostname": host} if host else {}),
+            **({"nodeName": node} if (node := dig(pod, "spec.nodeName")) else {})})
+    families = dig(service, "spec.ipFamilies") or ["IPv4"]
+    for (family, ports), endpoints in sorted(groups.items()) or [((families[0], ()), [])]:
+        for start in range(0, max(1, len(endpoints)), PER_SLICE):
+            yield {"addressType": family, "ports": _shown(ports), "endpoints": endpoints[start:start + PER_SLICE]}
