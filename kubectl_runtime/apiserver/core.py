@@ -99,11 +99,12 @@ class ApiCore:
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
                  controllers: Iterable[ControlLoop] = (), access: Access | None = None,
                  kubelet: Kubelet | None = None, webhooks: WebhookCaller | None = None,
-                 seed: int | None = None) -> None:
+                 seed: int | None = None, warn_unobeyed: bool = True) -> None:
         """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything. `kubelet`
         is what Pods answer; by default nothing. `webhooks` is the way to webhooks; without it no call of one succeeds.
 
-        `seed` makes uids and generated names reproducible.
+        `seed` makes uids and generated names reproducible. `warn_unobeyed`: a Warning answers the creation of what is
+        stored and not acted on.
         """
         self.clock = clock
         # Names the cluster in every answer, as kube-apiserver's API Priority and Fairness does. Never from the seed:
@@ -125,6 +126,8 @@ class ApiCore:
         self._compact_to = 0
         self._controllers: list[ControlLoop] = [CrdController(caller), *controllers]
         self._again: dict[ControlLoop, tuple[float, float]] = {}  # (when, after how long) controllers look again
+        self.cluster.controllers = frozenset(controller.name for controller in self._controllers)
+        self.cluster.warns = warn_unobeyed
         with self.cluster.locked():
             for controller in self._controllers:
                 controller.start(self.cluster)

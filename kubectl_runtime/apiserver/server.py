@@ -184,7 +184,7 @@ class ApiServer:
                  tokens: Tokens | None = None, authorization_mode: AuthorizationMode | str = "AlwaysAllow",
                  anonymous: bool | None = None, tls: bool | Authority | ServerTls = False, faults: Faults | None = None,
                  webhook_services: Mapping[str, str] | None = None, seed: int | None = None,
-                 record: bool = True) -> None:
+                 record: bool = True, warn_unobeyed: bool = True) -> None:
         """Nothing is started or bound yet.
 
         `port` 0 takes a free one, which restarts keep. `controllers`: a list of ``garbage-collector``, ``namespace``,
@@ -194,7 +194,8 @@ class ApiServer:
         ``endpointslice``, ``kubelet`` (Pods run, as `kubelet.rules` say), ``node-lifecycle`` (taints of Nodes that are
         not ready), ``ttl-after-finished``, ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval`:
         seconds on the clock; history reaches back between one and two of it. `seed` makes uids, generated names and the
-        server's own faults reproducible. `record` keeps requests for `requests`.
+        server's own faults reproducible. `record` keeps requests for `requests`. `warn_unobeyed` answers the creation
+        of an object that the server stores and does not act on with a Warning header.
 
         `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without them, and
         without RBAC, everybody is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in
@@ -230,6 +231,7 @@ class ApiServer:
         certificate, names = self.tls.authority.pem.decode() if self.tls else "", tuple(controllers)
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(
             clock, compaction_interval=compaction_interval, access=self.access, kubelet=self.kubelet, seed=seed,
+            warn_unobeyed=warn_unobeyed,
             webhooks=self._webhooks,
             controllers=build_controllers(names, certificate=certificate, kubelet=self.kubelet))
         self.core = self._new_core()

@@ -23,6 +23,7 @@ from kubectl_runtime.apiserver.objectmeta import metadata
 from kubectl_runtime.apiserver.objectmeta.metadata import restore, without_times
 from kubectl_runtime.apiserver.objectmeta.names import generated_name
 from kubectl_runtime.apiserver.output.forms import shown_object
+from kubectl_runtime.apiserver.policies import unobeyed
 from kubectl_runtime.apiserver.policies.admission import charge, secure
 from kubectl_runtime.apiserver.query.selectors import parse_uint
 from kubectl_runtime.apiserver.schemas import ANY, Schema
@@ -165,6 +166,9 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         return make_version(obj, sent, fields, _unstored(ctx))
     version = _put(ctx, obj, fields, None)
     version.partial = partial
+    if not ctx.type.is_custom and ctx.cluster.warns and (
+            told := unobeyed.warning(ctx.type.group, ctx.type.kind, ctx.cluster.controllers)):
+        ctx.warnings.append(told)
     return version
 
 

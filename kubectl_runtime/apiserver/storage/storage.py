@@ -311,6 +311,8 @@ class Cluster:
         self.storage = Storage()
         self.registry = Registry(types)
         self.loopback = loopback
+        self.controllers: frozenset[str] = frozenset()  # the names of those that run
+        self.warns = False  # the creation of what nothing acts on is answered with a Warning
         self.turned_away = 0  # how many requests of the cluster's own components webhooks have refused
         self._lock = threading.RLock()
         self._depth = 0

@@ -24,8 +24,10 @@ class GoldenServers:
     def __init__(self, folder: Path) -> None:
         tokens = folder / "tokens.csv"
         tokens.write_text(TOKENS, encoding="utf-8")
-        self._plain = ApiServer(tokens=tokens, authorization_mode="RBAC", controllers=(), compaction_interval=4)
-        self._managed = ApiServer(tokens=tokens, authorization_mode="RBAC", controllers=MANAGER_CONTROLLERS)
+        self._plain = ApiServer(tokens=tokens, authorization_mode="RBAC", controllers=(), compaction_interval=4,
+                                warn_unobeyed=False)
+        self._managed = ApiServer(tokens=tokens, authorization_mode="RBAC", controllers=MANAGER_CONTROLLERS,
+                                  warn_unobeyed=False)
         self._pool = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="golden")
         self._prefix = "g" + "".join(random.choices(string.ascii_lowercase, k=5))
         self._results: dict[str, Future[list[str]]] = {}
