@@ -214,8 +214,9 @@ RESTART = 5.0
 def develop(options: RunOptions) -> int:
     """Serve and run until a signal; the exit status. Blocks; for the main thread. Raises CommandError."""
     signals: SimpleQueue[int] = SimpleQueue()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # of nohup
+    hang_up = getattr(signal, "SIGHUP", None)  # which Windows lacks
+    for number in (signal.SIGINT, signal.SIGTERM, *((hang_up,) if hang_up else ())):
+        if number != hang_up or signal.getsignal(number) != signal.SIG_IGN:  # of nohup
             signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: `_heard` waits for it
     see_current_folder()
     own = ApiServer(controllers=CONTROLLERS, webhook_services=dict(options.webhook_service), record=False)

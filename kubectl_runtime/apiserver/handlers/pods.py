@@ -1,6 +1,6 @@
-"""Subresources of Pods that are requests and not parts: binding, logs, exec, attach.
+"""Subresources of Pods that are requests and not parts: binding, logs, exec, attach, port-forward.
 
-Logs, exec and attach answer as `server.kubelet` was set up. Port-forward is refused: nothing runs that could answer.
+Logs, exec, attach and port-forward answer as `server.kubelet` was set up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding import body
 from kubectl_runtime.apiserver.handlers.answers import answer_success, stored
 from kubectl_runtime.apiserver.kubelet.pod_machine import ENDED
-from kubectl_runtime.apiserver.kubelet.sessions import V4, V5, ContainerLog, ExecRequest, ExecSession, Selection
+from kubectl_runtime.apiserver.kubelet.sessions import (
+    V4,
+    V5,
+    ContainerLog,
+    ExecRequest,
+    ExecSession,
+    ForwardSession,
+    Selection,
+)
 from kubectl_runtime.apiserver.query import options
 from kubectl_runtime.apiserver.query.options import integer_param
 from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
@@ -63,25 +71,37 @@ def connect(ctx: RequestContext) -> HttpResponse:
     container = _container(ctx, pod, options.get("container") or "")
     handler = ctx.kubelet.find_handler(what, ctx.namespace, ctx.info.name, container)
     if handler is None:
-        raise not_given(what, f"server.kubelet.{what}(pod, function)")
+        raise not_given(ctx, what, f"server.kubelet.{what}(pod, function)", container)
     protocol = _protocol(request)
     asked = ExecRequest(ctx.namespace, ctx.info.name, container, command, stdin, stdout, stderr and not tty, tty)
     return HttpResponse(101, [("Sec-WebSocket-Protocol", protocol)], session=ExecSession(asked, handler))
 
 
 def port_forward(ctx: RequestContext) -> HttpResponse:
-    """Refused: no container listens on anything."""
-    _admitted(ctx, "PodPortForwardOptions", {"ports": [int(port) for port in ctx.request.params("ports")
-                                                       if port.isdecimal()]})
+    """Connections to ports, over a websocket."""
+    asked = [int(port) for text in ctx.request.params("ports") for port in text.split(",") if port.isdecimal()]
+    options = _admitted(ctx, "PodPortForwardOptions", {"ports": asked})
     _pod(ctx)
-    raise errors.StatusError(501, "NotImplemented", "the embedded API server does not implement pods/portforward: "
-                             "no container runs behind its Pods that could listen on a port", details={})
+    ports = options.get("ports") or []
+    if not ports and ctx.request.header("upgrade").lower() == "websocket":
+        raise errors.bad_request('query parameter "ports" is required')
+    handlers = []
+    for port in ports:
+        handler = ctx.kubelet.find_forward(ctx.namespace, ctx.info.name, port)
+        if handler is None:
+            raise not_given(ctx, "portforward", "server.kubelet.portforward(pod, port, function)", f"port {port}")
+        handlers.append((port, handler))
+    if not handlers:  # kubectl asks for ports inside of its SPDY connection
+        raise not_given(ctx, "portforward", "server.kubelet.portforward(pod, port, function)", "no port")
+    protocol = _protocol(ctx.request, (V4,))
+    session = ForwardSession(f"{ctx.namespace}/{ctx.info.name}", handlers)
+    return HttpResponse(101, [("Sec-WebSocket-Protocol", protocol)], session=session)
 
 
 def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> ContainerLog:
     """The log of a container of which nobody said anything: an empty one, where Pods run and it has started."""
     if not ctx.kubelet.rules.in_use:
-        raise not_given("log", "server.kubelet.logs(pod, text)")
+        raise not_given(ctx, "log", "server.kubelet.logs(pod, text)", container)
     status = pod.get("status") or {}
     statuses = (each for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
                 for each in status.get(key) or ())
@@ -97,23 +117,27 @@ def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> Contain
     return log
 
 
-def not_given(what: str, how: str) -> errors.StatusError:
-    """The refusal of what a test could have given."""
+def not_given(ctx: RequestContext, what: str, how: str, part: str) -> errors.StatusError:
+    """The refusal of what a test could have given: what was asked, and what was given."""
+    given = ctx.kubelet.given(what)
+    told = f"it was given for {given}" if given else "nothing was given"
     return errors.StatusError(501, "NotImplemented", f"no container runs behind the Pods of the embedded API server: a "
-                              f"test says what pods/{what} answers, with {how}", details={})
+                              f"test says what pods/{what} answers, with {how}; {ctx.namespace}/{ctx.info.name} "
+                              f"({part}) was asked, {told}", details={})
 
 
-def _protocol(request: HttpRequest) -> str:
+def _protocol(request: HttpRequest, known_protocols: tuple[str, ...] = (V5, V4)) -> str:
     if request.header("upgrade").lower() != "websocket":
         if request.header("upgrade"):
             raise errors.StatusError(501, "NotImplemented", "the embedded API server speaks websockets here, not "
                                      f"{request.header('upgrade')}", details={})
         raise errors.bad_request("Upgrade request required")
     offered = [name.strip() for name in request.header("sec-websocket-protocol").split(",")]
-    for known in (V5, V4):
+    for known in known_protocols:
         if known in offered:
             return known
-    raise errors.bad_request(f"unable to upgrade: the client offers none of the subprotocols {V5}, {V4}")
+    raise errors.bad_request(f"unable to upgrade: the client offers none of the subprotocols "
+                             f"{', '.join(known_protocols)}")
 
 
 def _pod(ctx: RequestContext) -> Object:

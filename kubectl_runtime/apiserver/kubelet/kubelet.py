@@ -11,8 +11,11 @@
         return 0
     server.kubelet.exec("web", shell)
 
+    server.kubelet.portforward("db-*", 5432, to=local_port)    connections to the Pod's port go to 127.0.0.1
+
 What is given for one container is preferred to what is given for all (`container=None`), and what is given for one Pod
-to what is given for a pattern (`"web-*"`; the namespace may be one, too). The Pod itself has to be there, as for a real
+to what is given for a pattern (`"web-*"`). It holds in any namespace unless one is named, which may be a pattern, too;
+what names the namespace is preferred. The Pod itself has to be there, as for a real
 server; it need not have a node. Safe to use from any thread.
 
 Where Pods run, each has a log, too: empty, or what a rule says (`PodRule.log`). Such a log ends with its container;
@@ -27,11 +30,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kubectl_runtime.apiserver.kubelet.rules import PodRules
-from kubectl_runtime.apiserver.kubelet.sessions import ContainerLog, ExecHandler
+from kubectl_runtime.apiserver.kubelet.sessions import (
+    ContainerLog,
+    ExecHandler,
+    ForwardHandler,
+    to_local_port,
+)
 from kubectl_runtime.core.base.clock import Clock
 
 T = TypeVar("T")
 _Key = tuple[str, str, str, str | None]
+_MOST_GIVEN = 10  # of which an error tells
 
 
 class Kubelet:
@@ -42,11 +51,12 @@ class Kubelet:
         self._lock = threading.Lock()
         self._logs: dict[_Key, ContainerLog] = {}
         self._handlers: dict[_Key, ExecHandler] = {}
+        self._forwards: dict[_Key, ForwardHandler] = {}
         self._own: set[_Key] = set()  # logs that running containers brought along
         self.rules = PodRules()
         """What becomes of Pods; see `PodRules`."""
 
-    def logs(self, pod: str, content: bytes | str = b"", *, namespace: str = "default", container: str | None = None,
+    def logs(self, pod: str, content: bytes | str = b"", *, namespace: str = "*", container: str | None = None,
              previous: bool = False) -> ContainerLog:
         """The log of a container, to write to: a new one for the first call, then always the same.
 
@@ -59,7 +69,7 @@ class Kubelet:
             log.write(content)
         return log
 
-    def exec(self, pod: str, handler: ExecHandler, *, namespace: str = "default",
+    def exec(self, pod: str, handler: ExecHandler, *, namespace: str = "*",
              container: str | None = None) -> None:
         """Have `handler` answer every exec in the container, in place of one given before.
 
@@ -68,10 +78,28 @@ class Kubelet:
         """
         self._set(("exec", namespace, pod, container), handler)
 
-    def attach(self, pod: str, handler: ExecHandler, *, namespace: str = "default",
+    def attach(self, pod: str, handler: ExecHandler, *, namespace: str = "*",
                container: str | None = None) -> None:
         """As `exec`, for attach: the call's command is empty."""
         self._set(("attach", namespace, pod, container), handler)
+
+    def portforward(self, pod: str, port: int, handler: ForwardHandler | None = None, *, to: int | None = None,
+                    namespace: str = "*") -> None:
+        """Have `handler` answer every connection to a port of the Pod, or lead the connections to the port `to` of
+        127.0.0.1.
+
+        The function gets one `ForwardedConnection` and is called in a thread of its own; when it returns, the
+        connection ends. What it raises is logged, and the client reads it as the failure of the port. Raises ValueError unless
+        exactly one of both is given, and for a number that is no port.
+        """
+        if (handler is None) == (to is None):
+            raise ValueError("portforward wants either a function or the local port to which connections go")
+        for number in (port, *((to,) if to is not None else ())):
+            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 65535:
+                raise ValueError(f"a port is a number from 1 to 65535, not {number!r}")
+        found = handler if handler is not None else to_local_port(to or 0)
+        with self._lock:
+            self._forwards["portforward", namespace, pod, str(port)] = found
 
     def _set(self, key: _Key, handler: Callable[..., int | None]) -> None:
         with self._lock:
@@ -131,11 +159,24 @@ class Kubelet:
         """What answers `exec` or `attach`; None for nothing."""
         return self._find(self._handlers, what, namespace, pod, container)
 
-    def _find(self, given: dict[_Key, T], what: str, namespace: str, pod: str, container: str) -> T | None:
+    def find_forward(self, namespace: str, pod: str, port: int) -> ForwardHandler | None:
+        """What answers connections to a port; None for nothing."""
+        return self._find(self._forwards, "portforward", namespace, pod, str(port))
+
+    def given(self, what: str) -> str:
+        """What was given for `log`, `exec`, `attach` or `portforward`, in words for an error; "" for nothing."""
         with self._lock:
-            for key in ((what, namespace, pod, container), (what, namespace, pod, None)):
-                if key in given:
-                    return given[key]
-            patterns = [key for key in given if key[0] == what and key[3] in (container, None) and fnmatch.fnmatchcase(
-                namespace, key[1]) and fnmatch.fnmatchcase(pod, key[2])]
-            return given[max(patterns, key=lambda key: key[3] is not None)] if patterns else None
+            keys = [key for known in (self._logs, self._handlers, self._forwards) for key in known
+                    if key[0] == what and key not in self._own]
+        part = "port" if what == "portforward" else "container"
+        return ", ".join(f"{namespace}/{pod}" + (f" ({part} {detail})" if detail is not None else "")
+                         for _, namespace, pod, detail in keys[:_MOST_GIVEN])
+
+    def _find(self, given: dict[_Key, T], what: str, namespace: str, pod: str, detail: str) -> T | None:
+        """What was given for a container or port; what says more exactly what it is for is preferred."""
+        with self._lock:
+            found = [key for key in given if key[0] == what and key[3] in (detail, None)
+                     and fnmatch.fnmatchcase(namespace, key[1]) and fnmatch.fnmatchcase(pod, key[2])]
+            best = max(found, default=None, key=lambda key: (
+                key not in self._own, key[2] == pod, key[3] is not None, key[1] == namespace, key[1] != "*"))
+            return None if best is None else given[best]

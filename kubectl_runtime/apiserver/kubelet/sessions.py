@@ -11,10 +11,14 @@ have several pieces; with timestamps its first one is marked. `LogTail` is the `
 """
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
+import queue
+import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,6 +26,7 @@ from typing import Any
 from kubectl_runtime.apiserver.wire import MessageConnection
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.meta.metav1 import format_micro_time
 
 log = guarded_logger(__name__)
@@ -147,6 +152,108 @@ def _exit_status(code: int) -> dict[str, Any]:
     return {"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
             "message": f"command terminated with non-zero exit code: exit status {code}",
             "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]}}
+
+
+class ForwardedConnection:
+    """One connection to a port of a Pod, as the function that answers it sees it. For the thread of that function."""
+
+    def __init__(self, port: int, send: Callable[[bytes], None]) -> None:
+        self.port = port
+        self._send = send
+        self._arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._over = False
+
+    def read(self) -> bytes:
+        """The next piece from the client; empty at the end. Blocks until it comes."""
+        if self._over:
+            return b""
+        piece = self._arrived.get()
+        self._over = not piece
+        return piece
+
+    def write(self, data: bytes) -> None:
+        """Send to the client. Blocks while the client does not read; raises ClientGone."""
+        for start in range(0, len(data), _PIECE):
+            self._send(data[start:start + _PIECE])
+
+    def put(self, data: bytes) -> None:
+        """What came from the client; empty for its end."""
+        self._arrived.put(data)
+
+
+ForwardHandler = Callable[[ForwardedConnection], object]
+"""Answers one connection to a port of a Pod."""
+
+_PIECE = 32 << 10
+
+
+def to_local_port(port: int) -> ForwardHandler:
+    """A handler that leads connections to a port of 127.0.0.1."""
+    def forward(connection: ForwardedConnection) -> None:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as local:
+            local.settimeout(None)
+
+            def upload() -> None:
+                with contextlib.suppress(OSError):
+                    while piece := connection.read():
+                        local.sendall(piece)
+                    local.shutdown(socket.SHUT_WR)
+
+            thread = Thread(target=upload, name=f"forward-to-{port}", daemon=True)
+            thread.start()
+            try:
+                while piece := local.recv(_PIECE):
+                    connection.write(piece)
+            finally:
+                with contextlib.suppress(OSError):
+                    local.shutdown(socket.SHUT_RDWR)
+                connection.put(b"")
+    return forward
+
+
+class ForwardSession:
+    """Port-forward over a websocket: two channels for each port, data and errors. Implements `wire.Session`."""
+
+    def __init__(self, pod: str, handlers: Sequence[tuple[int, ForwardHandler]]) -> None:
+        self._pod, self._handlers = pod, handlers
+
+    def run(self, connection: MessageConnection) -> None:
+        """Answer until the client closes the connection. Raises OSError when it breaks off."""
+        lock = threading.Lock()
+
+        def send(channel: int, data: bytes) -> None:
+            try:
+                with lock:
+                    connection.send(bytes((channel,)) + data)
+            except OSError as error:
+                raise ClientGone(str(error)) from None
+
+        open_connections = []
+        for index, (port, handler) in enumerate(self._handlers):
+            for channel in (2 * index, 2 * index + 1):
+                send(channel, port.to_bytes(2, "little"))
+            one = ForwardedConnection(port, functools.partial(send, 2 * index))
+            open_connections.append(one)
+            Thread(target=functools.partial(self._answer, handler, one, functools.partial(send, 2 * index + 1)),
+                   name=f"port-forward-{port}", daemon=True).start()
+        try:
+            while (message := connection.receive()) is not None:
+                index, is_error = divmod(message[0], 2) if message else (len(open_connections), 0)
+                if index < len(open_connections) and not is_error and len(message) > 1:
+                    open_connections[index].put(message[1:])
+        finally:
+            for one in open_connections:
+                one.put(b"")
+
+    def _answer(self, handler: ForwardHandler, one: ForwardedConnection, fail: Callable[[bytes], None]) -> None:
+        try:
+            handler(one)
+        except ClientGone:
+            pass
+        except Exception as error:  # noqa: BLE001 - the client reads it, and a test's mistake must not end the server
+            log.warning("port %d of %s: %s: %s", one.port, self._pod, type(error).__name__, error)
+            with contextlib.suppress(ClientGone):
+                fail(f"error forwarding port {one.port} to pod {self._pod}: {type(error).__name__}: {error}".encode())
 
 
 def _size(content: bytes) -> tuple[int, int] | None:

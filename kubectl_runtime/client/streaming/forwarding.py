@@ -77,7 +77,7 @@ class PortForward:
     """Ports of a Pod, as streams in this process: made by `Api.portforward`.
 
     A context manager: leaving it closes the connection with all its ports. Each port's stream is read and written like
-    a socket. Safe to use from any thread. (The embedded server forwards no ports and says so.)
+    a socket. Safe to use from any thread. (The embedded server answers what `server.kubelet.portforward` was given.)
 
     >>> Api.namespaced(client, Pod, "default").portforward("web-0", [80])
     Traceback (most recent call last):

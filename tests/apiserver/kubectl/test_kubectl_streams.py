@@ -67,4 +67,4 @@ def test_attach_shows_what_the_process_writes(server, kubectl, web):
 def test_port_forward_says_that_no_container_runs(kubectl, web):
     result = kubectl.run("port-forward", web, ":80")
     assert result.returncode != 0
-    assert "does not implement pods/portforward" in result.stderr
+    assert "server.kubelet.portforward(pod, port, function)" in result.stderr

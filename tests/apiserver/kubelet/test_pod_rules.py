@@ -260,7 +260,7 @@ def test_exec_may_be_given_for_a_pattern(world):
         return 1
 
     kubelet.exec("*", all_of_them, namespace="*")
-    kubelet.exec("web", one)
+    kubelet.exec("web", one, namespace="default")
     kubelet.exec("db-*", one, container="main")
     assert kubelet.find_handler("exec", "default", "web", "any") is one
     assert kubelet.find_handler("exec", "other", "web", "any") is all_of_them

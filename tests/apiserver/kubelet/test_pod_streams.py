@@ -1,6 +1,8 @@
 """Logs, exec and attach of the embedded server, through the library's own client."""
 from __future__ import annotations
 
+import socket
+import socketserver
 import threading
 import time
 from datetime import timedelta
@@ -178,8 +180,83 @@ def test_attach_is_answered_by_its_own_function(server, api):
         assert b"".join(process.stdout) == b"()"
 
 
-def test_port_forward_gets_a_clear_status(server, api):
-    assert "does not implement pods/portforward: no container runs" in refusal(501, api.portforward, "web", [80])
+def test_port_forward_without_an_answer_gets_a_clear_status(server, api):
+    server.kubelet.portforward("db-*", 5432, lambda connection: None, namespace="ci")
+    told = refusal(501, api.portforward, "web", [80])
+    assert "server.kubelet.portforward(pod, port, function)" in told
+    assert "default/web (port 80) was asked, it was given for ci/db-* (port 5432)" in told
+
+
+def test_connections_to_ports_are_answered_by_functions(server, api):
+    def shout(connection):
+        while piece := connection.read():
+            connection.write(piece.upper() * (1 + (connection.port == 81)))
+
+    server.kubelet.portforward("web", 80, shout)
+    server.kubelet.portforward("w*", 81, shout)
+    with api.portforward("web", [80, 81]) as forward:
+        for port, expected in ((80, b"HELLO"), (81, b"HELLOHELLO")):
+            forward.socket(port).sendall(b"hello")
+            assert forward.socket(port).recv() == expected
+        large = b"x" * 200_000
+        forward.socket(80).sendall(large)
+        received = b""
+        while len(received) < len(large):
+            received += forward.socket(80).recv()
+        assert received == large.upper()
+
+
+def test_connections_to_ports_lead_to_a_local_port(server, api):
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as local:
+        threading.Thread(target=local.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        server.kubelet.portforward("web", 5432, to=local.server_address[1])
+        with api.portforward_local("web", 5432) as forward, socket.create_connection(
+                ("127.0.0.1", forward.port), timeout=10) as connection:
+            connection.sendall(b"select 1")
+            assert connection.recv(100) == b"select 1"
+        local.shutdown()
+
+
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while piece := self.request.recv(1000):
+            self.request.sendall(piece)
+
+
+def test_what_a_function_raises_is_the_failure_of_its_port(server, api):
+    def broken(connection):
+        raise ValueError("my mistake")
+
+    server.kubelet.portforward("web", 80, broken)
+    with api.portforward("web", [80]) as forward, pytest.raises(TransportError, match="ValueError: my mistake"):
+        forward.socket(80).recv()
+
+
+@pytest.mark.parametrize(("port", "options"), [(80, {}), (80, {"handler": print, "to": 1}), (0, {"to": 80}),
+                                               (80, {"to": 70000}), ("80", {"to": 80})])
+def test_what_no_port_forward_is(server, port, options):
+    with pytest.raises(ValueError, match="port"):
+        server.kubelet.portforward("web", port, **options)
+
+
+@pytest.mark.parametrize(("namespaces", "answer"), [
+    ([None], b"any"), (["ci"], b"ci"), ([None, "ci"], b"ci"), (["c*"], b"c*"), (["c*", "ci"], b"ci"),
+    ([None, "c*"], b"c*"), (["other"], None)])
+def test_answers_hold_in_any_namespace_unless_one_is_named(server, namespaces, answer):
+    with server.client() as client:
+        server.load({**pod("worker-1"), "metadata": {"name": "worker-1", "namespace": "ci"}})
+        for namespace in namespaces:
+            named = {} if namespace is None else {"namespace": namespace}
+            said = (namespace or "any").encode()
+            server.kubelet.exec("worker-*", lambda call, said=said: call.stdout.write(said), **named)
+            server.kubelet.logs("worker-*", said, **named)
+        ours = Api.namespaced(client, Pod, "ci")
+        if answer is None:
+            told = refusal(501, ours.exec, "worker-1", ["ls"])
+            assert "ci/worker-1 (app) was asked, it was given for other/worker-*" in told
+            return
+        assert ours.exec("worker-1", ["ls"]).run().stdout == answer
+        assert ours.logs("worker-1") == answer
 
 
 def test_exec_without_a_websocket_is_refused(server, api):

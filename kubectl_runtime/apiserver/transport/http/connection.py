@@ -43,8 +43,20 @@ from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread
 
-# Linux tells the end of the peer's half apart from data; elsewhere any input on a watch's connection counts as its end.
-_GONE: int = getattr(select, "POLLRDHUP", select.POLLIN)
+
+def _readable(wake: socket.socket, watched: list[int]) -> list[int]:
+    """Wait until `wake` is readable or the peer of a watched connection has gone; the descriptors of those.
+
+    Linux tells the end of a peer apart from its data. Elsewhere any input on a watch's connection counts as its end,
+    and Windows has no poll.
+    """
+    if not hasattr(select, "poll"):
+        return select.select([wake.fileno(), *watched], [], [])[0]
+    poller = select.poll()
+    poller.register(wake, select.POLLIN)
+    for descriptor in watched:
+        poller.register(descriptor, getattr(select, "POLLRDHUP", select.POLLIN))
+    return [descriptor for descriptor, _ in poller.poll()]
 
 
 class Reaper:
@@ -85,12 +97,13 @@ class Reaper:
 
     def _run(self) -> None:
         while not self._stopped:
-            poller = select.poll()
-            poller.register(self._wake_out, select.POLLIN)
             with self._lock:
-                for descriptor in self._sockets:
-                    poller.register(descriptor, _GONE)
-            for descriptor, _ in poller.poll():
+                watched = list(self._sockets)
+            try:
+                found = _readable(self._wake_out, watched)
+            except OSError:  # a connection was closed meanwhile: `forget` has been called for it, or is about to be
+                found = []
+            for descriptor in found:
                 if descriptor == self._wake_out.fileno():
                     with contextlib.suppress(OSError):
                         self._wake_out.recv(4096)
