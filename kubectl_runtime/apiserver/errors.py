@@ -102,6 +102,9 @@ class StatusError(Exception):
 class BodyDecodeError(ValueError):
     """A value that does not fit the typed object of a built-in kind; the text is the real decoder's."""
 
+    misfit: tuple[Any, str, str] | None = None
+    """The value, the Go type that it does not fit, and the Go kind of that; None where the text is all there is."""
+
 
 def qualified(group: str, plural: str) -> str:
     """``configmaps`` or ``widgets.example.com``: how messages name a resource type."""

@@ -111,6 +111,7 @@ class Strategy:
     delete_warning = ""  # Warning header of a delete that names no propagation policy (Job)
     terminates = False  # a deletion takes its time to remove the contents (Namespace, CustomResourceDefinition)
     immortal: frozenset[str] = frozenset()  # the names of objects that cannot be deleted
+    immortal_text = ""  # why, in the kind's own words
     collects_dependents = True  # a propagation policy means something: not for Events, which own nothing
     metadata_checks: MetadataChecks = USUAL  # what the kind's own validation says of metadata
     checks_namespace = True  # creating in a Namespace that is missing or Terminating is refused

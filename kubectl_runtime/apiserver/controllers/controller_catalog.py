@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kubectl_runtime.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
+from kubectl_runtime.apiserver.controllers.aggregation import RoleAggregation
 from kubectl_runtime.apiserver.controllers.budgets import DisruptionController, QuotaController
 from kubectl_runtime.apiserver.controllers.claims import ClaimProtection, VolumeBinder, VolumeProtection
 from kubectl_runtime.apiserver.controllers.cronjobs import CronJobController
@@ -30,7 +31,7 @@ CONTROLLERS: dict[str, Callable[..., ControlLoop]] = {
     "job": JobController, "ttl-after-finished": TtlAfterFinishedController,
     DisruptionController.name: DisruptionController, QuotaController.name: QuotaController,
     EndpointsController.name: EndpointsController, EndpointSliceController.name: EndpointSliceController,
-    NodeLifecycleController.name: NodeLifecycleController,
+    RoleAggregation.name: RoleAggregation, NodeLifecycleController.name: NodeLifecycleController,
     ClaimProtection.name: ClaimProtection, VolumeProtection.name: VolumeProtection, VolumeBinder.name: VolumeBinder}
 
 

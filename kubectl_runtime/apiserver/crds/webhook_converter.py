@@ -68,7 +68,7 @@ class WebhookConverter:
         try:
             with self._cluster.released():
                 content = send(self._caller, self._target, review, "apiextensions.v1.ConversionReview",
-                               timeout=TIMEOUT, announced=False)
+                               timeout=TIMEOUT)
             received = self._received(uid, content)
         except (PostError, _Wrong) as error:
             raise failed(f"{title} failed: {error}") from None

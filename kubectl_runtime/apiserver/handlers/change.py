@@ -97,6 +97,9 @@ def patch_type(ctx: RequestContext) -> str:
     return media
 
 
+_GO_KINDS = {str: "string", int: "int64", float: "float64", bool: "bool", list: "slice", dict: "map"}
+
+
 @dataclass(slots=True)
 class Patched:
     """The object after a patch, the keys of the patch, and the text that refusals show."""
@@ -104,11 +107,26 @@ class Patched:
     value: Object
     keys: Keys
     text: str
+    is_map: bool = False
 
     def refuse_fields(self, ctx: RequestContext, unknown: list[str]) -> None:
         """Raises the 422 of a patch, or of a result, with fields that it should not have."""
         if why := refusing(ctx, self.keys.problems(unknown)):
             raise self.invalid(why)
+
+    def misfit(self, error: errors.BodyDecodeError) -> str:
+        """Why a result does not fit its kind. That of a strategic merge is not decoded from text, but converted from a
+        map, in words of its own."""
+        if not self.is_map or error.misfit is None:
+            return str(error)
+        value, wanted, base = error.misfit
+        found = _GO_KINDS[type(value)]
+        if base:  # Go converts between numbers, and numbers to texts, and then refuses to have done so
+            converts = found in ("int64", "float64") and base != "bool" and (base != "string" or found == "int64")
+            return f"cannot convert {found} to {wanted}" if converts else f"unrecognized type: {base}"
+        if wanted.startswith(("map[", "[]")):
+            return f"cannot restore {'map' if wanted.startswith('map[') else 'slice'} from {found}"
+        return f"cannot restore struct from: {found}"
 
     def invalid(self, why: str) -> errors.StatusError:
         """The 422 of a patch whose result does not fit; it names no object."""
@@ -121,7 +139,8 @@ def patched(media: str, data: bytes, current: Object, schema: Schema) -> Patched
     if media == patch_documents.STRATEGIC_MERGE_PATCH:
         strategic, keys = patch_documents.read_strategic_merge_patch(data)
         new = patching.apply_strategic_merge_patch(current, strategic, schema)
-        return Patched({**new, "kind": current["kind"], "apiVersion": current["apiVersion"]}, keys, go_plain(strategic))
+        return Patched({**new, "kind": current["kind"], "apiVersion": current["apiVersion"]}, keys, go_plain(strategic),
+                       is_map=True)
     if media == patch_documents.MERGE_PATCH:
         merge, keys = patch_documents.read_merge_patch(data)
         new = patching.apply_merge_patch(current, merge)
@@ -161,7 +180,7 @@ def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
     try:
         unknown = strategy.decode(new)
     except errors.BodyDecodeError as error:
-        raise result.invalid(str(error)) from None
+        raise result.invalid(result.misfit(error)) from None
     result.refuse_fields(ctx, unknown)
     new["metadata"] = new.get("metadata") or {}
     strategy.default(new)

@@ -101,7 +101,7 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, ask
     check_preconditions(ctx, current, uid=options.uid, rv=options.resource_version)
     if current.name in strategy.immortal:
         raise errors.forbidden(ctx.type.group, ctx.type.plural, current.name,
-                               f"this {ctx.type.singular} may not be deleted")
+                               strategy.immortal_text or f"this {ctx.type.singular} may not be deleted")
     obj = current.decode()
     meta = obj["metadata"]
     pending = current.deleting and strategy.supports_grace and _already_pending(meta, options)

@@ -30,6 +30,8 @@ class PriorityClassStrategy(BuiltinStrategy):
     """PriorityClasses: value and policy never change."""
 
     has_generation = True
+    immortal = frozenset(SYSTEM_PRIORITIES)
+    immortal_text = "this is a system priority class and cannot be deleted"
     generation_path = "spec"  # there is none: nothing raises the generation
     defaults = r.Defaults({"preemptionPolicy": "PreemptLowerPriority"})
     rules = r.Rules(("preemptionPolicy", r.choice("PreemptLowerPriority", "Never")), ("", _priority))

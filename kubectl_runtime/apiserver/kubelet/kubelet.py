@@ -89,8 +89,8 @@ class Kubelet:
         127.0.0.1.
 
         The function gets one `ForwardedConnection` and is called in a thread of its own; when it returns, the
-        connection ends. What it raises is logged, and the client reads it as the failure of the port. Raises ValueError unless
-        exactly one of both is given, and for a number that is no port.
+        connection ends. What it raises is logged, and the client reads it as the failure of the port. Raises
+        ValueError unless exactly one of both is given, and for a number that is no port.
         """
         if (handler is None) == (to is None):
             raise ValueError("portforward wants either a function or the local port to which connections go")

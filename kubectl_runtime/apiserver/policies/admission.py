@@ -1,4 +1,4 @@
-"""What the server's own admission plugins say of a write, besides policies and webhooks: Pod security and quotas.
+"""What the server's own admission plugins say of a write, besides policies and webhooks: Pod security, quotas.
 
 `secure` comes before the validating policies, `charge` after the validating webhooks. Both cost no more than a look at
 a dict where no Namespace or quota asks for them. The cluster's lock is held.
@@ -25,6 +25,8 @@ def secure(ctx: RequestContext, new: Object, old: Object | None, subresource: st
     if kind == "Namespace" and not ctx.type.group:
         _secure_namespace(ctx, new, old, subresource)
         return
+    if kind == "PriorityClass" and new.get("globalDefault") and not ctx.type.is_custom:
+        _refuse_second_default(ctx, new)
     if (kind != "Pod" and kind not in TEMPLATES) or ctx.type.is_custom or subresource not in _JUDGED:
         return
     namespace = ctx.cluster.storage.get("/namespaces", "", new["metadata"].get("namespace") or "")
@@ -41,6 +43,14 @@ def secure(ctx: RequestContext, new: Object, old: Object | None, subresource: st
         raise error
     if found := violation(namespace.labels, "warn", spec, meta):
         ctx.warnings.append(f"would violate {found}")
+
+
+def _refuse_second_default(ctx: RequestContext, new: Object) -> None:
+    """Only one PriorityClass is that of Pods without one."""
+    for other in ctx.cluster.storage.bucket(ctx.type.storage).scan(""):
+        if other.name != new["metadata"].get("name") and other.decode().get("globalDefault"):
+            raise errors.forbidden(ctx.type.group, ctx.type.plural, new["metadata"].get("name") or "", (
+                f"PriorityClass {other.name} is already marked as default. Only one default can exist"))
 
 
 def _secure_namespace(ctx: RequestContext, new: Object, old: Object | None, subresource: str) -> None:

@@ -1,8 +1,8 @@
 """Mutating policies and webhooks, and then validating webhooks.
 
 Mutating policies, then mutating webhooks are called one after the other; each sees what the ones before made of the
-object. If one changed it,
-the ones before that ask for it (reinvocationPolicy IfNeeded) are called again, once, in a second round.
+object. If one changed it, the ones before that ask for it (reinvocationPolicy IfNeeded) are called again, once, in a
+second round.
 
 Validating webhooks are all called about the object as it will be stored, even when one has refused; the first refusal
 in their order is the answer. (The real server takes the quickest.) Webhooks behind HTTPS are called at the same time,

@@ -108,13 +108,12 @@ class PostError(Exception):
     """There is no review to read."""
 
 
-def send(caller: WebhookCaller, target: Target, review: Object, type_name: str, *, timeout: float,
-         announced: bool = True) -> Object:
+def send(caller: WebhookCaller, target: Target, review: Object, type_name: str, *, timeout: float) -> Object:
     """Send a review and give the answer's content, in the shape of a type (``admission.v1.AdmissionReview``); what it
-    does not say of apiVersion and kind is "". Blocks for at most `timeout` seconds; `announced` tells the webhook of
-    it. Raises PostError.
+    does not say of apiVersion and kind is "". Blocks for at most `timeout` seconds, of which the URL tells the webhook.
+    Raises PostError.
     """
-    url = f"{target.url}?timeout={math.ceil(timeout)}s" if announced and timeout > 0 else target.url
+    url = f"{target.url}?timeout={math.ceil(timeout)}s" if timeout > 0 else target.url
     try:
         if timeout <= 0:
             raise CallFailed(DEADLINE)

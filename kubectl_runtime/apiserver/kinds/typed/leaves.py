@@ -28,29 +28,29 @@ _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 def leaf_decoder(base: str, go_name: str) -> Decoder | None:
     """The decoder of a scalar or a type with a JSON form of its own; None if the name is neither."""
     if base in _INTEGERS:
-        return _integer(_INTEGERS[base], go_name)
+        return _integer(base, _INTEGERS[base], go_name)
     if base in _SCALARS:
-        return _scalar(_SCALARS[base], go_name)
+        return _scalar(base, _SCALARS[base], go_name)
     return {"bytes": _bytes, "Time": _text(canonical_time), "MicroTime": _text(canonical_micro_time),
             "Duration": _text(str), "Quantity": _quantity, "IntOrString": _int_or_string, "any": _any}.get(base)
 
 
-def _scalar(expected: tuple[type, ...], go_name: str) -> Decoder:
+def _scalar(base: str, expected: tuple[type, ...], go_name: str) -> Decoder:
     def decode_scalar(value: Any, place: Place, _unknown: list[str]) -> Any:
         if type(value) not in expected:
-            raise mismatch(value, place, go_name)
+            raise mismatch(value, place, go_name, base=base)
         return value
 
     return decode_scalar
 
 
-def _integer(limit: int, go_name: str) -> Decoder:
+def _integer(base: str, limit: int, go_name: str) -> Decoder:
     def decode_integer(value: Any, place: Place, _unknown: list[str]) -> Any:
         if type(value) is int and -limit <= value < limit:
             return value
         if type(value) is int or type(value) is float:
-            raise mismatch(value, place, go_name, kind=f"number {json.dumps(value)}")
-        raise mismatch(value, place, go_name)
+            raise mismatch(value, place, go_name, kind=f"number {json.dumps(value)}", base=base)
+        raise mismatch(value, place, go_name, base=base)
 
     return decode_integer
 
@@ -99,8 +99,8 @@ def _any(value: Any, _place: Place, _unknown: list[str]) -> Any:
     return value
 
 
-def mismatch(value: Any, place: Place, go_name: str, kind: str = "") -> BodyDecodeError:
-    """A value of the wrong JSON type, in the words of Go's decoder."""
+def mismatch(value: Any, place: Place, go_name: str, kind: str = "", base: str = "") -> BodyDecodeError:
+    """A value of the wrong JSON type, in the words of Go's decoder. `base`: the kind of a scalar."""
     kind = kind or _JSON_KINDS[type(value)]
     holder, names = "", []
     while place is not None:
@@ -109,10 +109,11 @@ def mismatch(value: Any, place: Place, go_name: str, kind: str = "") -> BodyDeco
             holder = holder or go_struct
             names.append(str(name))
         place = outer
-    if not names:
-        return BodyDecodeError(f"json: cannot unmarshal {kind} into Go value of type {go_name}")
-    path = ".".join([holder, *reversed(names)])
-    return BodyDecodeError(f"json: cannot unmarshal {kind} into Go struct field {path} of type {go_name}")
+    target = f"Go struct field {'.'.join([holder, *reversed(names)])}" if names else "Go value"
+    error = BodyDecodeError(f"json: cannot unmarshal {kind} into {target} of type {go_name}")
+    if base or go_name.startswith(("map[", "[]")) or (type(value) is not dict and "." in go_name):
+        error.misfit = (value, go_name, base)
+    return error
 
 
 def strict_path(place: Place) -> str:

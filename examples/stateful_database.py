@@ -1,0 +1,124 @@
+"""An operator with state: a Cluster of database servers with claims, upgraded step by step, backed up and restored.
+
+    cd examples && kubectl-runtime crd stateful_database:Postgres | kubectl apply --server-side -f -     once, at first
+    python examples/stateful_database.py                                              until Ctrl-C or SIGTERM
+
+A Postgres becomes a headless Service, a StatefulSet whose Pods have a claim each, and a CronJob for backups.
+`partition` keeps an upgrade from the servers with lower numbers. `restore` names a backup, which each server loads
+before it starts.
+Claims stay when the Postgres is scaled down, so that the data are there when it is scaled up again.
+"""
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from kubectl_runtime import (
+    Action,
+    Api,
+    Client,
+    Condition,
+    Context,
+    Controller,
+    CustomResource,
+    KubeError,
+    MapKeys,
+    Reconciler,
+    Resource,
+    status,
+)
+from kubectl_runtime.resources import CronJob, Service, StatefulSet
+
+MANAGER = "stateful-database"
+R = TypeVar("R", bound=Resource)
+
+
+class Spec(msgspec.Struct):
+    replicas: int = 1
+    image: str = "postgres:17"
+    storage: str = "1Gi"
+    partition: int = 0
+    schedule: str = "0 3 * * *"
+    restore: str = ""
+
+
+class Status(msgspec.Struct):
+    conditions: Annotated[list[Condition] | None, MapKeys("type")] = None
+
+
+class Postgres(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="Postgres", plural="postgreses"):
+    """Database servers, their volumes and their backups."""
+
+    spec: Spec
+    status: Status | None = None
+
+
+class Operate(Reconciler[Postgres]):
+    def reconcile(self, obj: Postgres, ctx: Context[None]) -> Action:
+        labels = {"app.kubernetes.io/name": "postgres", "app.kubernetes.io/instance": obj.name}
+        child(Service, obj, ctx, spec={"clusterIP": "None", "selector": labels, "ports": [{"port": 5432}]})
+        server = child(StatefulSet, obj, ctx, spec={
+            "replicas": obj.spec.replicas, "serviceName": obj.name, "selector": {"matchLabels": labels},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": obj.spec.partition}},
+            "template": {"metadata": {"labels": labels}, "spec": servers(obj.spec)},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": obj.spec.storage}}}}]})
+        command = ["pg_dump", "--host", f"{obj.name}-0.{obj.name}"]
+        backup = {"name": "backup", "image": obj.spec.image, "command": command}
+        child(CronJob, obj, ctx, spec={
+            "schedule": obj.spec.schedule, "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": {"template": {
+                "spec": {"restartPolicy": "OnFailure", "containers": [backup]}}}}})
+        self.report(obj, server, ctx)
+        return Action.await_change()
+
+    def report(self, obj: Postgres, server: StatefulSet, ctx: Context[None]) -> None:
+        found = server.status
+        ready, updated = (found.ready_replicas or 0, found.updated_replicas or 0) if found else (0, 0)
+        wanted = obj.spec.replicas - min(obj.spec.partition, obj.spec.replicas)
+        serves = ready >= obj.spec.replicas and updated >= wanted
+        condition = Condition(type="Ready", status=str(serves), reason="Serving" if serves else "Changing",
+                              message=f"{ready} of {obj.spec.replicas} servers are ready, {updated} are updated",
+                              observed_generation=obj.generation)
+        own = Api.namespaced(ctx.client, Postgres, obj.namespace)
+        status.apply_condition(own, obj, condition, field_manager=MANAGER)
+
+
+def servers(spec: Spec) -> dict[str, Any]:
+    """The Pods; a change of `restore` replaces them, one after the other."""
+    mount = [{"name": "data", "mountPath": "/var/lib/postgresql/data"}]
+    pods: dict[str, Any] = {"containers": [{"name": "server", "image": spec.image, "volumeMounts": mount}]}
+    if spec.restore:
+        pods["initContainers"] = [{"name": "restore", "image": spec.image, "volumeMounts": mount,
+                                   "command": ["pg_restore", spec.restore]}]
+    return pods
+
+
+def child(kind: type[R], owner: Postgres, ctx: Context[None], **content: Any) -> R:
+    """Apply the object of this kind that belongs to `owner`: it has its name, and goes with it."""
+    made = kind.from_dict({"metadata": {"name": owner.name, "namespace": owner.namespace}, **content})
+    made.set_owner(owner)
+    return Api.namespaced(ctx.client, kind, owner.namespace).apply(made, field_manager=MANAGER)
+
+
+def controller(client: Client) -> Controller[Postgres]:
+    owned = [Api.all(client, kind) for kind in (Service, StatefulSet, CronJob)]
+    return Controller(Api.all(client, Postgres)).owns(owned[0]).owns(owned[1]).owns(owned[2])
+
+
+# --- end of the controller; what follows is the command line ---
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
+    try:
+        with Client.try_default() as client:
+            controller(client).shutdown_on_signal().run(Operate())
+    except KubeError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
