@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kubectl_runtime.apiserver.openapi.enums import ENUMS
 from kubectl_runtime.apiserver.schemas import definition_names, definitions, descriptions
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 
@@ -18,8 +19,18 @@ V2_PREFIX, V3_PREFIX = "#/definitions/", "#/components/schemas/"
 
 # What a schema may say in v3 but not in v2: such parts are left out there.
 _ONLY_V3 = ("oneOf", "anyOf", "allOf", "not", "nullable", "default")
-_API_VERSION = "APIVersion defines the versioned schema of this representation of an object."
-_KIND = "Kind is a string value representing the REST resource this object represents."
+_CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+_API_VERSION = ("APIVersion defines the versioned schema of this representation of an object. Servers should convert "
+                "recognized schemas to the latest internal value, and may reject unrecognized values. More info: "
+                f"{_CONVENTIONS}#resources")
+_KIND = ("Kind is a string value representing the REST resource this object represents. Servers may infer this from "
+         "the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: "
+         f"{_CONVENTIONS}#types-kinds")
+_METADATA = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
+_LIST_METADATA = f"Standard list metadata. More info: {_CONVENTIONS}#types-kinds"
+# Texts and numbers, which v3 can say and v2 cannot.
+_SEVERAL_TYPES = {"io.k8s.apimachinery.pkg.util.intstr.IntOrString": ("integer", "string"),
+                  "io.k8s.apimachinery.pkg.api.resource.Quantity": ("string", "number")}
 
 
 def name_of(resource_type: ServedResource) -> str:
@@ -91,7 +102,12 @@ def _builtin(name: str, prefix: str) -> Object:
     node: Object = _node(definitions()[name], prefix)
     if texts.get(""):
         node = {"description": texts[""], **node}
+    if prefix == V3_PREFIX and name in _SEVERAL_TYPES:
+        node = {**{key: value for key, value in node.items() if key != "type"},
+                "oneOf": [{"type": kind} for kind in _SEVERAL_TYPES[name]]}
     for field, child in node.get("properties", {}).items():
+        if (values := ENUMS.get((name, field))) is not None:
+            child["enum"] = list(values)
         if texts.get(field):
             node["properties"][field] = _described(child, texts[field], prefix)
     return node
@@ -125,7 +141,7 @@ def _custom(resource_type: ServedResource, prefix: str) -> Object:
     declared = resource_type.schema.node if resource_type.schema else {"type": "object",
                                                                       "x-kubernetes-preserve-unknown-fields": True}
     node: Object = _for_v2(declared) if prefix == V2_PREFIX else _node(declared, prefix)
-    metadata = _described(reference(OBJECT_META, prefix), "Standard object's metadata.", prefix)
+    metadata = _described(reference(OBJECT_META, prefix), _METADATA, prefix)
     properties = {**_type_meta(), **node.get("properties", {}), "metadata": metadata}
     return {**node, "properties": properties,
             "x-kubernetes-group-version-kind": _gvk(resource_type, resource_type.kind)}
@@ -133,8 +149,8 @@ def _custom(resource_type: ServedResource, prefix: str) -> Object:
 
 def _custom_list(resource_type: ServedResource, prefix: str) -> Object:
     items = {"type": "array", "items": reference(name_of(resource_type), prefix),
-             "description": f"List of {resource_type.plural}."}
-    metadata = _described(reference(LIST_META, prefix), "Standard list metadata.", prefix)
+             "description": f"List of {resource_type.plural}. More info: {_CONVENTIONS}"}
+    metadata = _described(reference(LIST_META, prefix), _LIST_METADATA, prefix)
     return {"description": f"{resource_type.list_kind} is a list of {resource_type.kind}", "type": "object",
             "required": ["items"], "properties": {**_type_meta(), "items": items, "metadata": metadata},
             "x-kubernetes-group-version-kind": _gvk(resource_type, resource_type.list_kind)}

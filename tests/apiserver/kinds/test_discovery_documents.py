@@ -195,3 +195,30 @@ def test_protobuf_of_v3_is_refused_and_not_pretended(api: Api) -> None:
     accept = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
     assert api("GET", "/openapi/v3/api/v1", accept=accept).status == 406
     assert api("GET", "/openapi/v2", accept=accept).status == 406
+
+
+@pytest.mark.parametrize(("name", "wanted"), [
+    ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", {"oneOf": [{"type": "integer"}, {"type": "string"}],
+                                                         "format": "int-or-string"}),
+    ("io.k8s.apimachinery.pkg.api.resource.Quantity", {"oneOf": [{"type": "string"}, {"type": "number"}]})])
+def test_what_has_several_types_says_so_in_v3_and_is_a_text_in_v2(api, name, wanted):
+    found = api("GET", "/openapi/v3/api/v1").body["components"]["schemas"][name]
+    assert wanted.items() <= found.items()
+    assert "type" not in found
+    assert api("GET", "/openapi/v2").body["definitions"][name]["type"] == "string"
+
+
+@pytest.mark.parametrize(("group", "name", "field", "values"), [
+    ("api/v1", "io.k8s.api.core.v1.PodSpec", "restartPolicy", ["Always", "Never", "OnFailure"]),
+    ("apis/apps/v1", "io.k8s.api.apps.v1.StatefulSetSpec", "podManagementPolicy", ["OrderedReady", "Parallel"]),
+    ("apis/batch/v1", "io.k8s.api.batch.v1.CronJobSpec", "concurrencyPolicy", ["Allow", "Forbid", "Replace"])])
+def test_fields_of_a_few_texts_list_them(api, group, name, field, values):
+    schema = api("GET", f"/openapi/{'v3/' + group}").body["components"]["schemas"][name]
+    assert schema["properties"][field]["enum"] == values
+
+
+def test_every_enum_is_of_a_field_that_there_is():
+    from kubectl_runtime.apiserver.openapi.enums import ENUMS
+    from kubectl_runtime.apiserver.schemas import definitions
+
+    assert [key for key in ENUMS if key[1] not in definitions()[key[0]]["properties"]] == []
