@@ -28,8 +28,8 @@ from kubectl_runtime import (
     MapKeys,
     Reconciler,
     Resource,
-    status,
 )
+from kubectl_runtime.controller import status
 from kubectl_runtime.resources import CronJob, Service, StatefulSet
 
 MANAGER = "stateful-database"

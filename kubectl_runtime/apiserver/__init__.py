@@ -23,6 +23,7 @@ The core, in the order in which a request meets it (``core``, `ApiCore.handle`, 
 ``patching``                an object after a JSON patch, a merge patch or a strategic merge patch
 ``handlers``                one module for each family of verbs and for special subresources
 ``writes``                  what creates, updates and patches share: admission, the kind's hooks, the stored version
+``policies``                admission policies in CEL, Pod security, quotas, warnings of what is not acted on
 ``webhooks``                which admission webhooks a write calls, with which review, and what their answers mean
 ``output``                  the form of an answer: JSON, YAML, metadata alone, rows of a table
 ``errors``                  every refusal
@@ -40,7 +41,7 @@ The rules of objects, and where objects are kept:
 ``storage``                 the types that are served (`Registry`), the objects and their history (`Storage`), and the
                             `Cluster` that holds both with their lock and the clock
 ``controllers``             what a cluster's controllers do, run by the core on its clock
-``kubelet``                 Pods that run by the rules of a test, without containers; their logs, exec and attach
+``kubelet``                 Pods that run by the rules of a test, without containers; their logs, streams and ports
 ``loopback``                requests of the server to itself, by controllers and some handlers
 ==========================  ==========================================================================================
 
