@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from wsgiref.simple_server import WSGIServer, make_server
@@ -74,9 +75,15 @@ def _page(store: WatchedStore[Pod], path: str) -> tuple[HTTPStatus, Any]:
     return HTTPStatus.NOT_FOUND, {"error": f"nothing is at {path}"}
 
 
+class _Server(ThreadingMixIn, WSGIServer):
+    """Answers in threads of their own: wsgiref would swallow a Ctrl-C that comes during an answer."""
+
+    daemon_threads = True
+
+
 def serve(pods: Api[Pod], port: int) -> None:
     """Blocks until it is interrupted."""
-    with inventory(pods) as application, make_server("127.0.0.1", port, application, WSGIServer) as server:
+    with inventory(pods) as application, make_server("127.0.0.1", port, application, _Server) as server:
         print(f"http://127.0.0.1:{server.server_port}/", flush=True)
         server.serve_forever()
 
