@@ -47,7 +47,7 @@ from kubectl_runtime.apiserver.output.negotiation import (
 )
 from kubectl_runtime.apiserver.query.selectors import duration_error
 from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Cluster
+from kubectl_runtime.apiserver.storage.storage import Cluster, Version
 from kubectl_runtime.apiserver.webhooks.hooks import Hooks
 from kubectl_runtime.apiserver.webhooks.outgoing import NoCaller, WebhookCaller
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, RequestInfo, parse
@@ -306,6 +306,18 @@ class ApiCore:
         """
         with self.cluster.locked():
             self.cluster.storage.load(state, rv=None if rewind else self.cluster.storage.rv + 1)
+            for controller in self._controllers:
+                controller.start(self.cluster)
+
+    def implant(self, versions: Iterable[tuple[str, Version]]) -> None:
+        """Put versions in place as they are, each with the storage key of its type, beside what is stored: watches end,
+        and resourceVersions up to the highest one have expired."""
+        with self.cluster.locked():
+            rv, buckets = self.cluster.storage.dump()
+            for key, version in versions:
+                buckets.setdefault(key, {})[version.key] = version
+                rv = max(rv, version.rv)
+            self.cluster.storage.load((rv, buckets))
             for controller in self._controllers:
                 controller.start(self.cluster)
 

@@ -11,6 +11,8 @@ the core by the clock while the server runs; a simulation drives the core itself
 `load_objects` sends objects through the server's handlers, so that every rule holds for them. It creates missing
 Namespaces, waits until a CRD is established before it goes on, and replaces objects that exist. It writes a status
 through /status. An error names the document it comes from; objects before it stay loaded.
+
+`implant_objects` stores objects as another server had them, past all rules.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from kubectl_runtime.apiserver.credentials import Credentials, Issuer, ServerTls
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.loopback import path_of
 from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.storage.storage import Version, make_version
 from kubectl_runtime.apiserver.transport.faults import Faults, Recording
 from kubectl_runtime.apiserver.transport.http.listener import GRACE, Listener
 from kubectl_runtime.apiserver.transport.webhook_calls import Application, WebhookRouter
@@ -166,6 +169,75 @@ def _send(core: ApiCore, method: str, path: str, body: Object | None = None) -> 
     return core.handle(HttpRequest(method, path, [("fieldValidation", "Ignore")], {
         "user-agent": "load", "content-type": media}, msgspec.json.encode(body) if body is not None else b""),
         user=ADMIN)
+
+
+def implant_objects(core: ApiCore, manifests: Manifests) -> int:
+    """Store objects exactly as they were read from another server, definitions first; returns how many.
+
+    Their uid, resourceVersion, generation, managedFields, timestamps and status stay. Nothing is admitted, defaulted,
+    validated or converted: a custom resource counts as stored in the version in which it is given. Objects without a
+    resourceVersion get one above all others, those without a uid a new one. Raises ValueError that names the object
+    which cannot be stored, before anything is.
+    """
+    found = list(read_objects(manifests))
+    first = [(obj, place) for obj, place in found if obj.get("kind") == _CRD]
+    before = core.dump()
+    try:
+        core.implant(_as_read(core, first))
+        core.implant(_as_read(core, [(obj, place) for obj, place in found if obj.get("kind") != _CRD]))
+    except ValueError:
+        core.restore(before)
+        raise
+    return len(found)
+
+
+def _as_read(core: ApiCore, objects: list[tuple[Object, str]]) -> list[tuple[str, Version]]:
+    with core.cluster.locked():
+        highest = max([core.cluster.storage.rv, *(_version_of(obj, place) for obj, place in objects)])
+        versions: dict[tuple[str, str], tuple[str, Version]] = {}
+        for obj, place in objects:
+            rv = _version_of(obj, place)
+            if not rv:
+                highest = rv = highest + 1
+            key, version = _stored(core, obj, place, rv)
+            if (key, version.key) in versions:
+                raise ValueError(f"{_title(obj, place)} is there twice")
+            versions[key, version.key] = key, version
+        return list(versions.values())
+
+
+def _stored(core: ApiCore, obj: Object, place: str, rv: int) -> tuple[str, Version]:
+    """The storage key of an object's type, and the object as a version."""
+    title, metadata = _title(obj, place), dict(obj["metadata"])
+    group, _, version = str(obj.get("apiVersion") or "").rpartition("/")
+    resource_type = core.cluster.registry.by_kind(group, version, str(obj.get("kind")))
+    if resource_type is None:
+        raise ValueError(f"{title}: the server does not serve {obj.get('kind')!r} of {obj.get('apiVersion')!r}")
+    if bool(metadata.get("namespace")) != resource_type.namespaced:
+        raise ValueError(f"{title} {'has no' if resource_type.namespaced else 'cannot have a'} namespace")
+    metadata.setdefault("uid", core.cluster.new_uid())
+    strategy, whole = resource_type.strategy, {**obj, "metadata": metadata}
+    if strategy.converts and not resource_type.is_custom:
+        whole = strategy.to_storage(whole, version)
+    stored_as = version if resource_type.is_custom else ""
+    return resource_type.storage, make_version(whole, rv, strategy.selectable_fields(whole), stored_as)
+
+
+def _title(obj: Object, place: str) -> str:
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise ValueError(f"cannot implant {obj.get('kind') or 'an object'} ({place}): it has no name")
+    where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"cannot implant {obj.get('kind')} {where}{metadata['name']} ({place})"
+
+
+def _version_of(obj: Object, place: str) -> int:
+    """Its resourceVersion, 0 for none."""
+    title = _title(obj, place)
+    text = obj["metadata"].get("resourceVersion") or "0"
+    if not (isinstance(text, str) and text.isascii() and text.isdigit()):
+        raise ValueError(f"{title}: its resourceVersion {text!r} is no number")
+    return int(text)
 
 
 DEFAULT_CONTROLLERS = ("garbage-collector", "namespace", "persistentvolumeclaim-protection",
@@ -377,6 +449,27 @@ class ApiServer:
         refused; what came before it stays.
         """
         return load_objects(self.core, manifests)
+
+    def implant(self, objects: Manifests) -> int:
+        """Store objects exactly as they were read from another server, beside those that are there; returns how many.
+
+        In contrast to `load` nothing is admitted, defaulted, validated or renewed: uid, resourceVersion, generation,
+        managedFields, timestamps and status stay as they are. Definitions come first, wherever they stand. New writes
+        get resourceVersions above all of them. An object that is there under the same name is replaced. The server's
+        controllers then look at everything. Times in the objects are in the past or the future of this server's clock:
+        `SimClock(start=...)` sets it to the moment of the reading.
+
+        Watches end, and earlier resourceVersions have expired. The server need not run. Raises ValueError that names
+        the object which cannot be stored (its kind is not served, it is there twice); nothing is stored then.
+
+        >>> obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": "default",
+        ...        "uid": "5c0b", "resourceVersion": "123456", "generation": 3}}
+        >>> server.implant([obj])
+        1
+        >>> Api.namespaced(server.client(), ConfigMap, "default").get("old").resource_version
+        '123456'
+        """
+        return implant_objects(self.core, objects)
 
     def snapshot(self) -> Any:
         """The present state, opaque, for `restore`, also of another server; cheap, as objects never change."""

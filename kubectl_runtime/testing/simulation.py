@@ -33,6 +33,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -46,7 +47,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileF
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.shared_watches import Watch
 from kubectl_runtime.testing.asking import Probe
-from kubectl_runtime.testing.clock import SimClock, SimExecutor
+from kubectl_runtime.testing.clock import EPOCH, SimClock, SimExecutor
 
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.server import ApiServer
@@ -187,14 +188,14 @@ class Simulation:
     """Runs whole controllers, and what a test adds, in one thread and in an order that its seed decides, on a clock
     that jumps to what comes next. For one thread."""
 
-    def __init__(self, seed: int = 0, *, jump: Duration = JUMP, record: bool = True) -> None:
+    def __init__(self, seed: int = 0, *, jump: Duration = JUMP, record: bool = True, start: datetime = EPOCH) -> None:
         """`jump`: how far time moves at most at once, in seconds. `record`: whether controllers that have a flight
-        recorder write its file."""
+        recorder write its file. `start`: the date on which time begins."""
         self.seed = seed
         self._jump = seconds(jump)
         self._record = record
         self.random = random.Random(seed)
-        self.clock = SimClock(self_advancing=True)
+        self.clock = SimClock(start=start, self_advancing=True)
         self._controllers: list[SimulatedController[Any]] = []
         self._resume: dict[Watch[Any], float] = {}
         self._recorders: list[Recorder] = []
