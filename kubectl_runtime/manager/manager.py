@@ -345,6 +345,10 @@ class Manager:
         an election nor shards."""
         return [*self._bound]
 
+    def runnables(self) -> list[str]:
+        """The names of the functions that were added, in that order."""
+        return [name for name, member in self._members.items() if isinstance(member, RunnableMember)]
+
     def run(self) -> None:
         """Start, and block until the end: a signal (in the main thread), a failure, the loss of the Lease, or a
         KeyboardInterrupt.

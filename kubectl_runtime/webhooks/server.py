@@ -395,6 +395,27 @@ class WebhookServer:
         return f"webhook server {self._address}"
 
     @property
+    def app(self) -> WSGIApplication:
+        """The application that it serves."""
+        return self._app
+
+    @property
+    def configuration(self) -> str | None:
+        """The name of the configurations that it applies at the start; None when somebody else does that."""
+        return self._configuration
+
+    @property
+    def service(self) -> str | None:
+        """The Service under which the API server calls it, `NAMESPACE/NAME`; None when it does not know one."""
+        wanted = self._wanted
+        return wanted.service or None if isinstance(wanted, SelfSigned) else None
+
+    @property
+    def url(self) -> str | None:
+        """The URL under which the API server calls it, if it was given one."""
+        return self._url
+
+    @property
     def port(self) -> int:
         """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
         listener = self._listener

@@ -70,7 +70,8 @@ def test_everything_stays_as_it_was_read(world: Any) -> None:
     assert stored(server, client, Pod, "bare") == pod
     assert stored(server, client, WIDGETS, "one") == widget("one")
     crd = server.core.cluster.storage.get("apiextensions.k8s.io/customresourcedefinitions", "", "widgets.example.com")
-    assert crd is not None and crd.rv == 50
+    assert crd is not None
+    assert crd.rv == 50
     assert crd.decode()["status"] == definition()["status"]
 
 

@@ -54,8 +54,9 @@ URL = "http://perturbation.invalid"
 """Of the simulated server."""
 
 
-def controllers_of(made: Any) -> list[BoundController[Any]]:
-    """What `build` returned, as it can be simulated. Raises TypeError and ValueError for what cannot."""
+def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
+    """What `build` returned, as it can be simulated; `url` is that of the client it was called with. Raises TypeError
+    and ValueError for what cannot."""
     if isinstance(made, Manager):
         bound = made.controllers()
     elif isinstance(made, BoundController):
@@ -66,9 +67,9 @@ def controllers_of(made: Any) -> list[BoundController[Any]]:
     for one in bound:
         plan = one.controller.plan()
         if isinstance(plan.main, MainStream) or plan.streams:
-            raise ValueError(f"controller {plan.name} reads a given stream, which no simulation can pull: perturb one "
+            raise ValueError(f"controller {plan.name} reads a given stream, which no simulation can pull: use one "
                              "that watches an Api")
-        if plan.client.config.cluster_url != URL:
+        if plan.client.config.cluster_url != url:
             raise ValueError(f"controller {plan.name} does not use the client that build was called with, but one of "
                              f"{plan.client.config.cluster_url}: make its Apis of the client that is passed")
     return bound

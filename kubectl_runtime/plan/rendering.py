@@ -1,0 +1,171 @@
+"""How a plan is shown: as text for a terminal, as plain JSON values, as one HTML page.
+
+    definitions first, then the changes in the order in which they come, then failures, loops and what is unknown
+    changes that are alike but for names are shown three times, and counted
+    the last lines count, and name what was not simulated
+"""
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from kubectl_runtime.runtime.logs import said
+
+if TYPE_CHECKING:
+    from kubectl_runtime.plan.report import Change, FieldChange, Plan, Problem
+
+SHOWN = 3
+"""Of changes that are alike."""
+MOST_FIELDS = 12
+_SIGNS = {"create": "+", "change": "~", "delete": "-"}
+
+
+def summary(plan: Plan) -> str:
+    """The counts, in one line."""
+    parts = [f"{len(plan.created)} to create", f"{len(plan.changed)} to change", f"{len(plan.deleted)} to delete"]
+    for word, found in (("failing", plan.failed), ("not coming to rest", plan.loops), ("unknown", plan.unknown)):
+        if found:
+            parts.append(f"{len(found)} {word}")
+    return ", ".join(parts)
+
+
+def grouped(plan: Plan) -> list[tuple[Change, int]]:
+    """The changes to show, and after the last one of a group how many more are like it."""
+    counts = Counter(signature(change) for change in plan.changes)
+    seen: Counter[Any] = Counter()
+    found: list[tuple[Change, int]] = []
+    for change in plan.changes:
+        kind = signature(change)
+        seen[kind] += 1
+        if counts[kind] <= SHOWN + 1 or seen[kind] <= SHOWN:
+            found.append((change, counts[kind] - SHOWN if seen[kind] == SHOWN < counts[kind] - 1 else 0))
+    return found
+
+
+def signature(change: Change) -> Any:
+    """What two changes have in common that are alike but for the names of their objects."""
+    def general(text: str) -> str:
+        if change.ref.namespace:
+            text = text.replace(change.ref.namespace, "<namespace>")
+        return text.replace(change.ref.name, "<name>")
+    return (change.action, change.ref.resource.full_name, change.by.partition(",")[0],
+            tuple(general(str(one)) for one in change.fields), tuple(general(text) for text in change.follows))
+
+
+def text(plan: Plan) -> str:
+    """The plan for a terminal."""
+    return "\n".join(_lines(plan))
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    yield from _problems("definitions", plan.definitions, "!")
+    for change, more in grouped(plan):
+        yield from _change(change)
+        if more:
+            yield f"    and {more} alike"
+    if plan.changes:
+        yield ""
+    yield from _problems("failing", plan.failed, "!")
+    yield from _problems("not coming to rest", plan.loops, "!")
+    yield from _problems("unknown", plan.unknown, "?")
+    yield summary(plan)
+    if plan.not_simulated:
+        yield f"not simulated: {'; '.join(plan.not_simulated)}"
+    yield f"({plan.runs} runs in {plan.seconds:g} simulated seconds on {plan.source})"
+
+
+def _problems(title: str, problems: tuple[Problem, ...], sign: str) -> Iterator[str]:
+    if not problems:
+        return
+    yield f"{title}:"
+    for problem in problems[:20]:
+        yield f"{sign} {printable(str(problem))}"
+    if len(problems) > 20:
+        yield f"  and {len(problems) - 20} more"
+    yield ""
+
+
+def _change(change: Change) -> Iterator[str]:
+    yield f"{_SIGNS[change.action]} {printable(said(change.ref))}{_cause(change)}"
+    for one in change.fields[:MOST_FIELDS]:
+        yield f"      {printable(str(one))}"
+    if len(change.fields) > MOST_FIELDS:
+        yield f"      and {len(change.fields) - MOST_FIELDS} more fields"
+    for follows in change.follows:
+        yield f"    => {printable(follows)}"
+
+
+def _cause(change: Change) -> str:
+    late = f", after {change.at:g} s" if change.at >= 1 else ""
+    return f"   ({printable(change.by)}{late})" if change.by else late
+
+
+def printable(text: str) -> str:
+    """Nothing in a name or a value moves the cursor."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def plain(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON values."""
+    return {"empty": plan.empty, "source": plan.source, "seconds": plan.seconds, "runs": plan.runs,
+            "counts": {"create": len(plan.created), "change": len(plan.changed), "delete": len(plan.deleted),
+                       "failed": len(plan.failed), "loops": len(plan.loops), "unknown": len(plan.unknown)},
+            "definitions": [asdict(problem) for problem in plan.definitions],
+            "changes": [_plain_change(change) for change in plan.changes],
+            "failed": [asdict(problem) for problem in plan.failed],
+            "loops": [asdict(problem) for problem in plan.loops],
+            "unknown": [asdict(problem) for problem in plan.unknown],
+            "not_simulated": list(plan.not_simulated)}
+
+
+def _plain_change(change: Change) -> dict[str, Any]:
+    return {"action": change.action, "apiVersion": change.ref.resource.api_version, "kind": change.ref.kind,
+            "namespace": change.ref.namespace, "name": change.ref.name, "by": change.by, "at": change.at,
+            "fields": [_plain_field(one) for one in change.fields], "follows": list(change.follows),
+            "difference": change.difference}
+
+
+def _plain_field(one: FieldChange) -> dict[str, Any]:
+    return {"path": one.path, "before": one.before, "after": one.after, "owner": one.owner}
+
+
+_STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
+h1{font-size:1.3rem}h2{font-size:1.05rem;margin-top:2rem}li{margin:.4rem 0}ul{padding-left:1.2rem}
+code,pre{font:13px/1.45 ui-monospace,monospace}pre{overflow-x:auto;background:#f5f5f5;padding:.6rem}
+.create{color:#1a7f37}.delete,.bad{color:#b42318}.change{color:#8a5a00}.note{color:#666}
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}pre{background:#262626}.note{color:#999}
+.create{color:#5bd37f}.delete,.bad{color:#ff8a80}.change{color:#f0b95a}}"""
+
+
+def page(plan: Plan) -> str:
+    """The plan as one HTML page, without scripts, which loads nothing."""
+    def quoted(value: object) -> str:
+        return html.escape(printable(str(value)))
+
+    parts = ["<!DOCTYPE html><html lang=en><meta charset=utf-8>", "<meta name=viewport content='width=device-width'>",
+             f"<title>Plan: {quoted(summary(plan))}</title><style>{_STYLE}</style>",
+             f"<h1>{quoted(summary(plan))}</h1><p class=note>{quoted(plan.source)}; {plan.runs} runs in "
+             f"{plan.seconds:g} simulated seconds</p>"]
+    for title, problems in (("Definitions", plan.definitions), ("Failing", plan.failed),
+                            ("Not coming to rest", plan.loops), ("Unknown", plan.unknown)):
+        if problems:
+            items = "".join(f"<li class=bad>{quoted(problem)}</li>" for problem in problems)
+            parts.append(f"<h2>{title}</h2><ul>{items}</ul>")
+    if plan.changes:
+        parts.append("<h2>Changes</h2><ul>")
+        for change, more in grouped(plan):
+            fields = "".join(f"<li><code>{quoted(one)}</code></li>" for one in change.fields)
+            follows = "".join(f"<li>&rArr; {quoted(text)}</li>" for text in change.follows)
+            diff = f"<details><summary>difference</summary><pre>{html.escape(change.difference)}</pre></details>" \
+                if change.difference else ""
+            alike = f"<p class=note>and {more} alike</p>" if more else ""
+            parts.append(f"<li><span class={change.action}>{change.action} {quoted(said(change.ref))}</span>"
+                         f"<span class=note>{quoted(_cause(change))}</span><ul>{fields}{follows}</ul>{diff}{alike}</li>")
+        parts.append("</ul>")
+    if plan.not_simulated:
+        items = "".join(f"<li>{quoted(text)}</li>" for text in plan.not_simulated)
+        parts.append(f"<h2>Not simulated</h2><ul>{items}</ul>")
+    return "\n".join(parts) + "\n"

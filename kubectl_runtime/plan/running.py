@@ -1,0 +1,525 @@
+"""`plan`: a program in a simulated copy of a cluster, until nothing moves.
+
+    the copy         the snapshot's objects, exactly as they were read, at the time of the reading
+    alone            first the cluster's own controllers, until they rest: what they do without the program is no part
+                     of the plan
+    definitions      the program's CustomResourceDefinitions are applied, as an upgrade does
+    changes          then the manifests that were given
+    the program      its controllers run, in one thread and on simulated time, beside the cluster's own
+    the end          when nothing has moved for `QUIET` seconds, or when the time is over
+
+The program has a client of the simulated server and of nothing else; whatever it opens besides is refused
+(`outside`). Every change of the copy is kept in a journal: by which run of which controller, or by the cluster.
+"""
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+import requests
+from requests.adapters import BaseAdapter
+
+from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
+from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.guard import ProcessEnded
+from kubectl_runtime.core.meta.gvk import ApiResource, Scope
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.crd.compare import losses
+from kubectl_runtime.crd.customresource import definitions_of
+from kubectl_runtime.manifests.documents import Manifests, read_objects
+from kubectl_runtime.plan.outside import OutsideRefused, error_line, refused_outside
+from kubectl_runtime.plan.program import Program, calls
+from kubectl_runtime.plan.report import Plan, Problem, moved
+from kubectl_runtime.plan.snapshot import DEFINITIONS, Build, Snapshot
+from kubectl_runtime.runtime.controller.plan import functions_of
+from kubectl_runtime.runtime.logs import said
+from kubectl_runtime.testing.asking import muted_logs
+from kubectl_runtime.testing.lab.journal import PASSING, Asked, Identity, identity_of, resource_of
+from kubectl_runtime.testing.simulation import Simulation
+from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.configurations import apply_webhooks
+
+Object = dict[str, Any]
+
+URL = "http://plan.invalid"
+QUIET = 600.0
+"""Simulated seconds without a change after which nothing moves any more."""
+LONGEST = 3600.0
+"""Simulated seconds after which the program is stopped where no other time is given."""
+ALONE = 600.0
+"""Simulated seconds that the cluster's own controllers have at most before the program begins."""
+PIECE = 60.0
+JUMP = 120.0
+MOST_WRITES = 300
+"""Writes of the program to one object after which it counts as one that never rests."""
+MANAGER = "kubectl-runtime-plan"
+_LOOP = 6
+"""Changes of one object after which it counts as a loop, if it has not come to rest at the end."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Which run: of which controller, for which object."""
+
+    controller: str
+    ref: ObjectRef | None
+
+    def __str__(self) -> str:
+        return f"{self.controller}, for {said(self.ref)}" if self.ref is not None else self.controller
+
+
+@dataclass
+class Step:
+    """One change of the copy. `by`: a run, `definitions`, `change`, or None for the cluster."""
+
+    identity: Identity
+    by: Run | str | None
+    before: Version | None
+    after: Version | None
+    at: float
+    text: str = ""
+
+
+@dataclass
+class Observed:
+    """What a run of the program did, for the report."""
+
+    before: dict[Identity, Version] = field(default_factory=dict)
+    after: dict[Identity, Version] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    kinds: dict[str, ApiResource] = field(default_factory=dict)
+    """By `plural.group`."""
+    custom: set[str] = field(default_factory=set)
+    """The kinds that have a definition."""
+    run: set[str] = field(default_factory=set)
+    """The kinds that the program reconciles."""
+    managers: set[str] = field(default_factory=set)
+    """The field managers under which the program writes."""
+    failed: list[Problem] = field(default_factory=list)
+    unknown: list[Problem] = field(default_factory=list)
+    loops: list[Problem] = field(default_factory=list)
+    definitions: list[Problem] = field(default_factory=list)
+    not_simulated: list[str] = field(default_factory=list)
+    took: float = 0.0
+    runs: int = 0
+    secrets: set[str] = field(default_factory=set)
+    """Values that no text may show."""
+    asked: set[tuple[str, str, str]] = field(default_factory=set)
+    """Group, version and plural of what the program asked for."""
+
+
+class Restless(ProcessEnded):
+    """The program writes one object again and again."""
+
+
+def plan(build: Build, snapshot: Snapshot, *, change: Iterable[Manifests] = (), until: Duration | None = None,
+         outside: Callable[[], Any] | None = None, seed: int = 0) -> Plan:
+    """What the program would do to the cluster that `snapshot` was read of.
+
+    `build(client)` makes the program, as for `kubectl-runtime run`. It gets a client of a simulated copy of the
+    cluster, and reaches nothing else. `change`: manifests (paths, texts, dicts, resources) that are applied before it
+    starts. `until`: how many simulated seconds (or a timedelta) it runs. None: until nothing has moved for ten minutes,
+    an hour at most. `outside`: a function without arguments that replaces what the program reaches besides the cluster;
+    if it returns a context manager, that is open meanwhile. `seed` decides the order of everything.
+
+    Blocks, in this thread, and needs no real time. One plan at a time in a process. Logs of the library are muted.
+    Raises what `build` and `outside` raise, TypeError and ValueError for what `build` must not return, and what is wrong
+    with the manifests of `change`.
+    """
+    sources = [change] if isinstance(change, str | bytes | dict) else [*change]
+    rehearsal = Rehearsal(build, snapshot, sources, None if until is None else seconds(until), outside, seed)
+    with muted_logs():
+        observed = rehearsal.run()
+    return Plan.of(observed, snapshot)
+
+
+def kinds_asked_for(build: Build, snapshot: Snapshot) -> set[tuple[str, str, str]]:
+    """Group, version and plural of each kind that the program asks for when it starts on this snapshot."""
+    with muted_logs():
+        return Rehearsal(build, snapshot, [], 0.0, None, 0).run().asked
+
+
+class Rehearsal:
+    """A program in the copy of a cluster. To be run once."""
+
+    def __init__(self, build: Build, snapshot: Snapshot, change: list[Manifests], until: float | None,
+                 outside: Callable[[], Any] | None, seed: int) -> None:
+        self._build, self._snapshot, self._change = build, snapshot, change
+        self._until, self._outside, self._seed = until, outside, seed
+        self.sim = Simulation(seed, jump=JUMP, record=False, start=snapshot.read_at)
+        self.server = self.sim.serve(controllers=[name for name in CONTROLLERS
+                                                  if name != "root-ca-certificate-publisher"], record=False)
+        self.observed = Observed()
+        self._by: Run | str | None = None
+        """Who makes the requests of this moment."""
+        self._current: Run | None = None
+        self._watching = False
+        self._moved_at = 0.0
+        self._writes: Counter[Identity] = Counter()
+        self._last: dict[Run, BaseException | None] = {}
+        self._lines: dict[Run, str] = {}
+        self._refused: dict[tuple[Run | None, str], str] = {}
+
+    def run(self) -> Observed:
+        observed = self.observed
+        session = requests.Session()
+        session.mount("http://", _Transport(self, self.server.transport()))
+        with ExitStack() as stack:
+            guard = stack.enter_context(refused_outside(self._note_refused))
+            client = stack.enter_context(Client(Config(cluster_url=URL), session=session, clock=self.sim.clock))
+            self._implant()
+            if self._outside is not None and hasattr(entered := self._outside(), "__enter__"):
+                stack.enter_context(entered)
+            program = Program.built(self._build, client)
+            self._mount(program)
+            self._rest()
+            self._begin_watching()
+            self._apply_definitions(client, program)
+            self._apply_changes(client)
+            self._apply_webhooks(client, program)
+            observed.asked.clear()
+            guard.building = False
+            self._start(program)
+            self._work()
+        observed.after = self._state()
+        observed.took = self.sim.clock.monotonic()
+        self._conclude(program)
+        return observed
+
+    # --- the copy --------------------------------------------------------------------------------------------------
+
+    def _implant(self) -> None:
+        registry = self.server.core.cluster.registry
+        objects: list[Object] = []
+        served = {(kind.group, kind.version, kind.kind) for kind in registry}
+        there = {obj["metadata"]["name"] for obj in self._snapshot.objects
+                 if obj["kind"] == "CustomResourceDefinition"}
+        unserved: Counter[str] = Counter()
+        custom = {(obj["spec"]["group"], obj["spec"]["names"]["kind"]) for obj in self._snapshot.objects
+                  if obj["kind"] == "CustomResourceDefinition"}
+        for kind in self._snapshot.kinds:
+            own = (kind.group, kind.version, kind.kind) in served
+            if not own and kind.count and kind.resource.full_name not in there and "." in kind.group:
+                objects.append(_stand_in(kind.resource))
+                custom.add((kind.group, kind.kind))
+        namespaces = {obj["metadata"]["name"] for obj in self._snapshot.objects if obj["kind"] == "Namespace"}
+        for obj in self._snapshot.objects:
+            group, _, version = obj["apiVersion"].rpartition("/")
+            if obj["kind"] in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
+                continue  # those of the program come when it is there
+            if (group, version, obj["kind"]) not in served and (group, obj["kind"]) not in custom:
+                unserved[f"{obj['kind']} of {obj['apiVersion']}"] += 1
+                continue
+            namespace = obj["metadata"].get("namespace")
+            if namespace and namespace not in namespaces:
+                namespaces.add(namespace)
+                objects.append({"apiVersion": "v1", "kind": "Namespace", "status": {"phase": "Active"},
+                                "spec": {"finalizers": ["kubernetes"]}, "metadata": {
+                                    "name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}})
+            objects.append(obj)
+        self.server.implant(objects)
+        self.observed.unknown += [Problem(f"{count} objects of {kind}", "the simulated server does not serve this kind")
+                                  for kind, count in unserved.items()]
+
+    def _mount(self, program: Program) -> None:
+        if not program.webhooks:
+            return
+        configurations = [obj for obj in self._snapshot.objects if obj["kind"].endswith("WebhookConfiguration")
+                          or obj["kind"] == "CustomResourceDefinition"]
+        prefixes = program.prefixes(configurations)
+        for prefix, server in prefixes.items():
+            self.server.mount_webhook(prefix, server.app)
+        self.server.implant([obj for obj in configurations if obj["kind"] != "CustomResourceDefinition"
+                             and calls(obj, prefixes)])
+
+    def _rest(self) -> None:
+        """Let the cluster's own controllers come to rest."""
+        self.server.core.cluster.storage.observers.append(self._see)
+        self._moved_at = self.sim.clock.monotonic()
+        while self.sim.clock.monotonic() < ALONE:
+            self.sim.settle(PIECE)
+            if self.sim.clock.monotonic() - self._moved_at >= PIECE:
+                return
+
+    def _begin_watching(self) -> None:
+        self._watching = True
+        self.observed.before = self._state()
+        self._began = self._moved_at = self.sim.clock.monotonic()
+
+    def _state(self) -> dict[Identity, Version]:
+        _, buckets = self.server.core.dump()
+        return {identity: version for key, bucket in buckets.items() for version in bucket.values()
+                if (identity := identity_of(key, version))[0] not in PASSING}
+
+    # --- what comes before the program ------------------------------------------------------------------------------
+
+    def _apply_definitions(self, client: Client, program: Program) -> None:
+        definitions: Any = Api.all(client, DEFINITIONS)
+        with self._as("definitions"):
+            for made in definitions_of(program.custom_kinds()):
+                definition: Object = msgspec.to_builtins(made)
+                name = definition["metadata"]["name"]
+                there = definitions.get_opt(name)
+                if there is not None:
+                    self.observed.definitions += [Problem(f"CustomResourceDefinition {name}", f"takes away: {loss}")
+                                                  for loss in losses(there.to_dict(), definition)]
+                try:
+                    definitions.apply(definition, field_manager=MANAGER, force=True)
+                except ApiError as error:
+                    self.observed.definitions.append(Problem(
+                        f"CustomResourceDefinition {name}", f"is refused: {_message(error)}"))
+            while self.server.core.next_wakeup() == 0.0:
+                self.server.core.tick()
+
+    def _apply_changes(self, client: Client) -> None:
+        with self._as("change"):
+            for source in self._change:
+                for obj, place in read_objects(source):
+                    self._apply_change(client, obj, place)
+
+    def _apply_change(self, client: Client, obj: Object, place: str) -> None:
+        group, _, version = str(obj.get("apiVersion")).rpartition("/")
+        kind = self.server.core.cluster.registry.by_kind(group, version, str(obj.get("kind")))
+        name = str((obj.get("metadata") or {}).get("name"))
+        if kind is None:
+            self.observed.failed.append(Problem(f"{obj.get('kind')} {name}", f"the change ({place}) is of a kind that is "
+                                                f"not served: {obj.get('apiVersion')}"))
+            return
+        resource = ApiResource(group, version, kind.kind, kind.plural,
+                               Scope.NAMESPACED if kind.namespaced else Scope.CLUSTER)
+        namespace = (obj["metadata"].get("namespace") or "default") if kind.namespaced else None
+        api: Any = Api.namespaced(client, resource, namespace) if namespace else Api.all(client, resource)
+        try:
+            api.apply(obj, field_manager="kubectl", force=True)
+        except ApiError as error:
+            self.observed.failed.append(Problem(f"{kind.kind} {name}", f"the change ({place}) is refused: "
+                                                f"{_message(error)}"))
+        while self.server.core.next_wakeup() == 0.0:
+            self.server.core.tick()
+
+    def _apply_webhooks(self, client: Client, program: Program) -> None:
+        with self._as("definitions"):
+            for server in program.webhooks:
+                if server.configuration is None or not isinstance(server.app, Application):
+                    continue
+                try:
+                    apply_webhooks(client, server.app, server.configuration, force=True,
+                                   service=server.service if server.url is None else None, url=server.url)
+                except KubeError as error:
+                    self.observed.failed.append(Problem(server.name, f"its configurations are refused: {error}"))
+
+    # --- the program -------------------------------------------------------------------------------------------------
+
+    def _start(self, program: Program) -> None:
+        for one in program.controllers:
+            reconcile, policy = functions_of(one.reconciler, one.error_policy)
+            name = one.controller.plan().name
+            self.sim.start(one.controller, self._followed(name, reconcile), error_policy=policy, context=one.context)
+
+    def _followed(self, controller: str, reconcile: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def followed(obj: Any, ctx: Any) -> Any:
+            run = Run(controller, obj.ref)
+            before, self._current = self._current, run
+            self.observed.runs += 1
+            try:
+                answer = reconcile(obj, ctx)
+            except Exception as error:
+                self._last[run], self._lines[run] = error, error_line(error)
+                raise
+            else:
+                self._last[run] = None
+                return answer
+            finally:
+                self._current = before
+        return followed
+
+    def _work(self) -> None:
+        end = self._began + (LONGEST if self._until is None else self._until)
+        try:
+            while True:
+                now = self.sim.clock.monotonic()
+                self.sim.settle(max(0.0, min(PIECE, end - now)))
+                now = self.sim.clock.monotonic()
+                if now >= end or (self._until is None and now - self._moved_at >= QUIET):
+                    return
+        except Restless as restless:
+            self.observed.loops.append(Problem(str(restless), f"is written again and again, {MOST_WRITES} times: the "
+                                               "plan ends here", self._authors(restless.args[1])))
+        except AssertionError as error:  # the simulation's word for runs that lead to further runs without end
+            self.observed.loops.append(Problem("the program", str(error).partition(". What runs")[0]))
+
+    def _conclude(self, program: Program) -> None:
+        observed = self.observed
+        kinds = self.server.core.cluster.registry
+        for kind in kinds:
+            name = resource_of(kind.group, kind.plural)
+            observed.kinds.setdefault(name, ApiResource(kind.group, kind.version, kind.kind, kind.plural,
+                                                        Scope.NAMESPACED if kind.namespaced else Scope.CLUSTER))
+            if kind.is_custom:
+                observed.custom.add(name)
+        observed.run = {plan.resource.full_name for plan in program.plans()}
+        self._note_secrets()
+        ended = self.sim.clock.monotonic()
+        recent = Counter(step.identity for step in observed.steps if isinstance(step.by, Run)
+                         and moved(step.before, step.after))
+        for identity, count in recent.items():
+            last = max(step.at for step in observed.steps if step.identity == identity)
+            if count >= _LOOP and ended - self._began - last < QUIET / 2 and not observed.loops:
+                observed.loops.append(Problem(self._words(identity), f"was changed {count} times and has not come to "
+                                              "rest", self._authors(identity)))
+        refused_runs = {run for run, _ in self._refused}
+        for (run, address), line in self._refused.items():
+            observed.unknown.append(Problem(said(run.ref) if run is not None and run.ref else "the program",
+                                            f"wants to reach {address}", line, "" if run is None else run.controller))
+        for run, error in self._last.items():
+            if error is None or run.ref is None or run in refused_runs or isinstance(error, OutsideRefused):
+                continue
+            observed.failed.append(Problem(said(run.ref), f"{type(error).__name__}: {self._hidden(_message(error))}",
+                                           self._lines.get(run, ""), run.controller))
+        self._gaps()
+        observed.not_simulated += program.not_run()
+
+    def _gaps(self) -> None:
+        """What the program asked for and the snapshot does not have."""
+        by_name, registry = self._snapshot.by_name, self.server.core.cluster.registry
+        for read in self._snapshot.kinds:
+            if read.refused:
+                self.observed.unknown.append(Problem(
+                    f"{read.kind} objects", f"could not be read: the right to {read.refused} is missing"))
+        for group, version, plural in sorted(self.observed.asked):
+            name = resource_of(group, plural)
+            kind = registry.get(group, version, plural)
+            if name in by_name or name == DEFINITIONS.full_name or group.startswith(("authorization", "authentic")):
+                continue
+            if kind is not None and kind.is_custom and self._snapshot.all_definitions:
+                continue  # its definition came with the program: there are none yet
+            self.observed.unknown.append(Problem(f"{kind.kind if kind else plural} objects", "are asked for by the "
+                                                 f"program and were not read: name the kind {name} for the snapshot"))
+
+    # --- what is seen ------------------------------------------------------------------------------------------------
+
+    def carry(self, request: requests.PreparedRequest, answer: Callable[[], requests.Response]) -> requests.Response:
+        """Answer a request of the program, and note what it is about."""
+        asked = Asked.of(request)
+        info = asked.info
+        if info.is_resource and resource_of(info.group, info.resource) not in PASSING:
+            self.observed.asked.add((info.group, info.version, info.resource))
+        by = self._by or self._current or Run("the program", None)
+        with self._as(None):
+            while (due := self.server.core.next_wakeup()) is not None and due <= self.sim.clock.monotonic():
+                if not self.server.core.tick():
+                    break
+        if asked.is_write and isinstance(by, Run):
+            self.observed.managers |= {value for key, value in parse_qsl(urlsplit(request.url or "").query)
+                                       if key == "fieldManager"}
+            identity = resource_of(info.group, info.resource), info.namespace or "", info.name or ""
+            self._writes[identity] += 1
+            if self._writes[identity] > MOST_WRITES and info.name:
+                raise Restless(self._words(identity), identity)
+        with self._as(by):
+            return answer()
+
+    @contextmanager
+    def _as(self, by: Run | str | None) -> Iterator[None]:
+        before, self._by = self._by, by
+        try:
+            yield
+        finally:
+            self._by = before
+
+    def _see(self, bucket: Bucket, change: Change) -> None:
+        """An observer of the server's storage."""
+        identity = identity_of(bucket.key, change.new)
+        if identity[0] in PASSING:
+            return
+        after = None if change.deleted else change.new
+        if moved(change.old, after):
+            self._moved_at = self.sim.clock.monotonic()
+        if self._watching:
+            at = self.sim.clock.monotonic() - self._began
+            self.observed.steps.append(Step(identity, self._by, change.old, after, at))
+
+    def _note_refused(self, address: str, line: str) -> None:
+        self._refused.setdefault((self._current, address), line)
+
+    def _words(self, identity: Identity) -> str:
+        name, namespace, own = identity
+        kind = next((kind.kind for kind in self.server.core.cluster.registry
+                     if resource_of(kind.group, kind.plural) == name), name)
+        return f"{kind} {namespace}/{own}" if namespace else f"{kind} {own}"
+
+    def _authors(self, identity: Identity) -> str:
+        found = {str(step.by): None for step in self.observed.steps if step.identity == identity and step.by}
+        return "by " + " and ".join(found) if found else ""
+
+    def _note_secrets(self) -> None:
+        """The values of all Secrets there are or were, as a text may quote them."""
+        versions = {id(version): version for state in (self.observed.before, self.observed.after)
+                    for identity, version in state.items() if identity[0] == "secrets"}
+        for step in self.observed.steps:
+            for version in (step.before, step.after):
+                if version is not None and step.identity[0] == "secrets":
+                    versions[id(version)] = version
+        for version in versions.values():
+            self.observed.secrets |= secret_values(version.decode())
+
+    def _hidden(self, text: str) -> str:
+        for value in sorted(self.observed.secrets, key=len, reverse=True):
+            text = text.replace(value, "***")
+        return text
+
+
+def secret_values(obj: Object) -> set[str]:
+    """The values of a Secret, as they are and as base64; those of less than four letters are left out."""
+    found: set[str] = set()
+    for value in [*(obj.get("data") or {}).values(), *(obj.get("stringData") or {}).values()]:
+        found.add(str(value))
+        try:
+            found.add(base64.b64decode(str(value)).decode())
+        except (binascii.Error, ValueError):
+            continue
+    return {text for text in found if len(text) >= 4}
+
+
+def _message(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _stand_in(kind: ApiResource) -> Object:
+    """A definition for a kind whose own could not be read: it takes everything."""
+    names = {"plural": kind.plural, "singular": kind.kind.lower(), "kind": kind.kind, "listKind": f"{kind.kind}List"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+    conditions = [{"type": text, "status": "True", "reason": "Read", "message": "",
+                   "lastTransitionTime": "1970-01-01T00:00:00Z"} for text in ("NamesAccepted", "Established")]
+    return {"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.kind, "metadata": {"name": kind.full_name},
+            "spec": {"group": kind.group, "names": names, "scope": kind.scope.value, "versions": [version],
+                     "conversion": {"strategy": "None"}},
+            "status": {"acceptedNames": names, "storedVersions": [kind.version], "conditions": conditions}}
+
+
+class _Transport(BaseAdapter):
+    """Carries the program's requests to the simulated server; a transport adapter for requests."""
+
+    def __init__(self, rehearsal: Rehearsal, server: BaseAdapter) -> None:
+        super().__init__()
+        self._rehearsal, self._server = rehearsal, server
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        """Raises Restless for a program that writes without end, and what the server's transport does."""
+        return self._rehearsal.carry(request, lambda: self._server.send(request, *args, **options))
+
+    def close(self) -> None:
+        """Do nothing: nothing is kept open."""
