@@ -4,6 +4,7 @@
     kubectl-runtime run MODULE:NAME        an operator, until a signal; --dev: on an API server of its own
     kubectl-runtime codegen FILE...        a typed module for somebody else's definitions, on standard output
     kubectl-runtime rbac MODULE:NAME       the rights that an operator needs, as YAML on standard output
+    kubectl-runtime plan MODULE:NAME       what an operator would do to a cluster, before it does it
     kubectl-runtime perturb BUILD STORY    whether an operator ends alike, whatever goes wrong on its way
     kubectl-runtime top URL                what the controllers of a process do, in a terminal
     kubectl-runtime replay FILE MODULE:NAME    a recorded controller once more, to the run that failed
@@ -34,6 +35,7 @@ _COMMANDS = {
     "run": ("kubectl_runtime.cli.run", "run an operator, on a cluster or on an API server of its own"),
     "codegen": ("kubectl_runtime.cli.codegen", "print a typed Python module for somebody else's definitions"),
     "rbac": ("kubectl_runtime.cli.rbac", "print the role that an operator needs, as YAML"),
+    "plan": ("kubectl_runtime.cli.plan", "show what an operator would do to a cluster, before it does it"),
     "perturb": ("kubectl_runtime.cli.perturb", "play a story with crashes, stale reads and missed changes"),
     "top": ("kubectl_runtime.cli.top", "show what the controllers of a process do, in a terminal"),
     "replay": ("kubectl_runtime.cli.replay", "step a recorded controller to the run that failed"),

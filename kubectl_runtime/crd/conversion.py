@@ -98,6 +98,11 @@ class Conversion:
         return tuple(self._steps)
 
     @property
+    def classes(self) -> tuple[type[CustomResource], ...]:
+        """The classes of the versions, as far as they were given as classes."""
+        return tuple(self._classes.values())
+
+    @property
     def crd_name(self) -> str | None:
         """The name of the kind's definition, if the versions are named by classes."""
         known = next(iter(self._classes.values()), None)

@@ -79,7 +79,7 @@ class _Guard:
             address = self._address(event, args)
             if address is None:
                 return
-            self.refused(address, users_line(sys._getframe(2)))  # noqa: SLF001 - the frame of whoever wanted it
+            self.refused(address, users_line(sys._getframe(2)))
         finally:
             self._inside = False
         raise OutsideRefused(address)
@@ -186,32 +186,36 @@ def _line(file: str, number: int, function: str) -> str:
     return f"{file if shown.startswith('..') else shown}:{number} in {function}"
 
 
-_active: _Guard | None = None
-_lock = threading.Lock()
-_hooked = False
+class _Hook:
+    """The process's audit hook, and whom it asks."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.guard: _Guard | None = None
+        self.is_installed = False
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        guard = self.guard
+        if guard is not None:
+            guard.look(event, args)
 
 
-def _hook(event: str, args: tuple[Any, ...]) -> None:
-    guard = _active
-    if guard is not None:
-        guard.look(event, args)
+_HOOK = _Hook()
 
 
 @contextmanager
 def refused_outside(refused: Refused) -> Iterator[_Guard]:
     """Refuse the outside inside the block; `refused` is told of each attempt. At first as for a program that is built:
     `guard.building = False` ends that. Raises RuntimeError when another plan is being made in this process."""
-    global _active, _hooked
-    folders = tuple({os.path.realpath(tempfile.gettempdir()) + os.sep})
-    guard = _Guard(refused, folders)
-    with _lock:
-        if _active is not None:
+    guard = _Guard(refused, (os.path.realpath(tempfile.gettempdir()) + os.sep,))
+    with _HOOK.lock:
+        if _HOOK.guard is not None:
             raise RuntimeError("another plan is being made in this process: one at a time")
-        if not _hooked:
-            sys.addaudithook(_hook)
-            _hooked = True
-        _active = guard
+        if not _HOOK.is_installed:
+            sys.addaudithook(_HOOK)
+            _HOOK.is_installed = True
+        _HOOK.guard = guard
     try:
         yield guard
     finally:
-        _active = None
+        _HOOK.guard = None

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
-from kubectl_runtime.crd.customresource import CustomResource
+from kubectl_runtime.crd.conversion import Conversion
+from kubectl_runtime.crd.customresource import definitions_of
 from kubectl_runtime.manager.manager import Manager
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
@@ -46,9 +49,14 @@ class Program:
         """What the controllers watch and do."""
         return [one.controller.plan() for one in self.controllers]
 
-    def custom_kinds(self) -> list[type[CustomResource]]:
-        """The program's own classes of kinds."""
-        return kinds_of([*self.controllers])
+    def definitions(self) -> list[Object]:
+        """The definitions of the program's own kinds: of the classes that its controllers watch and between which its
+        webhooks convert."""
+        classes = dict.fromkeys(kinds_of([*self.controllers]))
+        for server in self.webhooks:
+            for handler in server.app.handlers.values() if isinstance(server.app, Application) else ():
+                classes |= dict.fromkeys(handler.classes if isinstance(handler, Conversion) else ())
+        return [msgspec.to_builtins(made) for made in definitions_of(classes)]
 
     def watched(self) -> list[tuple[ApiResource, tuple[str, ...] | None]]:
         """The declared kinds, each with the namespaces in which it is watched (None: all)."""

@@ -132,7 +132,8 @@ def _plain_field(one: FieldChange) -> dict[str, Any]:
     return {"path": one.path, "before": one.before, "after": one.after, "owner": one.owner}
 
 
-_STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
+_STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+body{color:#222;background:#fff}
 h1{font-size:1.3rem}h2{font-size:1.05rem;margin-top:2rem}li{margin:.4rem 0}ul{padding-left:1.2rem}
 code,pre{font:13px/1.45 ui-monospace,monospace}pre{overflow-x:auto;background:#f5f5f5;padding:.6rem}
 .create{color:#1a7f37}.delete,.bad{color:#b42318}.change{color:#8a5a00}.note{color:#666}
@@ -162,8 +163,9 @@ def page(plan: Plan) -> str:
             diff = f"<details><summary>difference</summary><pre>{html.escape(change.difference)}</pre></details>" \
                 if change.difference else ""
             alike = f"<p class=note>and {more} alike</p>" if more else ""
-            parts.append(f"<li><span class={change.action}>{change.action} {quoted(said(change.ref))}</span>"
-                         f"<span class=note>{quoted(_cause(change))}</span><ul>{fields}{follows}</ul>{diff}{alike}</li>")
+            title = f"<span class={change.action}>{change.action} {quoted(said(change.ref))}</span>"
+            parts.append(f"<li>{title}<span class=note>{quoted(_cause(change))}</span>"
+                         f"<ul>{fields}{follows}</ul>{diff}{alike}</li>")
         parts.append("</ul>")
     if plan.not_simulated:
         items = "".join(f"<li>{quoted(text)}</li>" for text in plan.not_simulated)

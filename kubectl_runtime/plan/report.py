@@ -6,8 +6,8 @@
     left out        what the cluster does by itself, which has no cause in the program
 
 Two states of an object are alike if they differ in nothing but what the server alone writes (see
-`kubectl_runtime.kubectl.diff`), times in their status, and observedGeneration. Of the status of built-in kinds, which is
-the cluster's, nothing is compared.
+`kubectl_runtime.kubectl.diff`), times in their status, and observedGeneration. Of the status of built-in kinds, which
+is the cluster's, nothing is compared.
 """
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _differing(one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]
 
 def _is_empty(value: Any) -> bool:
     """Nothing, null, and empty maps and lists say the same of built-in kinds."""
-    return value is ABSENT or value is None or value == {} or value == []
+    return value is ABSENT or value is None or (isinstance(value, dict | list) and not value)
 
 
 def _joined(path: str, key: str) -> str:
@@ -306,10 +306,7 @@ class _Report:
     def _difference(self, ref: ObjectRef, old: Object | None, new: Object | None, status: bool) -> str:
         kind = {"apiVersion": ref.resource.api_version, "kind": ref.resource.kind}
         left, right = (None if obj is None else {**kind, **form(obj, status=status)} for obj in (old, new))
-        if right is None:
-            return difference(said(ref), right, left or kind).replace("\n+", "\n-").replace(
-                "--- live", "--- live", 1) if left else ""
-        return difference(said(ref), left, right)
+        return "" if right is None else str(self._hidden(difference(said(ref), left, right)))
 
     def _is_redacted(self, resource: ApiResource) -> bool:
         return resource.kind.lower() in self._redacted or f"{resource.kind}.{resource.group}".lower() in self._redacted
@@ -318,7 +315,8 @@ class _Report:
         before, after = (None if value is ABSENT else value for value in (before, after))
         if self._is_secret(identity, path):
             before, after = (None if value is None else STARS for value in (before, after))
-        return FieldChange(path, self._hidden(before), self._hidden(after), _other_owner(old, path, self._observed.managers))
+        owner = _other_owner(old, path, self._observed.managers)
+        return FieldChange(path, self._hidden(before), self._hidden(after), owner)
 
     def _is_secret(self, identity: Identity, path: str) -> bool:
         if identity[0] == "secrets" and (path.startswith(("data", "stringData")) or "last-applied" in path
@@ -400,9 +398,9 @@ class _Report:
         foreign = sorted({kind for name, kind in touched.items() if name in self._observed.custom - self._observed.run})
         if foreign:
             yield f"what controllers of {', '.join(foreign)} objects do then"
-        policies = [kind for kind in self._snapshot.kinds if kind.plural == "validatingadmissionpolicies" and kind.count]
-        if policies:
-            yield f"{policies[0].count} validating admission policies"
+        policies = self._snapshot.by_name.get("validatingadmissionpolicies.admissionregistration.k8s.io")
+        if policies is not None and policies.count:
+            yield f"{policies.count} validating admission policies"
 
 
 def _s(count: int) -> str:

@@ -37,7 +37,6 @@ from kubectl_runtime.core.base.guard import ProcessEnded
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.crd.compare import losses
-from kubectl_runtime.crd.customresource import definitions_of
 from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.plan.outside import OutsideRefused, error_line, refused_outside
 from kubectl_runtime.plan.program import Program, calls
@@ -135,10 +134,10 @@ def plan(build: Build, snapshot: Snapshot, *, change: Iterable[Manifests] = (), 
     if it returns a context manager, that is open meanwhile. `seed` decides the order of everything.
 
     Blocks, in this thread, and needs no real time. One plan at a time in a process. Logs of the library are muted.
-    Raises what `build` and `outside` raise, TypeError and ValueError for what `build` must not return, and what is wrong
-    with the manifests of `change`.
+    Raises what `build` and `outside` raise, TypeError and ValueError for what `build` must not return, and what is
+    wrong with the manifests of `change`.
     """
-    sources = [change] if isinstance(change, str | bytes | dict) else [*change]
+    sources: list[Any] = [change] if isinstance(change, str | bytes | dict) else [*change]
     rehearsal = Rehearsal(build, snapshot, sources, None if until is None else seconds(until), outside, seed)
     with muted_logs():
         observed = rehearsal.run()
@@ -156,7 +155,8 @@ class Rehearsal:
 
     def __init__(self, build: Build, snapshot: Snapshot, change: list[Manifests], until: float | None,
                  outside: Callable[[], Any] | None, seed: int) -> None:
-        self._build, self._snapshot, self._change = build, snapshot, change
+        self._build, self._snapshot = build, snapshot
+        self._changes = [item for source in change for item in read_objects(source)]
         self._until, self._outside, self._seed = until, outside, seed
         self.sim = Simulation(seed, jump=JUMP, record=False, start=snapshot.read_at)
         self.server = self.sim.serve(controllers=[name for name in CONTROLLERS
@@ -266,36 +266,53 @@ class Rehearsal:
     # --- what comes before the program ------------------------------------------------------------------------------
 
     def _apply_definitions(self, client: Client, program: Program) -> None:
-        definitions: Any = Api.all(client, DEFINITIONS)
+        """Those that were given, and those of the program's classes; what a class does not say stays as it is."""
+        given = {obj["metadata"]["name"]: obj for obj, _ in self._changes if obj.get("kind") == DEFINITIONS.kind}
+        own = {obj["metadata"]["name"]: obj for obj in program.definitions() if obj["metadata"]["name"] not in given}
         with self._as("definitions"):
-            for made in definitions_of(program.custom_kinds()):
-                definition: Object = msgspec.to_builtins(made)
-                name = definition["metadata"]["name"]
-                there = definitions.get_opt(name)
-                if there is not None:
-                    self.observed.definitions += [Problem(f"CustomResourceDefinition {name}", f"takes away: {loss}")
-                                                  for loss in losses(there.to_dict(), definition)]
-                try:
-                    definitions.apply(definition, field_manager=MANAGER, force=True)
-                except ApiError as error:
-                    self.observed.definitions.append(Problem(
-                        f"CustomResourceDefinition {name}", f"is refused: {_message(error)}"))
-            while self.server.core.next_wakeup() == 0.0:
-                self.server.core.tick()
+            for definition in [*given.values(), *own.values()]:
+                self._apply_definition(client, definition, whole=definition["metadata"]["name"] in given)
+            self._let_cluster_work()
+
+    def _apply_definition(self, client: Client, definition: Object, *, whole: bool) -> None:
+        name = definition["metadata"]["name"]
+        api: Any = Api.all(client, DEFINITIONS)
+        there = api.get_opt(name)
+        if there is not None:
+            live = there.to_dict()
+            if not whole:
+                definition, kept = with_other_versions(definition, live)
+                if kept:
+                    self.observed.not_simulated.append(
+                        f"a definition of {name} without {', '.join(kept)}, which no class of the program has "
+                        "(--change with the definition shows one)")
+            self.observed.definitions += [Problem(f"{DEFINITIONS.kind} {name}", f"takes away: {loss}")
+                                          for loss in losses(live, definition)]
+        try:
+            api.apply(definition, field_manager=MANAGER, force=True)
+        except ApiError as error:
+            self.observed.definitions.append(Problem(f"{DEFINITIONS.kind} {name}", f"is refused: {_message(error)}"))
 
     def _apply_changes(self, client: Client) -> None:
         with self._as("change"):
-            for source in self._change:
-                for obj, place in read_objects(source):
+            for obj, place in self._changes:
+                if obj.get("kind") != DEFINITIONS.kind:
                     self._apply_change(client, obj, place)
+
+    def _let_cluster_work(self) -> None:
+        """What the cluster's own controllers have to do at this moment."""
+        with self._as(None):
+            while (due := self.server.core.next_wakeup()) is not None and due <= self.sim.clock.monotonic():
+                if not self.server.core.tick():
+                    return
 
     def _apply_change(self, client: Client, obj: Object, place: str) -> None:
         group, _, version = str(obj.get("apiVersion")).rpartition("/")
         kind = self.server.core.cluster.registry.by_kind(group, version, str(obj.get("kind")))
         name = str((obj.get("metadata") or {}).get("name"))
         if kind is None:
-            self.observed.failed.append(Problem(f"{obj.get('kind')} {name}", f"the change ({place}) is of a kind that is "
-                                                f"not served: {obj.get('apiVersion')}"))
+            self.observed.failed.append(Problem(f"{obj.get('kind')} {name}", f"the change ({place}) is of a kind that "
+                                                f"is not served: {obj.get('apiVersion')}"))
             return
         resource = ApiResource(group, version, kind.kind, kind.plural,
                                Scope.NAMESPACED if kind.namespaced else Scope.CLUSTER)
@@ -306,8 +323,7 @@ class Rehearsal:
         except ApiError as error:
             self.observed.failed.append(Problem(f"{kind.kind} {name}", f"the change ({place}) is refused: "
                                                 f"{_message(error)}"))
-        while self.server.core.next_wakeup() == 0.0:
-            self.server.core.tick()
+        self._let_cluster_work()
 
     def _apply_webhooks(self, client: Client, program: Program) -> None:
         with self._as("definitions"):
@@ -417,10 +433,7 @@ class Rehearsal:
         if info.is_resource and resource_of(info.group, info.resource) not in PASSING:
             self.observed.asked.add((info.group, info.version, info.resource))
         by = self._by or self._current or Run("the program", None)
-        with self._as(None):
-            while (due := self.server.core.next_wakeup()) is not None and due <= self.sim.clock.monotonic():
-                if not self.server.core.tick():
-                    break
+        self._let_cluster_work()
         if asked.is_write and isinstance(by, Run):
             self.observed.managers |= {value for key, value in parse_qsl(urlsplit(request.url or "").query)
                                        if key == "fieldManager"}
@@ -495,6 +508,20 @@ def secret_values(obj: Object) -> set[str]:
 
 def _message(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[str]]:
+    """A definition made of classes, with the versions that only the cluster's has, and their names: that no class here
+    is of a version does not say that the upgrade takes it away."""
+    versions = definition["spec"]["versions"]
+    own = {version["name"] for version in versions}
+    others = [version for version in live["spec"].get("versions") or () if version["name"] not in own]
+    if not others:
+        return definition, []
+    stored = any(version.get("storage") for version in versions)
+    kept = [{**version, "storage": bool(version.get("storage")) and not stored} for version in others]
+    return ({**definition, "spec": {**definition["spec"], "versions": [*versions, *kept]}},
+            [version["name"] for version in others if version.get("served")])
 
 
 def _stand_in(kind: ApiResource) -> Object:

@@ -12,9 +12,9 @@ what depends on it is unknown in a plan. Events and Leases are never read.
 
 A saved snapshot is one JSON document, readable by its owner only; `.gz` at the end of its name compresses it.
 
-Values that must not be seen are replaced while they are read, by digests of equal length (`Redaction`): those of Secrets,
-copies of them in kubectl's annotation, and the fields that are named. The key of the digests is new for each snapshot and
-kept nowhere. Equal values have equal digests, so that a copy of a Secret is still one.
+Values that must not be seen are replaced while they are read, by digests of equal length (`Redaction`): those of
+Secrets, copies of them in kubectl's annotation, and the fields that are named. The key of the digests is new for each
+snapshot and kept nowhere. Equal values have equal digests, so that a copy of a Secret is still one.
 """
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ import os
 import secrets
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,7 +40,14 @@ from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.version import VERSION
-from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, Scope, api_resource_of, plural_of, split_api_version
+from kubectl_runtime.core.meta.gvk import (
+    ApiResource,
+    HasApiResource,
+    Scope,
+    api_resource_of,
+    plural_of,
+    split_api_version,
+)
 
 Object = dict[str, Any]
 Build = Callable[[Client], Any]
@@ -112,7 +120,7 @@ class Redaction:
         return self._without_copy(found)
 
     def _without_copy(self, obj: Object) -> Object:
-        """kubectl keeps a whole copy of what it applied in an annotation."""
+        """Kubectl keeps a whole copy of what it applied in an annotation."""
         annotations = (obj.get("metadata") or {}).get("annotations") or {}
         if _LAST_APPLIED not in annotations:
             return obj
@@ -273,8 +281,8 @@ class Snapshot:
         except (msgspec.MsgspecError, EOFError, OSError, zlib.error, UnicodeDecodeError) as error:
             raise SnapshotError(f"{path} holds no snapshot: {error}") from None
         if version != FORMAT:
-            raise SnapshotError(f"{path} has version {version} of the format of snapshots, and this library ({VERSION}) "
-                                f"reads version {FORMAT}: read the cluster again")
+            raise SnapshotError(f"{path} has version {version} of the format of snapshots, and this library "
+                                f"({VERSION}) reads version {FORMAT}: read the cluster again")
         try:
             saved = msgspec.json.decode(data, type=_Saved)
             at = datetime.fromisoformat(saved.read_at).astimezone(UTC)
@@ -435,10 +443,8 @@ class _Reading:
         definitions = [self._redaction.redact(self._definitions[name]) for name in sorted(self._definitions)
                        if name in self._read]
         version = ""
-        try:
+        with suppress(KubeError):  # no reason not to have the rest
             version = self._client.server_version().git_version
-        except KubeError:  # no reason not to have the rest
-            pass
         return Snapshot((*definitions, *self._objects.values()), tuple(self._read.values()), at,
                         _without_user(self._client.config.cluster_url), version, self._redaction.fields,
                         self._all_definitions)

@@ -1,0 +1,148 @@
+"""`kubectl-runtime plan MODULE:NAME`: what an operator would do to a cluster, before it does it.
+
+The cluster is read, and nothing is written to it; the operator runs in a simulated copy of it, on simulated time.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kubectl_runtime.cli.operator import config_of
+from kubectl_runtime.cli.places import CommandError, Place, UsageError, hint, imported, made_by, place, program_in
+from kubectl_runtime.cli.places import users_traceback as traceback_of
+from kubectl_runtime.cli.run import RunOptions
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.manifests.problems import ManifestError
+from kubectl_runtime.plan.report import Plan
+from kubectl_runtime.plan.running import plan
+from kubectl_runtime.plan.snapshot import Snapshot
+from kubectl_runtime.testing.asking import duration
+
+EPILOG = """\
+examples:
+  kubectl-runtime plan operator_of_mine:main                       against the cluster of your kubeconfig
+  kubectl-runtime plan operator_of_mine:main --save today.json.gz  the same, and keeps what was read
+  kubectl-runtime plan operator_of_mine:main --snapshot today.json.gz --exit-code    in a test of a pull request
+
+Needs the right to list what the operator watches, and namespaces, quotas, limits, admission policies and
+CustomResourceDefinitions; a right that is missing is named. Values of Secrets are never kept: digests of the same
+length stand for them.
+
+exit status: 0 when the plan was made; 2 with --exit-code when it is not empty, and when the command line is wrong;
+1 when it could not be made.
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.epilog = EPILOG
+    parser.add_argument("program", type=place, metavar="MODULE:NAME", help="a function that takes a client and returns "
+                        "a Manager or Controller(...).bind(reconciler), as for `kubectl-runtime run`")
+    cluster = parser.add_argument_group("the cluster")
+    cluster.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig to use (default: $KUBECONFIG, "
+                         "~/.kube/config, else the Pod's own account)")
+    cluster.add_argument("--context", metavar="NAME", help="the kubeconfig's context (default: its current one)")
+    cluster.add_argument("-n", "--namespace", action="append", default=[], metavar="NAMESPACE",
+                         help="read only this namespace; may be repeated (default: where the operator watches)")
+    cluster.add_argument("--kind", action="append", default=[], metavar="KIND", help="read this kind, too, such as "
+                         "services or widgets.example.com; may be repeated")
+    cluster.add_argument("--redact", action="append", default=[], metavar="KIND:PATH", help="replace the values of this "
+                         "field by digests, as those of Secrets always are, such as ConfigMap:data; may be repeated")
+    source = cluster.add_mutually_exclusive_group()
+    source.add_argument("--snapshot", type=Path, metavar="FILE", help="plan against this saved snapshot, "
+                        "and no cluster")
+    source.add_argument("--save", type=Path, metavar="FILE",
+                        help="save what was read; .gz at the end compresses it")
+    running = parser.add_argument_group("the plan")
+    running.add_argument("--change", action="append", default=[], type=Path, metavar="FILE", help="manifests that are "
+                         "applied to the copy before the operator starts; may be repeated")
+    running.add_argument("--until", type=duration, metavar="DURATION", help="how long the operator runs, in simulated "
+                         "time, such as 1h (default: until nothing has moved for 10m, 1h at most)")
+    running.add_argument("--outside", type=place, metavar="MODULE:NAME", help="a function without arguments that "
+                         "replaces what the operator reaches besides the cluster, which is refused otherwise; it may "
+                         "return a context manager")
+    running.add_argument("-o", "--output", choices=["text", "json"], default="text", help="(default: text)")
+    running.add_argument("--html", type=Path, metavar="FILE", help="also write the plan as one HTML page")
+    running.add_argument("--exit-code", action="store_true", help="exit with 2 when the plan is not empty")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, plan and print; the exit status. Blocks. Raises CommandError."""
+    _check(options)
+    function = program_in(imported(options.program.module), options.program)
+
+    def build(client: Client) -> Any:
+        return made_by(function, client, options.program)
+
+    outside = None if options.outside is None else _function(options.outside)
+    try:
+        found = plan(build, _snapshot(options, build), change=options.change, until=options.until, outside=outside)
+    except CommandError:
+        raise
+    except (KubeError, ManifestError, OSError, TypeError, ValueError) as error:
+        users = traceback_of(error)
+        told = f"\n{users}" if "\n  File" in users else ""
+        raise CommandError(f"{error}{told}") from error
+    if options.html is not None:
+        _write(options.html, found.to_html())
+    _print(found, options.output)
+    return 2 if options.exit_code and not found.empty else 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.snapshot is None:
+        return
+    for flag, said in (("--kubeconfig", options.kubeconfig), ("--context", options.context), ("-n", options.namespace),
+                       ("--kind", options.kind), ("--redact", options.redact)):
+        if said:
+            raise UsageError(f"{flag} is for reading a cluster, and --snapshot reads none: leave one of them out")
+
+
+def _snapshot(options: argparse.Namespace, build: Callable[[Client], Any]) -> Snapshot:
+    if options.snapshot is not None:
+        return Snapshot.load(options.snapshot)
+    config = config_of(RunOptions(options.program, kubeconfig=options.kubeconfig, context=options.context,
+                                  namespace=options.namespace[0] if options.namespace else None))
+    with Client(config) as client:
+        try:
+            kinds = [client.discovery.resolve(name).resource for name in options.kind]
+            found = Snapshot.read(client, build, kinds=kinds, namespaces=options.namespace or None,
+                                  redact=options.redact)
+        except RequestError as error:
+            raise UsageError(str(error)) from None
+    if options.save is not None:
+        found.save(options.save)
+    return found
+
+
+def _function(named: Place) -> Callable[[], Any]:
+    module = imported(named.module)
+    found: Any = getattr(module, named.name, None)
+    if not callable(found):
+        functions = [name for name, value in vars(module).items() if callable(value)]
+        raise UsageError(f"{named.module} has no function {named.name}{hint(named.name, functions, 'functions')}")
+    return found  # type: ignore[no-any-return]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error
+
+
+def _print(found: Plan, form: str) -> None:
+    if form == "json":
+        import json
+
+        json.dump(found.to_dict(), sys.stdout, indent=2, ensure_ascii=False)
+        print()
+    else:
+        print(found)
