@@ -240,16 +240,18 @@ class Plan:
 class _Report:
     def __init__(self, observed: Observed, snapshot: Snapshot) -> None:
         self._observed, self._snapshot = observed, snapshot
-        self._first: dict[Identity, Step] = {}
+        self._steps: dict[Identity, list[Step]] = {}
         self._own: dict[Identity, Step] = {}
         """The first step that the program made of an object."""
         for step in observed.steps:
-            self._first.setdefault(step.identity, step)
+            self._steps.setdefault(step.identity, []).append(step)
             if step.by is not None and moved(step.before, step.after):
                 self._own.setdefault(step.identity, step)
         self._unread = {kind.resource.full_name: kind for kind in snapshot.kinds if kind.refused}
         self._unasked = {name for group, version, plural in observed.asked
                          if (name := f"{plural}.{group}" if group else plural) not in snapshot.by_name}
+        self._untold = 0
+        """Values of which nobody knows whether they differ from those for which digests stand."""
         self._redacted = {text.partition(":")[0].lower(): text for text in snapshot.redacted}
 
     def plan(self) -> Plan:
@@ -295,6 +297,8 @@ class _Report:
             found = differences(old, new, status=status)
             if before is not None and after is not None and before.uid != after.uid:
                 found.insert(0, ("metadata.uid", "of the old object", "of a new one: it is deleted and made again"))
+            theirs = self._of_the_cluster(identity, status)
+            found = [one for one in found if one[0] not in theirs and not self._is_digest_of(identity, *one)]
             if not found:
                 return None
             fields = tuple(self._field(identity, old, path, one, other) for path, one, other in found)
@@ -302,6 +306,15 @@ class _Report:
         shown = "" if self._is_redacted(resource) else self._difference(ref, old, new, status)
         return Change(action, ref, str(step.by) if step.by is not None else "", round(step.at, 3), fields,
                       tuple(self._follows(identity, old, new)), shown)
+
+    def _of_the_cluster(self, identity: Identity, status: bool) -> set[str]:
+        """The fields of an object that only the cluster's own controllers have changed."""
+        paths: dict[bool, set[str]] = {True: set(), False: set()}
+        for step in self._steps[identity]:
+            if step.before is not None and step.after is not None:
+                found = differences(step.before.decode(), step.after.decode(), status=status)
+                paths[step.by is None] |= {path for path, _, _ in found}
+        return paths[True] - paths[False]
 
     def _difference(self, ref: ObjectRef, old: Object | None, new: Object | None, status: bool) -> str:
         kind = {"apiVersion": ref.resource.api_version, "kind": ref.resource.kind}
@@ -317,6 +330,15 @@ class _Report:
             before, after = (None if value is None else STARS for value in (before, after))
         owner = _other_owner(old, path, self._observed.managers)
         return FieldChange(path, self._hidden(before), self._hidden(after), owner)
+
+    def _is_digest_of(self, identity: Identity, path: str, before: Any, after: Any) -> bool:
+        """Whether a field that differs is a digest, and the program wrote the value for which it stands, or one of the
+        same length where that cannot be told."""
+        if before is ABSENT or after is ABSENT or isinstance(after, dict | list) or not self._is_secret(identity, path):
+            return False
+        same = self._snapshot.is_same(before, after)
+        self._untold += same is None
+        return same is not False
 
     def _is_secret(self, identity: Identity, path: str) -> bool:
         if identity[0] == "secrets" and (path.startswith(("data", "stringData")) or "last-applied" in path
@@ -391,6 +413,9 @@ class _Report:
         return found
 
     def _not_simulated(self, changes: Iterable[Change]) -> Iterator[str]:
+        if self._untold:
+            yield f"whether {self._untold} values of Secrets differ that the program writes (digests of their length " \
+                  "stand for them)"
         touched = {change.ref.resource.full_name: change.ref.kind for change in changes}
         for name, kind in touched.items():
             if name in _NO_CONTROLLER:

@@ -101,6 +101,10 @@ class Redaction:
                                    "Database.example.com:spec.password")
             self._paths.setdefault(kind.lower(), []).append(path.split("."))
 
+    def stands_for(self, digest: Any, value: Any) -> bool:
+        """Whether a value that is written is the one for which the digest stands."""
+        return digest in (self._encoded(value), self._all(value))
+
     def redact(self, obj: Object) -> Object:
         """The object without such values; what it shares with the one given is not changed."""
         kind, group = str(obj.get("kind", "")), split_api_version(str(obj.get("apiVersion") or "v1"))[0]
@@ -231,6 +235,8 @@ class Snapshot:
     """Whether the CustomResourceDefinitions could be read."""
     by_name: Mapping[str, ReadKind] = field(default_factory=dict, repr=False, compare=False)
     """The kinds by `plural.group`."""
+    redaction: Redaction | None = field(default=None, repr=False, compare=False)
+    """What made the digests; None for a snapshot that was loaded, since their key is never saved."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {kind.resource.full_name: kind for kind in self.kinds})
@@ -290,6 +296,13 @@ class Snapshot:
             raise SnapshotError(f"{path} holds a damaged snapshot: {error}") from None
         return cls(tuple(saved.objects), tuple(saved.kinds), at, saved.server, saved.server_version,
                    tuple(saved.redacted), saved.all_definitions)
+
+    def is_same(self, digest: Any, value: Any) -> bool | None:
+        """Whether a value is the one for which a digest stands; None where that cannot be known: the snapshot was
+        loaded, and both have the same length."""
+        if self.redaction is not None:
+            return self.redaction.stands_for(digest, value)
+        return None if _length(digest) == _length(value) else False
 
     def __str__(self) -> str:
         count = sum(kind.served for kind in self.kinds)
@@ -447,7 +460,15 @@ class _Reading:
             version = self._client.server_version().git_version
         return Snapshot((*definitions, *self._objects.values()), tuple(self._read.values()), at,
                         _without_user(self._client.config.cluster_url), version, self._redaction.fields,
-                        self._all_definitions)
+                        self._all_definitions, redaction=self._redaction)
+
+
+def _length(value: Any) -> int:
+    text = str(value)
+    try:
+        return len(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        return len(text)
 
 
 def _without_user(url: str) -> str:
