@@ -118,7 +118,7 @@ class _Guard:
         return None if os.path.realpath(text).startswith(_LIBRARIES) else text
 
     def _is_inside(self, path: str) -> bool:
-        return os.path.realpath(path).startswith(self.folders)
+        return (os.path.realpath(path) + os.sep).startswith(self.folders)
 
 
 def _text(path: Any) -> str | None:

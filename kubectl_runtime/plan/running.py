@@ -340,10 +340,21 @@ class Rehearsal:
                 if server.configuration is None or not isinstance(server.app, Application):
                     continue
                 try:
-                    apply_webhooks(client, server.app, server.configuration, force=True,
-                                   service=server.service if server.url is None else None, url=server.url)
+                    apply_webhooks(client, server.app, server.configuration, force=True, url=server.url,
+                                   service=server.service if server.url is None else None,
+                                   field_manager=server.configuration,
+                                   ca_bundle=self._authorities(server.configuration))
                 except KubeError as error:
                     self.observed.failed.append(Problem(server.name, f"its configurations are refused: {error}"))
+
+    def _authorities(self, name: str) -> bytes:
+        """The authorities that the cluster's configurations of this name have: another process wrote them."""
+        for obj in self._snapshot.objects:
+            if obj["kind"].endswith("WebhookConfiguration") and obj["metadata"]["name"] == name:
+                for hook in obj.get("webhooks") or ():
+                    if bundle := (hook.get("clientConfig") or {}).get("caBundle"):
+                        return base64.b64decode(bundle)
+        return b""
 
     # --- the program -------------------------------------------------------------------------------------------------
 

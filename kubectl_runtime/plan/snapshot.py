@@ -340,13 +340,18 @@ class _Reading:
     def read(self) -> Snapshot:
         from kubectl_runtime.plan.program import Program
 
-        at = datetime.now(UTC)
+        at = self._client.clock.now()
         program = Program.built(self._build, self._client)
         if self._namespaces is None:
             self._where = program.namespaces()
         self._read_definitions()
         for kind, namespaces in program.watched():
             self._list(kind, self._namespaces or namespaces)
+        for definition in program.definitions():
+            spec = definition["spec"]
+            version = next((one["name"] for one in spec["versions"] if one["storage"]), spec["versions"][0]["name"])
+            self._list(ApiResource(spec["group"], version, spec["names"]["kind"], spec["names"]["plural"],
+                                   Scope(spec["scope"])), self._where)
         for kind in [*self._named, *_AROUND, *(_WEBHOOKS if program.webhooks else ())]:
             self._list(kind, self._where)
         self._follow()
@@ -382,7 +387,7 @@ class _Reading:
 
     def _read_definitions(self) -> None:
         try:
-            found = Api.all(self._client, DEFINITIONS).list_all()
+            found = [*Api.all(self._client, DEFINITIONS).list_all()]
         except ApiError as error:
             if not error.is_forbidden:
                 raise

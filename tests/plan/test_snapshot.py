@@ -1,0 +1,239 @@
+"""Reading a cluster: what is asked for, what is kept, what is missing; and nothing is written."""
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_runtime import Action, Api, ApiResource, Client, Controller, LeaderElection, Manager, RequestError, apply_crd
+from kubectl_runtime.plan import Snapshot, SnapshotError, plan
+from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret
+from kubectl_runtime.testing import ApiServer
+from tests.plan import sites
+from tests.plan.conftest import World, sites_world
+
+TOKEN = "correct-horse-battery-staple"
+CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: default}\ndata: {pin: '4711', url: 'x'}"
+
+
+def watching(*kinds: Any, reconcile: Any = None) -> Any:
+    def build(client: Client) -> Any:
+        controller = Controller(Api.all(client, kinds[0]), name="reader")
+        for kind in kinds[1:]:
+            controller = controller.owns(Api.all(client, kind))
+        return controller.bind(reconcile or (lambda obj, ctx: Action.await_change()))
+    return build
+
+
+def test_nothing_but_lists_reaches_the_cluster() -> None:
+    """A server that counts: no write, event, lease or watch, neither while it is read nor while it is planned."""
+    def reconcile(obj: Any, ctx: Any) -> Action:
+        ctx.record("Seen", "an event")
+        Api.namespaced(ctx.client, ConfigMap, obj.namespace).apply(
+            {"metadata": {"name": "made"}, "data": {"a": "b"}}, field_manager="me")
+        return Action.await_change()
+
+    def build(client: Client) -> Manager:
+        manager = Manager(client, leader=LeaderElection("mine", "default"))
+        manager.add_runnable(lambda stop: stop.wait(1), "background")
+        return manager.add(Controller(Api.namespaced(client, ConfigMap, "default")), reconcile)
+
+    with ApiServer(controllers=["*"]) as server, server.client() as client:
+        server.load(CONFIG)
+        before, state = len(list(server.requests)), server.snapshot()
+        found = plan(build, Snapshot.read(client, build))
+        assert [str(change) for change in found.created] == ["create ConfigMap default/made"]
+        asked = list(server.requests)[before:]
+        assert {request.method for request in asked} == {"GET"}
+        assert not [request for request in asked if "watch" in str(request.query)]
+        assert not [request for request in asked if "/events" in request.path or "/leases" in request.path]
+        assert server.snapshot()[0] == state[0]
+        assert "the function background of its Manager" in found.not_simulated
+
+
+def test_a_program_that_writes_while_it_is_built_is_refused() -> None:
+    def build(client: Client) -> Any:
+        Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="x"))
+
+    with ApiServer() as server, server.client() as client, pytest.raises(RequestError, match="a plan writes nothing"):
+        Snapshot.read(client, build)
+
+
+def test_lists_come_in_pages() -> None:
+    world = World()
+    world.server.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{number:04}"}}
+                       for number in range(1203)])
+    found = Snapshot.read(world.client, watching(ConfigMap))
+    assert found.by_name["configmaps"].count >= 1203
+    pages = [request for request in world.server.requests if request.path == "/api/v1/configmaps"]
+    assert len(pages) >= 3
+    world.sim.close()
+
+
+def test_owners_children_and_what_the_program_asks_for_are_read(world: World) -> None:
+    def reconcile(obj: Any, ctx: Any) -> Action:
+        Api.namespaced(ctx.client, Secret, obj.namespace).get_opt("other")
+        return Action.await_change()
+
+    found = Snapshot.read(world.client, watching(Deployment, reconcile=reconcile))
+    assert {"deployments.apps", "replicasets.apps", "pods", "sites.plan.example.com", "secrets",
+            "namespaces"} <= set(found.by_name)
+    assert "services" not in found.by_name
+    assert [obj["metadata"]["name"] for obj in found.objects if obj["kind"] == "CustomResourceDefinition"] == [
+        "sites.plan.example.com"]
+    assert Snapshot.read(world.client, watching(Pod), kinds=[ApiResource("", "v1", "Service", "services")]).by_name[
+        "services"].count
+
+
+def test_only_the_named_namespaces(world: World) -> None:
+    world.server.load("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: kube-public}")
+    found = Snapshot.read(world.client, watching(ConfigMap), namespaces=["kube-public"])
+    assert {obj["metadata"]["namespace"] for obj in found.objects if obj["kind"] == "ConfigMap"} == {"kube-public"}
+    one = Snapshot.read(world.client, lambda client: Controller(
+        Api.namespaced(client, ConfigMap, "kube-public")).bind(lambda obj, ctx: Action.await_change()))
+    assert one.by_name["configmaps"].namespaces == ("kube-public",)
+
+
+def rights(*resources: str) -> list[dict[str, Any]]:
+    rules = [{"apiGroups": ["*"], "resources": list(resources), "verbs": ["get", "list", "watch"]}]
+    return [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"},
+             "rules": rules},
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "r"},
+             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"},
+             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "planner"}]}]
+
+
+@pytest.mark.parametrize("allowed", [("sites", "configmaps", "services", "deployments", "namespaces"),
+                                     ("sites", "customresourcedefinitions"), ("sites",)])
+def test_a_missing_right_is_named_and_what_follows_is_unknown(allowed: tuple[str, ...]) -> None:
+    made = sites_world()
+    objects = [{"apiVersion": kind.resource.api_version, "kind": kind.kind, **obj.to_dict()}
+               for kind in Snapshot.read(made.client, sites.RUNNING.build).kinds
+               for obj in Api.all(made.client, kind.resource).list()]
+    made.sim.close()
+    with ApiServer(authorization_mode="RBAC", tokens={"t": "planner"}, controllers=["*"]) as server:
+        with server.client() as admin:
+            apply_crd(admin, sites.Site)
+        server.implant([obj for obj in objects if obj["kind"] != "CustomResourceDefinition"])
+        server.load(rights(*allowed))
+        with server.client("planner") as client:
+            snapshot = Snapshot.read(client, sites.RUNNING.build)
+        found = plan(sites.RUNNING.build, snapshot)
+    assert not found.created, str(found)
+    assert not found.failed, str(found)
+    text = "\n".join(map(str, found.unknown))
+    assert "the right to list secrets is missing" in text
+    assert "create Secret default/a" in text
+    assert ("create ConfigMap default/a" in text) == ("configmaps" not in allowed)
+    assert not found.empty
+
+
+def secret_objects(world: World) -> None:
+    applied = json.dumps({"data": {"token": base64.b64encode(TOKEN.encode()).decode()}})
+    world.server.load([
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default", "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": applied}}, "stringData": {"token": TOKEN}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "copy", "namespace": "default"},
+         "stringData": {"other": TOKEN, "short": "a", "empty": ""}}])
+
+
+def appears(text: str) -> bool:
+    encoded = base64.b64encode(TOKEN.encode()).decode()
+    return any(part in text for part in (TOKEN, encoded, encoded[:20], TOKEN[:12]))
+
+
+def test_values_of_secrets_are_digests_of_equal_length(tmp_path: Path) -> None:
+    world = World()
+    secret_objects(world)
+    first, second = (Snapshot.read(world.client, watching(Secret)) for _ in range(2))
+    secrets = {obj["metadata"]["name"]: obj for obj in first.objects if obj["kind"] == "Secret"}
+    digest = secrets["s"]["data"]["token"]
+    assert len(base64.b64decode(digest)) == len(TOKEN)
+    assert secrets["copy"]["data"]["other"] == digest  # a copy stays a copy
+    assert len(base64.b64decode(secrets["copy"]["data"]["short"])) == 1
+    assert secrets["copy"]["data"]["empty"] == ""
+    again = {obj["metadata"]["name"]: obj for obj in second.objects if obj["kind"] == "Secret"}
+    assert again["s"]["data"]["token"] != digest  # another key
+    first.save(tmp_path / "s.json")
+    assert not appears((tmp_path / "s.json").read_text())
+    assert not appears(repr(first))
+    world.sim.close()
+
+
+def test_no_value_of_a_secret_is_shown_anywhere(caplog: pytest.LogCaptureFixture) -> None:
+    """Not one that the program makes up either: in fields, differences, errors, logs, pages."""
+    caplog.set_level(logging.DEBUG)
+    own = base64.b64encode(b"made-by-the-program").decode()
+
+    def reconcile(obj: Secret, ctx: Any) -> Action:
+        api = Api.namespaced(ctx.client, Secret, "default")
+        if obj.name == "s" and "new" not in (obj.data or {}):
+            api.apply({"metadata": {"name": "s"}, "data": {"new": own}}, field_manager="me")
+            Api.namespaced(ctx.client, ConfigMap, "default").apply(
+                {"metadata": {"name": "leak"}, "data": {"a": "made-by-the-program"}}, field_manager="me")
+        if obj.name == "copy":
+            value = (obj.data or {})["other"]
+            raise ValueError(f"cannot use {value!r} {own} made-by-the-program")
+        return Action.await_change()
+
+    world = World()
+    secret_objects(world)
+    world.server.load("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: leak, namespace: default}\ndata: {a: b}")
+    snapshot = Snapshot.read(world.client, watching(Secret, reconcile=reconcile))
+    found = plan(watching(Secret, reconcile=reconcile), snapshot)
+    shown = "\n".join([str(found), json.dumps(found.to_dict()), found.to_html(), repr(found), caplog.text])
+    assert not appears(shown)
+    assert own not in shown
+    assert "made-by-the-program" not in shown
+    assert "data.new: nothing -> ***" in str(found)
+    assert "cannot use" in str(found)
+    world.sim.close()
+
+
+def test_named_fields_are_redacted_too(tmp_path: Path) -> None:
+    world = World()
+    world.server.load([CONFIG])
+    found = Snapshot.read(world.client, watching(ConfigMap), redact=["ConfigMap:data.pin"])
+    [config] = [obj for obj in found.objects if obj["metadata"]["name"] == "c"]
+    assert config["data"]["url"] == "x"
+    assert config["data"]["pin"] != "4711"
+    assert len(config["data"]["pin"]) == 4
+    assert found.redacted == ("ConfigMap:data.pin",)
+
+    def reconcile(obj: Any, ctx: Any) -> Action:
+        Api.namespaced(ctx.client, ConfigMap, "default").apply(
+            {"metadata": {"name": "c"}, "data": {"pin": "123456789", "url": "y"}}, field_manager="me", force=True)
+        return Action.await_change()
+
+    shown = plan(watching(ConfigMap, reconcile=reconcile), found)
+    assert "123456789" not in str(shown) + shown.to_html() + json.dumps(shown.to_dict())
+    assert 'data.url: "x" -> "y"' in str(shown)
+    for wrong in ("ConfigMap", "ConfigMap:", ":data", "ConfigMap:a..b"):
+        with pytest.raises(RequestError, match="names no field"):
+            Snapshot.read(world.client, watching(ConfigMap), redact=[wrong])
+    world.sim.close()
+
+
+def test_a_saved_snapshot_is_the_same(world: World, tmp_path: Path) -> None:
+    found = Snapshot.read(world.client, sites.RUNNING.build)
+    for name in ("a.json", "b.json.gz"):
+        found.save(tmp_path / name)
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+        assert Snapshot.load(tmp_path / name) == found
+    assert (tmp_path / "b.json.gz").stat().st_size < (tmp_path / "a.json").stat().st_size / 3
+    assert "2026-01-01" in str(found)
+
+
+@pytest.mark.parametrize(("content", "why"), [
+    (b'{"format": 99}', "version 99 of the format"), (b"{}", "version None"), (b"nonsense", "holds no snapshot"),
+    (b'{"format": 1, "objects": 3}', "damaged"), (b"\x1f\x8bnonsense", "holds no snapshot"), (b"", "no snapshot"),
+    (b'[1]', "no snapshot")])
+def test_another_format_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(SnapshotError, match=why):
+        Snapshot.load(tmp_path / "x")
