@@ -7,9 +7,9 @@
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,6 +25,9 @@ from kubectl_runtime.runtime.watch.states import apis_of
 from kubectl_runtime.testing.lab.world import controllers_of, kinds_of
 from kubectl_runtime.webhooks.application import Application
 from kubectl_runtime.webhooks.server import WebhookServer
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
 
 Object = dict[str, Any]
 
@@ -113,10 +116,20 @@ class Program:
         return found
 
 
-def calls(configuration: Object, prefixes: Mapping[str, WebhookServer]) -> bool:
-    """Whether a webhook configuration calls the program."""
-    return any(_called(config)[0] == prefix or (config.get("url") or "").startswith(prefix)
-               for config in _client_configs([configuration]) for prefix in prefixes)
+def addresses(configuration: Object) -> list[str]:
+    """The addresses that a webhook configuration calls."""
+    return [*dict.fromkeys(prefix for config in _client_configs([configuration])
+                           if (prefix := _called(config)[0]).startswith("https://") and prefix != "https://")]
+
+
+def allow_all(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+    """The WSGI application in the place of a webhook that is not there: it allows everything, and changes nothing."""
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    review = msgspec.json.decode(body)
+    answer = {"apiVersion": review.get("apiVersion"), "kind": review.get("kind"),
+              "response": {"uid": review["request"]["uid"], "allowed": True}}
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [msgspec.json.encode(answer)]
 
 
 def _client_configs(objects: list[Object]) -> Iterator[Object]:

@@ -27,6 +27,8 @@ import requests
 from requests.adapters import BaseAdapter
 
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
+from kubectl_runtime.apiserver.errors import BodyDecodeError
+from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.client.api.api import Api
@@ -35,12 +37,13 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.guard import ProcessEnded
+from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.plan.outside import OutsideRefused, error_line, refused_outside
-from kubectl_runtime.plan.program import Program, calls
+from kubectl_runtime.plan.program import Program, addresses, allow_all
 from kubectl_runtime.plan.report import Plan, Problem, moved
 from kubectl_runtime.plan.snapshot import DEFINITIONS, Build, Snapshot
 from kubectl_runtime.runtime.controller.plan import functions_of
@@ -226,8 +229,6 @@ class Rehearsal:
         namespaces = {obj["metadata"]["name"] for obj in self._snapshot.objects if obj["kind"] == "Namespace"}
         for obj in self._snapshot.objects:
             group, _, version = obj["apiVersion"].rpartition("/")
-            if obj["kind"] in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
-                continue  # those of the program come when it is there
             if (group, version, obj["kind"]) not in served and (group, obj["kind"]) not in custom:
                 unserved[f"{obj['kind']} of {obj['apiVersion']}"] += 1
                 continue
@@ -237,21 +238,26 @@ class Rehearsal:
                 objects.append({"apiVersion": "v1", "kind": "Namespace", "status": {"phase": "Active"},
                                 "spec": {"finalizers": ["kubernetes"]}, "metadata": {
                                     "name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}})
-            objects.append(obj)
+            built_in = registry.by_kind(group, version, obj["kind"])
+            objects.append(obj if built_in is None or built_in.is_custom else _as_this_server_has_it(obj, built_in))
         self.server.implant(objects)
         self.observed.unknown += [Problem(f"{count} objects of {kind}", "the simulated server does not serve this kind")
                                   for kind, count in unserved.items()]
 
     def _mount(self, program: Program) -> None:
-        if not program.webhooks:
-            return
-        configurations = [obj for obj in self._snapshot.objects if obj["kind"].endswith("WebhookConfiguration")
-                          or obj["kind"] == "CustomResourceDefinition"]
-        prefixes = program.prefixes(configurations)
+        """The program's webhooks answer in process; those of others allow everything, and are named."""
+        configurations = [obj for obj in self._snapshot.objects if obj["kind"].endswith("WebhookConfiguration")]
+        definitions = [obj for obj in self._snapshot.objects if obj["kind"] == DEFINITIONS.kind]
+        prefixes = program.prefixes([*configurations, *definitions])
         for prefix, server in prefixes.items():
             self.server.mount_webhook(prefix, server.app)
-        self.server.implant([obj for obj in configurations if obj["kind"] != "CustomResourceDefinition"
-                             and calls(obj, prefixes)])
+        for configuration in configurations:
+            others = [prefix for prefix in addresses(configuration) if not prefix.startswith(tuple(prefixes))]
+            for prefix in others:
+                self.server.mount_webhook(prefix, allow_all)
+            if others:
+                self.observed.not_simulated.append(
+                    f"the webhooks of {configuration['kind']} {configuration['metadata']['name']}")
 
     def _rest(self) -> None:
         """Let the cluster's own controllers come to rest."""
@@ -542,6 +548,18 @@ def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[
     kept = [{**version, "storage": bool(version.get("storage")) and not stored} for version in others]
     return ({**definition, "spec": {**definition["spec"], "versions": [*versions, *kept]}},
             [version["name"] for version in others if version.get("served")])
+
+
+def _as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
+    """A built-in object without fields that the simulated server does not know, and with the defaults that it has:
+    another version of Kubernetes has others, and what a write makes of them is no change of the program."""
+    copy: Object = json_copy(obj)
+    try:
+        kind.strategy.decode(copy)
+        kind.strategy.default(copy)
+    except (BodyDecodeError, KeyError, TypeError, ValueError, AttributeError):
+        return obj
+    return {**copy, "apiVersion": obj["apiVersion"], "kind": obj["kind"]}
 
 
 def _stand_in(kind: ApiResource) -> Object:
