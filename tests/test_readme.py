@@ -18,7 +18,7 @@ from kubectl_runtime.testing import ApiServer, Simulation
 from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
 
 README = ROOT / "README.md"
-DEMO, TESTS, DEVELOP, SERVER = (block.strip() for block in blocks(README, "sh"))
+DEMO, TESTS, DEVELOP, PLAN, SERVER = (block.strip() for block in blocks(README, "sh"))
 GREETER, OPERATOR, SNIPPET = blocks(README, "python")
 
 
@@ -52,6 +52,33 @@ def test_the_controller_has_at_most_25_lines_and_does_what_it_says(tmp_path: Pat
             program.send(signal.SIGINT)
             assert program.end() == 0, program.text
     assert "Traceback" not in program.text
+
+
+def test_the_plan_shows_a_new_version_and_writes_nothing(tmp_path: Path) -> None:
+    command, *arguments = PLAN.split()
+    assert command == ".venv/bin/kubectl-runtime"
+    (tmp_path / "greeter.py").write_text(f"{GREETER}\n\n{OPERATOR}")
+    env: Any = environment({"PYTHONPATH": f"{ROOT}:{tmp_path}"})
+    with ApiServer() as server, server.client() as client:
+        env["KUBECONFIG"] = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
+        for namespace in Api.all(client, Namespace).list():
+            greeting = ConfigMap(name="greeting", namespace=namespace.name, data={"text": f"Welcome to {namespace.name}!"})
+            greeting.set_owner(namespace)
+            Api.namespaced(client, ConfigMap, namespace.name).apply(greeting, field_manager="greeter")
+
+        def planned() -> str:
+            done = subprocess.run([sys.executable, "-m", "kubectl_runtime", *arguments], cwd=tmp_path, env=env,
+                                  capture_output=True, text=True, timeout=LIMIT, check=False)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        before = server.snapshot()[0]
+        assert planned().startswith("0 to create, 0 to change, 0 to delete")
+        (tmp_path / "greeter.py").write_text(f"{GREETER}\n\n{OPERATOR}".replace("Welcome to", "Hello"))
+        shown = planned()
+        assert 'data.text: "Welcome to default!" -> "Hello default!"' in shown
+        assert "0 to create, 4 to change, 0 to delete" in shown
+        assert server.snapshot()[0] == before
 
 
 def test_the_operator_runs_on_a_server_of_its_own(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -47,12 +48,33 @@ def grouped(plan: Plan) -> list[tuple[Change, int]]:
 
 def signature(change: Change) -> Any:
     """What two changes have in common that are alike but for the names of their objects."""
-    def general(text: str) -> str:
-        if change.ref.namespace:
-            text = text.replace(change.ref.namespace, "<namespace>")
-        return text.replace(change.ref.name, "<name>")
+    names = (change.ref.namespace or "", change.ref.name)
     return (change.action, change.ref.resource.full_name, change.by.partition(",")[0],
-            tuple(general(str(one)) for one in change.fields), tuple(general(text) for text in change.follows))
+            tuple(_general(str(one), names) for one in change.fields),
+            tuple(_general(text, names) for text in change.follows))
+
+
+def _general(text: str, names: tuple[str, ...]) -> str:
+    """A text without these names."""
+    for name in filter(None, names):
+        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "<name>", text)
+    return text
+
+
+def _alike(problems: tuple[Problem, ...]) -> list[tuple[Problem, int]]:
+    """The problems to show, and after the last one of a group how many more are like it."""
+    def signature(problem: Problem) -> Any:
+        kind, _, name = problem.object.partition(" ")
+        return kind, problem.by, problem.line, _general(problem.reason, tuple(name.split("/")))
+    counts = Counter(map(signature, problems))
+    seen: Counter[Any] = Counter()
+    found: list[tuple[Problem, int]] = []
+    for problem in problems:
+        kind = signature(problem)
+        seen[kind] += 1
+        if counts[kind] <= SHOWN + 1 or seen[kind] <= SHOWN:
+            found.append((problem, counts[kind] - SHOWN if seen[kind] == SHOWN < counts[kind] - 1 else 0))
+    return found
 
 
 def text(plan: Plan) -> str:
@@ -81,10 +103,10 @@ def _problems(title: str, problems: tuple[Problem, ...], sign: str) -> Iterator[
     if not problems:
         return
     yield f"{title}:"
-    for problem in problems[:20]:
+    for problem, more in _alike(problems):
         yield f"{sign} {printable(str(problem))}"
-    if len(problems) > 20:
-        yield f"  and {len(problems) - 20} more"
+        if more:
+            yield f"    and {more} alike"
     yield ""
 
 
@@ -153,7 +175,8 @@ def page(plan: Plan) -> str:
     for title, problems in (("Definitions", plan.definitions), ("Failing", plan.failed),
                             ("Not coming to rest", plan.loops), ("Unknown", plan.unknown)):
         if problems:
-            items = "".join(f"<li class=bad>{quoted(problem)}</li>" for problem in problems)
+            items = "".join(f"<li class=bad>{quoted(problem)}{f' and {more} alike' if more else ''}</li>"
+                            for problem, more in _alike(problems))
             parts.append(f"<h2>{title}</h2><ul>{items}</ul>")
     if plan.changes:
         parts.append("<h2>Changes</h2><ul>")

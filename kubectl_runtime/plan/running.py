@@ -397,8 +397,8 @@ class Rehearsal:
                 if now >= end or (self._until is None and now - self._moved_at >= QUIET):
                     return
         except Restless as restless:
-            self.observed.loops.append(Problem(str(restless), f"is written again and again, {MOST_WRITES} times: the "
-                                               "plan ends here", self._authors(restless.args[1])))
+            self.observed.loops.append(Problem(restless.args[0], f"is written again and again, {MOST_WRITES} times: the "
+                                               "plan ends here", by=self._authors(restless.args[1])))
         except AssertionError as error:  # the simulation's word for runs that lead to further runs without end
             self.observed.loops.append(Problem("the program", str(error).partition(". What runs")[0]))
 
@@ -420,7 +420,7 @@ class Rehearsal:
             last = max(step.at for step in observed.steps if step.identity == identity)
             if count >= _LOOP and ended - self._began - last < QUIET / 2 and not observed.loops:
                 observed.loops.append(Problem(self._words(identity), f"was changed {count} times and has not come to "
-                                              "rest", self._authors(identity)))
+                                              "rest", by=self._authors(identity)))
         refused_runs = {run for run, _ in self._refused}
         for (run, address), line in self._refused.items():
             observed.unknown.append(Problem(said(run.ref) if run is not None and run.ref else "the program",
@@ -501,7 +501,7 @@ class Rehearsal:
 
     def _authors(self, identity: Identity) -> str:
         found = {str(step.by): None for step in self.observed.steps if step.identity == identity and step.by}
-        return "by " + " and ".join(found) if found else ""
+        return " and ".join(found)
 
     def _note_secrets(self) -> None:
         """The values of all Secrets there are or were, as a text may quote them."""

@@ -12,6 +12,7 @@ fixture                     what a test gets
                             ``--perturb`` only the undisturbed story is played
 ``cluster``                 a `Cluster` with a namespace for this test: an embedded server on which all controllers
                             run, Pods too; with ``--cluster KUBECONFIG`` a real one, for the same tests
+``kube_snapshot``           a function: the `Snapshot` that was saved in a file, which is named from the folder of the test
 ``simulation``              a `Simulation`, in which controllers and servers share one thread and simulated time
 ==========================  ==========================================================================================
 
@@ -41,6 +42,7 @@ pytest loads this module at every start, in whatever project: it imports nothing
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -237,6 +239,16 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
     for server in _serve(request.config, {"controllers": ["*"], **_arguments(request.config), **_marked(request)}):
         with embedded_cluster(server, tmp_path / "kubeconfig") as embedded:
             yield embedded
+
+
+@_fixture()
+def kube_snapshot(request: pytest.FixtureRequest) -> Callable[[str | Path], Any]:
+    """A function that returns the `Snapshot` saved in a file: a path from the folder of the test's file, or a whole
+    one."""
+    def load(file: str | Path) -> Any:
+        # `plan` stands above this room, so it is looked up, and only where a test uses it.
+        return importlib.import_module("kubectl_runtime.plan").Snapshot.load(request.path.parent / file)
+    return load
 
 
 @_fixture()

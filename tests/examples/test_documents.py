@@ -270,6 +270,17 @@ def test_the_workflow_names_files_and_objects_that_there_are() -> None:
     command_line("crd").parse_args(shlex.split(check)[1:])
 
 
+def test_the_workflow_of_plans_has_a_command_that_there_is() -> None:
+    workflow = yaml.safe_load((ROOT / "examples" / "workflows" / "plan.yaml").read_text())
+    [command] = [step["run"] for job in workflow["jobs"].values() for step in job["steps"]
+                 if "kubectl-runtime plan" in step.get("run", "")]
+    given = command_line("plan").parse_args(shlex.split(command.partition("|")[0])[1:])
+    assert given.exit_code
+    module, _, name = "configmapgen_controller:operator".partition(":")
+    assert f"{given.program}" == f"{module}:{name}"
+    assert callable(getattr(importlib.import_module(module), name))
+
+
 @pytest.mark.long
 def test_the_commands_of_the_guide_to_security_print_the_rights_that_its_tests_grant(
         tmp_path: Path, pytestconfig: pytest.Config) -> None:

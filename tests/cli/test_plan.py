@@ -1,0 +1,142 @@
+"""`kubectl-runtime plan`: as it is typed."""
+from __future__ import annotations
+
+import importlib
+import json
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_runtime import Api
+from kubectl_runtime.cli.main import main
+from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.testing import ApiServer
+
+OPERATOR = '''
+from msgspec import Struct
+
+from kubectl_runtime import Action, Api, BoundController, Client, Controller, CustomResource
+from kubectl_runtime.resources import ConfigMap
+
+
+class Spec(Struct):
+    text: str = "hello"
+
+
+class Note(CustomResource, group="cli.example.com", version="v1", kind="Note"):
+    spec: Spec
+
+
+def reconcile(note, ctx):
+    api = Api.namespaced(ctx.client, ConfigMap, note.namespace)
+    api.apply(ConfigMap(name=note.name, data={"text": note.spec.text + SUFFIX}).to_dict(), field_manager="notes")
+    if note.spec.text == "reach":
+        import socket
+        socket.create_connection(("db.example.com", 5432))
+    return Action.await_change()
+
+
+def main(client: Client) -> BoundController[Note]:
+    return Controller(Api.all(client, Note), name="notes").owns(Api.all(client, ConfigMap)).bind(reconcile)
+
+
+def fake():
+    import socket
+    socket.create_connection = lambda *_: None
+
+
+def broken(client):
+    raise RuntimeError("no such setting")
+
+
+def nothing(client):
+    pass
+
+
+SUFFIX = ""
+'''
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A folder with an operator, and a cluster in which it has done its work."""
+    name = f"notes_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(OPERATOR)
+    (tmp_path / f"{name}_2.py").write_text(OPERATOR.replace('SUFFIX = ""', 'SUFFIX = "!"'))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with ApiServer(controllers=["*"]) as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        server.load([importlib.import_module(name).Note.crd()])
+        server.load([{"apiVersion": "cli.example.com/v1", "kind": "Note", "metadata": {"name": text}, "spec": {
+            "text": text}} for text in ("a", "b")])
+        with server.client() as client:
+            for text in ("a", "b"):
+                Api.namespaced(client, ConfigMap, "default").apply(
+                    {"metadata": {"name": text}, "data": {"text": text}}, field_manager="notes")
+        yield name, server
+
+
+def test_the_running_version_and_the_new_one(place: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    name, server = place
+    before = server.snapshot()[0]
+    assert main(["plan", f"{name}:main", "--exit-code"]) == 0
+    assert "0 to create, 0 to change, 0 to delete" in capsys.readouterr().out
+    assert main(["plan", f"{name}_2:main"]) == 0
+    shown = capsys.readouterr().out
+    assert "~ ConfigMap default/a   (notes, for Note default/a)" in shown
+    assert 'data.text: "a" -> "a!"' in shown
+    assert "0 to create, 2 to change, 0 to delete" in shown
+    assert main(["plan", f"{name}_2:main", "--exit-code"]) == 2
+    assert server.snapshot()[0] == before
+
+
+def test_json_html_and_a_saved_snapshot(place: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    name, server = place
+    assert main(["plan", f"{name}:main", "--save", "today.json.gz"]) == 0
+    server.stop()
+    capsys.readouterr()
+    assert main(["plan", f"{name}_2:main", "--snapshot", "today.json.gz", "-o", "json", "--html", "plan.html",
+                 "--until", "1h", "--exit-code"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"] == {"create": 0, "change": 2, "delete": 0, "failed": 0, "loops": 0, "unknown": 0}
+    assert found["seconds"] >= 3600
+    assert found["changes"][0]["fields"] == [{"path": "data.text", "before": "a", "after": "a!", "owner": ""}]
+    page = (tmp_path / "plan.html").read_text()
+    assert "0 to create, 2 to change, 0 to delete" in page
+    assert "<script" not in page
+    assert "http-equiv" not in page
+    assert stat.S_IMODE((tmp_path / "plan.html").stat().st_mode) == 0o600
+
+
+def test_changes_and_the_outside(place: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    name, _ = place
+    monkeypatch.setattr(socket, "create_connection", socket.create_connection)  # put back afterwards
+    (tmp_path / "more.yaml").write_text("apiVersion: cli.example.com/v1\nkind: Note\nmetadata: {name: c}\n"
+                                        "spec: {text: reach}")
+    assert main(["plan", f"{name}:main", "--change", "more.yaml"]) == 0
+    shown = capsys.readouterr().out
+    assert "+ Note default/c   (change)" in shown
+    assert "+ ConfigMap default/c   (notes, for Note default/c)" in shown
+    assert "? Note default/c: wants to reach db.example.com:5432" in shown
+    assert main(["plan", f"{name}:main", "--change", "more.yaml", "--outside", f"{name}:fake"]) == 0
+    assert "db.example.com" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("arguments", "status", "why"), [
+    (["NAME:broken"], 1, "no such setting"), (["NAME:nothing"], 1, "returned nothing"),
+    (["NAME:absent"], 2, "has no absent"), (["NAME:main", "--snapshot", "no.json"], 1, "no.json"),
+    (["NAME:main", "--snapshot", "x", "-n", "default"], 2, "--snapshot reads none"),
+    (["NAME:main", "--redact", "ConfigMap"], 2, "names no field"), (["NAME:main", "--kind", "gadgets"], 1, "gadgets"),
+    (["NAME:main", "--change", "no.yaml"], 1, "no.yaml"), (["NAME:main", "--outside", "NAME:gone"], 2, "gone"),
+    (["NAME:main", "--context", "other"], 1, "other")])
+def test_what_cannot_be_done_is_said(place: Any, capsys: pytest.CaptureFixture[str], arguments: list[str], status: int,
+                                     why: str) -> None:
+    name, _ = place
+    assert main(["plan", *(text.replace("NAME", name) for text in arguments)]) == status
+    assert why in capsys.readouterr().err
