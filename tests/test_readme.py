@@ -62,7 +62,8 @@ def test_the_plan_shows_a_new_version_and_writes_nothing(tmp_path: Path) -> None
     with ApiServer() as server, server.client() as client:
         env["KUBECONFIG"] = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
         for namespace in Api.all(client, Namespace).list():
-            greeting = ConfigMap(name="greeting", namespace=namespace.name, data={"text": f"Welcome to {namespace.name}!"})
+            text = {"text": f"Welcome to {namespace.name}!"}
+            greeting = ConfigMap(name="greeting", namespace=namespace.name, data=text)
             greeting.set_owner(namespace)
             Api.namespaced(client, ConfigMap, namespace.name).apply(greeting, field_manager="greeter")
 

@@ -51,8 +51,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                          help="read only this namespace; may be repeated (default: where the operator watches)")
     cluster.add_argument("--kind", action="append", default=[], metavar="KIND", help="read this kind, too, such as "
                          "services or widgets.example.com; may be repeated")
-    cluster.add_argument("--redact", action="append", default=[], metavar="KIND:PATH", help="replace the values of this "
-                         "field by digests, as those of Secrets always are, such as ConfigMap:data; may be repeated")
+    cluster.add_argument("--redact", action="append", default=[], metavar="KIND:PATH", help="replace the values of "
+                         "this field by digests, as those of Secrets always are, such as ConfigMap:data; may be "
+                         "repeated")
     source = cluster.add_mutually_exclusive_group()
     source.add_argument("--snapshot", type=Path, metavar="FILE", help="plan against this saved snapshot, "
                         "and no cluster")

@@ -258,7 +258,7 @@ class _Report:
         observed = self._observed
         changes: list[Change] = []
         unknown = list(observed.unknown)
-        for identity, step in sorted(self._own.items(), key=lambda item: (item[1].at, observed.steps.index(item[1]))):
+        for identity, step in self._own.items():  # in the order in which they came
             change = self._change(identity, step)
             if change is None:
                 continue

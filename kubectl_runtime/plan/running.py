@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import msgspec
 import requests
 from requests.adapters import BaseAdapter
 
@@ -45,7 +44,7 @@ from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.plan.outside import OutsideRefused, error_line, refused_outside
 from kubectl_runtime.plan.program import Program, addresses, allow_all
 from kubectl_runtime.plan.report import Plan, Problem, moved
-from kubectl_runtime.plan.snapshot import DEFINITIONS, Build, Snapshot
+from kubectl_runtime.plan.snapshot import AROUND, DEFINITIONS, Build, Snapshot
 from kubectl_runtime.runtime.controller.plan import functions_of
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.testing.asking import muted_logs
@@ -397,8 +396,9 @@ class Rehearsal:
                 if now >= end or (self._until is None and now - self._moved_at >= QUIET):
                     return
         except Restless as restless:
-            self.observed.loops.append(Problem(restless.args[0], f"is written again and again, {MOST_WRITES} times: the "
-                                               "plan ends here", by=self._authors(restless.args[1])))
+            self.observed.loops.append(Problem(
+                restless.args[0], f"is written again and again, {MOST_WRITES} times: the plan ends here",
+                by=self._authors(restless.args[1])))
         except AssertionError as error:  # the simulation's word for runs that lead to further runs without end
             self.observed.loops.append(Problem("the program", str(error).partition(". What runs")[0]))
 
@@ -413,14 +413,7 @@ class Rehearsal:
                 observed.custom.add(name)
         observed.run = {plan.resource.full_name for plan in program.plans()}
         self._note_secrets()
-        ended = self.sim.clock.monotonic()
-        recent = Counter(step.identity for step in observed.steps if isinstance(step.by, Run)
-                         and moved(step.before, step.after))
-        for identity, count in recent.items():
-            last = max(step.at for step in observed.steps if step.identity == identity)
-            if count >= _LOOP and ended - self._began - last < QUIET / 2 and not observed.loops:
-                observed.loops.append(Problem(self._words(identity), f"was changed {count} times and has not come to "
-                                              "rest", by=self._authors(identity)))
+        self._find_slow_loops()
         refused_runs = {run for run, _ in self._refused}
         for (run, address), line in self._refused.items():
             observed.unknown.append(Problem(said(run.ref) if run is not None and run.ref else "the program",
@@ -433,11 +426,28 @@ class Rehearsal:
         self._gaps()
         observed.not_simulated += program.not_run()
 
+    def _find_slow_loops(self) -> None:
+        """Objects that the program changed again and again, up to the end of a time that was long enough to rest."""
+        lasted = self.sim.clock.monotonic() - self._began
+        if lasted < QUIET or self.observed.loops:
+            return
+        writes: dict[Identity, list[Step]] = {}
+        for step in self.observed.steps:
+            if isinstance(step.by, Run):
+                writes.setdefault(step.identity, []).append(step)
+        for identity, steps in writes.items():
+            count = sum(moved(step.before, step.after) for step in steps) if len(steps) >= _LOOP else 0
+            if count >= _LOOP and lasted - steps[-1].at < QUIET / 2:
+                self.observed.loops.append(Problem(self._words(identity), f"was changed {count} times and has not come "
+                                                   "to rest", by=self._authors(identity)))
+
     def _gaps(self) -> None:
         """What the program asked for and the snapshot does not have."""
         by_name, registry = self._snapshot.by_name, self.server.core.cluster.registry
         for read in self._snapshot.kinds:
-            if read.refused:
+            if read.refused and read.resource in AROUND:
+                self.observed.not_simulated.append(f"{read.plural} (the right to {read.refused} is missing)")
+            elif read.refused:
                 self.observed.unknown.append(Problem(
                     f"{read.kind} objects", f"could not be read: the right to {read.refused} is missing"))
         for group, version, plural in sorted(self.observed.asked):

@@ -58,7 +58,7 @@ FORMAT = 1
 DEFINITIONS = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
                           Scope.CLUSTER)
 _ADMISSION = "admissionregistration.k8s.io"
-_AROUND = (
+AROUND = (
     ApiResource("", "v1", "Namespace", "namespaces", Scope.CLUSTER),
     ApiResource("", "v1", "ResourceQuota", "resourcequotas"),
     ApiResource("", "v1", "LimitRange", "limitranges"),
@@ -352,7 +352,7 @@ class _Reading:
             version = next((one["name"] for one in spec["versions"] if one["storage"]), spec["versions"][0]["name"])
             self._list(ApiResource(spec["group"], version, spec["names"]["kind"], spec["names"]["plural"],
                                    Scope(spec["scope"])), self._where)
-        for kind in [*self._named, *_AROUND, *(_WEBHOOKS if program.webhooks else ())]:
+        for kind in [*self._named, *AROUND, *(_WEBHOOKS if program.webhooks else ())]:
             self._list(kind, self._where)
         self._follow()
         found = self._snapshot(at)

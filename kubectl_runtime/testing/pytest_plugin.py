@@ -12,7 +12,7 @@ fixture                     what a test gets
                             ``--perturb`` only the undisturbed story is played
 ``cluster``                 a `Cluster` with a namespace for this test: an embedded server on which all controllers
                             run, Pods too; with ``--cluster KUBECONFIG`` a real one, for the same tests
-``kube_snapshot``           a function: the `Snapshot` that was saved in a file, which is named from the folder of the test
+``kube_snapshot``           a function that reads the `Snapshot` saved in a file, named from the folder of the test
 ``simulation``              a `Simulation`, in which controllers and servers share one thread and simulated time
 ==========================  ==========================================================================================
 

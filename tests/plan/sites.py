@@ -207,7 +207,8 @@ def renamed_child(children: dict[str, Any], site: Any) -> None:
 
 def other_owner(children: dict[str, Any], site: Any) -> None:
     children["config"]["metadata"]["ownerReferences"] = [
-        {"apiVersion": "v1", "kind": "Namespace", "name": site.namespace, "uid": "11111111-1111-1111-1111-111111111111"}]
+        {"apiVersion": "v1", "kind": "Namespace", "name": site.namespace,
+         "uid": "11111111-1111-1111-1111-111111111111"}]
 
 
 def no_owner(children: dict[str, Any], _site: Any) -> None:

@@ -15,7 +15,17 @@ import pytest
 import secret_syncer
 from elected_replicas import manager
 
-from kubectl_runtime import Api, Client, GoDuration, LabelSelector, LeaderElection, Patch, apply_crd, apply_webhooks, merge_crds
+from kubectl_runtime import (
+    Api,
+    Client,
+    GoDuration,
+    LabelSelector,
+    LeaderElection,
+    Patch,
+    apply_crd,
+    apply_webhooks,
+    merge_crds,
+)
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.plan import Snapshot, plan
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret, StatefulSet

@@ -1,4 +1,4 @@
-"""Objects as a real server stores them lead to no change: recordings of a kube-apiserver, and what clusters do to objects.
+"""Objects as a real server stores them lead to no change: recordings of a kube-apiserver, and what clusters do to them.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, ApiResource, Client, Controller, PatchParams, Patch, Scope
+from kubectl_runtime import Action, Api, ApiResource, Client, Controller, Patch, PatchParams, Scope
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.plan import Plan, Snapshot, plan
 from kubectl_runtime.plan.snapshot import ReadKind
@@ -85,8 +85,8 @@ def snapshot_of(objects: list[dict[str, Any]]) -> Snapshot:
 def test_recorded_objects_that_are_applied_once_more_do_not_change() -> None:
     """Every object that a real server answered to a create or an apply, under its own manager and body."""
     found = list(recorded())
-    trigger = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "trigger", "namespace": "default", "uid": "t",
-                                                                     "resourceVersion": "5"}}
+    trigger = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "trigger", "namespace": "default", "uid": "t", "resourceVersion": "5"}}
     objects: dict[tuple[str, str, str], dict[str, Any]] = {("ConfigMap", "default", "trigger"): trigger}
     bodies: list[tuple[dict[str, Any], str]] = []
     for sent, stored, manager, _ in found:
@@ -113,7 +113,7 @@ def test_recorded_objects_that_are_applied_once_more_do_not_change() -> None:
             api: Any = Api.namespaced(ctx.client, resource, namespace) if namespace else Api.all(ctx.client, resource)
             try:
                 api.apply(body, field_manager=manager, force=True)
-            except Exception as error:  # noqa: BLE001 - what cannot be applied at all is no false alarm
+            except Exception as error:
                 refused.append(f"{body['kind']}: {error}")
         return Action.await_change()
 

@@ -160,19 +160,21 @@ def test_a_slow_loop_is_one_too_and_a_heartbeat_is_not() -> None:
     def counts(obj: Any, ctx: Any) -> Action:
         if obj.name == "x":
             number = int((obj.data or {}).get("count", "0"))
-            Api.namespaced(ctx.client, ConfigMap, "default").patch("x", Patch.merge({"data": {"count": str(number + 1)}}))
+            more = Patch.merge({"data": {"count": str(number + 1)}})
+            Api.namespaced(ctx.client, ConfigMap, "default").patch("x", more)
             return Action.requeue(60)
         return Action.await_change()
 
-    assert "has not come to rest" in str(planned(counts, maps("x"), until=900).loops) or planned(
-        counts, maps("x"), until=900).loops
+    [problem] = planned(counts, maps("x"), until=900).loops
+    assert problem.object == "ConfigMap default/x"
 
     def beats(site: Any, ctx: Any) -> Action:
         now = ctx.client.clock.now().isoformat()
         Api.namespaced(ctx.client, sites.Site, "default").patch_status("s", Patch.merge({"status": {"phase": now}}))
         return Action.requeue(60)
 
-    site = sites.Site(name="s", namespace="default", spec=sites.Spec(), status=sites.Status(phase="2026-01-01T00:00:00Z"))
+    site = sites.Site(name="s", namespace="default", spec=sites.Spec(),
+                      status=sites.Status(phase="2026-01-01T00:00:00Z"))
     found = planned(beats, [sites.Site.crd(), site], sites.Site)
     assert found.empty, str(found)
     assert found.seconds <= 1300
@@ -213,12 +215,12 @@ def test_a_hundred_equal_changes_are_one_screen() -> None:
     assert "and 98 alike" in found.to_html()
 
 
-def test_a_hundred_equal_failures_are_one_screen() -> None:
+def test_many_equal_failures_are_one_screen() -> None:
     def reconcile(obj: Any, ctx: Any) -> Action:
         raise ValueError(f"cannot do {obj.name}")
 
-    found = planned(reconcile, maps(*(f"map-{number:03}" for number in range(100))))
-    assert len(found.failed) >= 100
+    found = planned(reconcile, maps(*(f"map-{number:03}" for number in range(30))), until=5)
+    assert len(found.failed) >= 30
     assert len(str(found).splitlines()) < 14
     assert "alike" in str(found)
 
@@ -242,7 +244,7 @@ def test_manifests_that_come_with_it_are_applied_first(world: World) -> None:
     more = sites.Site(name="c", namespace="default", spec=sites.Spec())
     snapshot = Snapshot.read(world.client, sites.RUNNING.build)
     found = plan(sites.RUNNING.build, snapshot, change=[more])
-    assert [(str(change), change.by) for change in found.created][0] == ("create Site default/c", "change")
+    assert (str(found.created[0]), found.created[0].by) == ("create Site default/c", "change")
     assert len(found.created) == 5
     refused = plan(sites.RUNNING.build, snapshot, change=[{**more.to_dict(), "apiVersion": "plan.example.com/v1",
                                                           "kind": "Site", "spec": {"replicas": "many"}}])
@@ -265,7 +267,7 @@ def test_it_is_the_same_each_time_and_leaves_its_snapshot_alone(world: World) ->
     before = json.dumps(snapshot.objects)
     one, other = (plan(sites.VERSIONS["template"].build, snapshot, seed=seed) for seed in (1, 2))
     assert {str(change) for change in one.changes} == {str(change) for change in other.changes}
-    assert str(plan(sites.VERSIONS["template"].build, snapshot)) == str(plan(sites.VERSIONS["template"].build, snapshot))
+    assert str(one) == str(plan(sites.VERSIONS["template"].build, snapshot, seed=1))
     assert json.dumps(snapshot.objects) == before
 
 

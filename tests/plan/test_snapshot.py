@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, ApiResource, Client, Controller, LeaderElection, Manager, RequestError, apply_crd
+from kubectl_runtime import (
+    Action,
+    Api,
+    ApiResource,
+    Client,
+    Controller,
+    LeaderElection,
+    Manager,
+    RequestError,
+    apply_crd,
+)
 from kubectl_runtime.plan import Snapshot, SnapshotError, plan
 from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret
 from kubectl_runtime.testing import ApiServer
