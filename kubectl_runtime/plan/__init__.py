@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kubectl_runtime.plan.report import Problem as Problem
     from kubectl_runtime.plan.running import plan as plan
     from kubectl_runtime.plan.snapshot import Snapshot as Snapshot
-    from kubectl_runtime.plan.snapshot import SnapshotError as SnapshotError
+    from kubectl_runtime.plan.stored import SnapshotError as SnapshotError
 
-_MODULES = {"Snapshot": "snapshot", "SnapshotError": "snapshot", "plan": "running", "Plan": "report",
+_MODULES = {"Snapshot": "snapshot", "SnapshotError": "stored", "plan": "running", "Plan": "report",
             "Change": "report", "FieldChange": "report", "Problem": "report", "OutsideRefused": "outside"}
 
 __all__ = ["Change", "FieldChange", "OutsideRefused", "Plan", "Problem", "Snapshot", "SnapshotError", "plan"]

@@ -1,134 +1,24 @@
-"""`Plan`: what came out of a plan, and how changes are compared and told apart from what follows from them.
+"""`Plan`: what came out of a plan, and how it is shown: as text for a terminal, as plain JSON values, as one HTML page.
 
-    a change        an object that is created, changed or deleted by a run of the program, by its definitions or by the
-                    manifests that were given; in the order in which it was first touched
-    what follows    what the cluster's own controllers then do: folded under the change of the owner, in words
-    left out        what the cluster does by itself, which has no cause in the program
-
-Two states of an object are alike if they differ in nothing but what the server alone writes (see
-`kubectl_runtime.kubectl.diff`), times in their status, and observedGeneration. Of the status of built-in kinds, which
-is the cluster's, nothing is compared.
+    definitions first, then the changes in the order in which they come, then failures, loops and what is unknown
+    changes that are alike but for names are shown three times, and counted
+    the last lines count, and name what was not simulated
 """
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import msgspec
 
-from kubectl_runtime.apiserver.storage.storage import Version
-from kubectl_runtime.core.codec.sameness import equal_json
-from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.kubectl.diff import comparable, difference
 from kubectl_runtime.runtime.logs import said
-from kubectl_runtime.testing.lab.journal import Identity
 
-if TYPE_CHECKING:
-    from kubectl_runtime.plan.running import Observed, Step
-    from kubectl_runtime.plan.snapshot import Snapshot
-
-Object = dict[str, Any]
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
-_NO_CONTROLLER = {"statefulsets.apps": "StatefulSet", "daemonsets.apps": "DaemonSet", "cronjobs.batch": "CronJob",
-                  "horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscaler",
-                  "ingresses.networking.k8s.io": "Ingress", "persistentvolumeclaims": "PersistentVolumeClaim",
-                  "poddisruptionbudgets.policy": "PodDisruptionBudget"}
-"""Built-in kinds whose controllers the simulated server does not have."""
-_TEMPLATES = {"deployments.apps", "statefulsets.apps", "daemonsets.apps"}
-_KEYS = ("name", "type", "key", "uid", "containerPort", "port", "mountPath", "ip", "topologyKey")
-"""By which items of a list are told apart."""
 STARS = "***"
-
-
-class _Absent:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-ABSENT = _Absent()
-
-
-def moved(before: Version | None, after: Version | None) -> bool:
-    """Whether a change of what is stored is one that counts."""
-    if before is None or after is None:
-        return before is not after
-    return before.tail != after.tail and bool(
-        differences(before.decode(), after.decode(), status=True))
-
-
-def form(obj: Object, *, status: bool) -> Object:
-    """An object as it is compared; `status`: whether its status counts."""
-    found = comparable(obj, status=not status)
-    found.pop("apiVersion", None)
-    found.pop("kind", None)
-    metadata = found.get("metadata")
-    if isinstance(metadata, dict):
-        for key in ("deletionGracePeriodSeconds", "deletionTimestamp"):
-            if key in metadata:
-                metadata[key] = "set"
-    if isinstance(state := found.get("status"), Mapping):
-        found["status"] = _timeless(state)
-    return found
-
-
-def _timeless(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _timeless(part) for key, part in value.items() if key != "observedGeneration"}
-    if isinstance(value, list):
-        return [_timeless(part) for part in value]
-    return _TIME.sub("<time>", value) if isinstance(value, str) and len(value) >= 20 else value
-
-
-def differences(before: Object, after: Object, *, status: bool) -> list[tuple[str, Any, Any]]:
-    """Where two states differ: the path, and what either has there (ABSENT for nothing)."""
-    return list(_differing(form(before, status=status), form(after, status=status), ""))
-
-
-def _differing(one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    if equal_json(one, other) or (_is_empty(one) and _is_empty(other)):
-        return
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for key in [*one, *(key for key in other if key not in one)]:
-            yield from _differing(one.get(key, ABSENT), other.get(key, ABSENT), _joined(path, key))
-        return
-    if isinstance(one, list) and isinstance(other, list):
-        if (key := _item_key(one, other)) is not None:
-            left, right = ({str(item[key]): item for item in items} for items in (one, other))
-            for name in [*left, *(name for name in right if name not in left)]:
-                yield from _differing(left.get(name, ABSENT), right.get(name, ABSENT), f"{path}[{name}]")
-            return
-        if len(one) == len(other) and all(isinstance(item, Mapping) for item in (*one, *other)):
-            for index, (before, after) in enumerate(zip(one, other, strict=True)):
-                yield from _differing(before, after, f"{path}[{index}]")
-            return
-    yield path, one, other
-
-
-def _is_empty(value: Any) -> bool:
-    """Nothing, null, and empty maps and lists say the same of built-in kinds."""
-    return value is ABSENT or value is None or (isinstance(value, dict | list) and not value)
-
-
-def _joined(path: str, key: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
-        return f"{path}[{key}]"
-    return f"{path}.{key}" if path else key
-
-
-def _item_key(one: list[Any], other: list[Any]) -> str | None:
-    """The field that tells the items of both lists apart."""
-    items = [*one, *other]
-    if not items or not all(isinstance(item, Mapping) for item in items):
-        return None
-    for key in _KEYS:
-        if all(key in item and isinstance(item[key], str | int) for item in items) and all(
-                len({str(item[key]) for item in part}) == len(part) for part in (one, other)):
-            return key
-    return None
 
 
 @dataclass(frozen=True)
@@ -215,277 +105,185 @@ class Plan:
         return not (self.changes or self.failed or self.unknown or self.loops or self.definitions)
 
     def __str__(self) -> str:
-        from kubectl_runtime.plan.rendering import text
-
-        return text(self)
+        return "\n".join(_lines(self))
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain JSON values."""
-        from kubectl_runtime.plan.rendering import plain
-
-        return plain(self)
+        return _plain(self)
 
     def to_html(self) -> str:
         """The same as one HTML page, which loads nothing from elsewhere."""
-        from kubectl_runtime.plan.rendering import page
-
-        return page(self)
-
-    @classmethod
-    def of(cls, observed: Observed, snapshot: Snapshot) -> Plan:
-        """The plan of a program that was observed."""
-        return _Report(observed, snapshot).plan()
+        return _page(self)
 
 
-class _Report:
-    def __init__(self, observed: Observed, snapshot: Snapshot) -> None:
-        self._observed, self._snapshot = observed, snapshot
-        self._steps: dict[Identity, list[Step]] = {}
-        self._own: dict[Identity, Step] = {}
-        """The first step that the program made of an object."""
-        for step in observed.steps:
-            self._steps.setdefault(step.identity, []).append(step)
-            if step.by is not None and moved(step.before, step.after):
-                self._own.setdefault(step.identity, step)
-        self._unread = {kind.resource.full_name: kind for kind in snapshot.kinds if kind.refused}
-        self._unasked = {name for group, version, plural in observed.asked
-                         if (name := f"{plural}.{group}" if group else plural) not in snapshot.by_name}
-        self._untold = 0
-        """Values of which nobody knows whether they differ from those for which digests stand."""
-        self._redacted = {text.partition(":")[0].lower(): text for text in snapshot.redacted}
-
-    def plan(self) -> Plan:
-        observed = self._observed
-        changes: list[Change] = []
-        unknown = list(observed.unknown)
-        for identity, step in self._own.items():  # in the order in which they came
-            change = self._change(identity, step)
-            if change is None:
-                continue
-            if identity[0] in self._unread:
-                unknown.append(Problem(str(change), f"the right to {self._unread[identity[0]].refused} is missing, so "
-                                       "that it may be there already"))
-            elif identity[0] in self._unasked and not self._comes_with_definition(identity[0]):
-                unknown.append(Problem(str(change), f"{identity[0]} were not read, so that it may be there already"))
-            else:
-                changes.append(change)
-        by = {action: tuple(change for change in changes if change.action == action)
-              for action in ("create", "change", "delete")}
-        return Plan(by["create"], by["change"], by["delete"], tuple(observed.failed), tuple(dict.fromkeys(unknown)),
-                    tuple(observed.loops), tuple(observed.definitions),
-                    tuple(dict.fromkeys([*observed.not_simulated, *self._not_simulated(changes)])), tuple(changes),
-                    str(self._snapshot), round(observed.took, 3), observed.runs)
-
-    def _comes_with_definition(self, name: str) -> bool:
-        """Whether a kind is new: the cluster does not have its definition."""
-        definition = ("customresourcedefinitions.apiextensions.k8s.io", "", name)
-        return name == definition[0] or (name in self._observed.custom and self._snapshot.all_definitions
-                                         and definition not in self._observed.before)
-
-    # --- one object -------------------------------------------------------------------------------------------------
-
-    def _change(self, identity: Identity, step: Step) -> Change | None:
-        before, after = self._observed.before.get(identity), self._observed.after.get(identity)
-        if before is None and after is None:
-            return None
-        resource = self._observed.kinds.get(identity[0]) or ApiResource("", "v1", identity[0], identity[0])
-        ref = ObjectRef(resource, identity[2], identity[1] or None)
-        old, new = (None if version is None else version.decode() for version in (before, after))
-        status = identity[0] in self._observed.custom
-        fields: tuple[FieldChange, ...] = ()
-        if old is not None and new is not None:
-            found = differences(old, new, status=status)
-            if before is not None and after is not None and before.uid != after.uid:
-                found.insert(0, ("metadata.uid", "of the old object", "of a new one: it is deleted and made again"))
-            theirs = self._of_the_cluster(identity, status)
-            found = [one for one in found if one[0] not in theirs and not self._is_digest_of(identity, *one)]
-            if not found:
-                return None
-            fields = tuple(self._field(identity, old, path, one, other) for path, one, other in found)
-        action = "create" if old is None else "delete" if new is None else "change"
-        shown = "" if self._is_redacted(resource) else self._difference(ref, old, new, status)
-        return Change(action, ref, str(step.by) if step.by is not None else "", round(step.at, 3), fields,
-                      tuple(self._follows(identity, old, new)), shown)
-
-    def _of_the_cluster(self, identity: Identity, status: bool) -> set[str]:
-        """The fields of an object that only the cluster's own controllers have changed."""
-        paths: dict[bool, set[str]] = {True: set(), False: set()}
-        for step in self._steps[identity]:
-            if step.before is not None and step.after is not None:
-                found = differences(step.before.decode(), step.after.decode(), status=status)
-                paths[step.by is None] |= {path for path, _, _ in found}
-        return paths[True] - paths[False]
-
-    def _difference(self, ref: ObjectRef, old: Object | None, new: Object | None, status: bool) -> str:
-        kind = {"apiVersion": ref.resource.api_version, "kind": ref.resource.kind}
-        left, right = (None if obj is None else {**kind, **form(obj, status=status)} for obj in (old, new))
-        return "" if right is None else str(self._hidden(difference(said(ref), left, right)))
-
-    def _is_redacted(self, resource: ApiResource) -> bool:
-        return resource.kind.lower() in self._redacted or f"{resource.kind}.{resource.group}".lower() in self._redacted
-
-    def _field(self, identity: Identity, old: Object, path: str, before: Any, after: Any) -> FieldChange:
-        before, after = (None if value is ABSENT else value for value in (before, after))
-        if self._is_secret(identity, path):
-            before, after = (None if value is None else STARS for value in (before, after))
-        owner = _other_owner(old, path, self._observed.managers)
-        return FieldChange(path, self._hidden(before), self._hidden(after), owner)
-
-    def _is_digest_of(self, identity: Identity, path: str, before: Any, after: Any) -> bool:
-        """Whether a field that differs is a digest, and the program wrote the value for which it stands, or one of the
-        same length where that cannot be told."""
-        if before is ABSENT or after is ABSENT or isinstance(after, dict | list) or not self._is_secret(identity, path):
-            return False
-        same = self._snapshot.is_same(before, after)
-        self._untold += same is None
-        return same is not False
-
-    def _is_secret(self, identity: Identity, path: str) -> bool:
-        if identity[0] == "secrets" and (path.startswith(("data", "stringData")) or "last-applied" in path
-                                         or path == "metadata.annotations"):
-            return True
-        resource = self._observed.kinds.get(identity[0])
-        if resource is None:
-            return False
-        names = (resource.kind.lower(), f"{resource.kind}.{resource.group}".lower())
-        hidden = [text.partition(":")[2] for text in self._snapshot.redacted
-                  if text.partition(":")[0].lower() in names]
-        plain = re.sub(r"\[[^\]]*\]", "", path)
-        return any(plain.startswith(one) or one.startswith(plain) for one in hidden)
-
-    def _hidden(self, value: Any) -> Any:
-        """A value without what a Secret holds, wherever it was copied to."""
-        if isinstance(value, str):
-            for secret in self._observed.secrets:
-                value = value.replace(secret, STARS)
-            return value
-        if isinstance(value, dict):
-            return {key: self._hidden(part) for key, part in value.items()}
-        return [self._hidden(part) for part in value] if isinstance(value, list) else value
-
-    # --- what follows -----------------------------------------------------------------------------------------------
-
-    def _follows(self, identity: Identity, old: Object | None, new: Object | None) -> Iterator[str]:
-        before, after = self._observed.before, self._observed.after
-        uids = {version.uid for state in (before, after) if (version := state.get(identity)) is not None}
-        made: Counter[str] = Counter()
-        gone: Counter[str] = Counter()
-        below = self._below(uids)
-        for key in below:
-            if key in self._own:
-                continue
-            kind = self._observed.kinds.get(key[0])
-            word = kind.kind if kind else key[0]
-            if key in before and key not in after:
-                gone[word] += 1
-            elif key in after and key not in before:
-                made[word] += 1
-        if identity[0] in _TEMPLATES and old is not None and new is not None:
-            yield from _rollout(identity, old, new, made.pop("Pod", 0), gone.pop("Pod", 0))
-        if identity[0] == "namespaces" and new is None:
-            inside = Counter((self._observed.kinds[key[0]].kind if key[0] in self._observed.kinds else key[0])
-                             for key in before if key[1] == identity[2] and key not in after)
-            yield from (f"deletes {count} {word}{_s(count)} in it" for word, count in inside.items())
-        yield from (f"makes {count} {word}{_s(count)}" for word, count in made.items())
-        yield from (f"deletes {count} {word}{_s(count)} that it owns" for word, count in gone.items())
-        if new is not None and new["metadata"].get("deletionTimestamp") and (
-                old is None or not old["metadata"].get("deletionTimestamp")):
-            kept = ", ".join(new["metadata"].get("finalizers") or ())
-            yield f"is being deleted, and is kept by {kept or 'its dependents'}"
-
-    def _below(self, uids: set[str]) -> set[Identity]:
-        """What is owned by these, or by what is."""
-        if not hasattr(self, "_children"):
-            children: dict[str, set[tuple[Identity, str]]] = {}
-            for state in (self._observed.before, self._observed.after):
-                for key, version in state.items():
-                    for owner in version.owners:
-                        children.setdefault(owner.get("uid", ""), set()).add((key, version.uid))
-            self._children = children
-        found: set[Identity] = set()
-        waiting, seen = list(uids), set(uids)
-        while waiting:
-            for key, uid in self._children.get(waiting.pop(), ()):
-                found.add(key)
-                if uid not in seen:
-                    seen.add(uid)
-                    waiting.append(uid)
-        return found
-
-    def _not_simulated(self, changes: Iterable[Change]) -> Iterator[str]:
-        if self._untold:
-            yield f"whether {self._untold} values of Secrets differ that the program writes (digests of their length " \
-                  "stand for them)"
-        touched = {change.ref.resource.full_name: change.ref.kind for change in changes}
-        for name, kind in touched.items():
-            if name in _NO_CONTROLLER:
-                yield f"what the controller of {kind} objects does then"
-        foreign = sorted({kind for name, kind in touched.items() if name in self._observed.custom - self._observed.run})
-        if foreign:
-            yield f"what controllers of {', '.join(foreign)} objects do then"
-        policies = self._snapshot.by_name.get("validatingadmissionpolicies.admissionregistration.k8s.io")
-        if policies is not None and policies.count:
-            yield f"{policies.count} validating admission policies"
+SHOWN = 3
+"""Of changes that are alike."""
+MOST_FIELDS = 12
+_SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
 
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+def summary(plan: Plan) -> str:
+    """The counts, in one line."""
+    parts = [f"{len(plan.created)} to create", f"{len(plan.changed)} to change", f"{len(plan.deleted)} to delete"]
+    for word, found in (("failing", plan.failed), ("not coming to rest", plan.loops), ("unknown", plan.unknown)):
+        if found:
+            parts.append(f"{len(found)} {word}")
+    return ", ".join(parts)
 
 
-def _rollout(identity: Identity, old: Object, new: Object, made: int, gone: int) -> Iterator[str]:
-    """What becomes of the Pods of a workload."""
-    one, other = (obj.get("spec") or {} for obj in (old, new))
-    replicas = int(other.get("replicas", 1) or 0)
-    changed = not equal_json(one.get("template"), other.get("template"))
-    if identity[0] != "deployments.apps":
-        if changed:
-            count = "all its" if identity[0] == "daemonsets.apps" else f"its {replicas}"
-            yield f"will replace {count} Pods (its controller is not simulated)"
+def grouped(plan: Plan) -> list[tuple[Change, int]]:
+    """The changes to show, and after the last one of a group how many more are like it."""
+    counts = Counter(signature(change) for change in plan.changes)
+    seen: Counter[Any] = Counter()
+    found: list[tuple[Change, int]] = []
+    for change in plan.changes:
+        kind = signature(change)
+        seen[kind] += 1
+        if counts[kind] <= SHOWN + 1 or seen[kind] <= SHOWN:
+            found.append((change, counts[kind] - SHOWN if seen[kind] == SHOWN < counts[kind] - 1 else 0))
+    return found
+
+
+def signature(change: Change) -> Any:
+    """What two changes have in common that are alike but for the names of their objects."""
+    names = (change.ref.namespace or "", change.ref.name)
+    return (change.action, change.ref.resource.full_name, change.by.partition(",")[0],
+            tuple(_general(str(one), names) for one in change.fields),
+            tuple(_general(text, names) for text in change.follows))
+
+
+def _general(text: str, names: tuple[str, ...]) -> str:
+    """A text without these names."""
+    for name in filter(None, names):
+        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "<name>", text)
+    return text
+
+
+def _alike(problems: tuple[Problem, ...]) -> list[tuple[Problem, int]]:
+    """The problems to show, and after the last one of a group how many more are like it."""
+    def signature(problem: Problem) -> Any:
+        kind, _, name = problem.object.partition(" ")
+        return kind, problem.by, problem.line, _general(problem.reason, tuple(name.split("/")))
+    counts = Counter(map(signature, problems))
+    seen: Counter[Any] = Counter()
+    found: list[tuple[Problem, int]] = []
+    for problem in problems:
+        kind = signature(problem)
+        seen[kind] += 1
+        if counts[kind] <= SHOWN + 1 or seen[kind] <= SHOWN:
+            found.append((problem, counts[kind] - SHOWN if seen[kind] == SHOWN < counts[kind] - 1 else 0))
+    return found
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    yield from _problems("definitions", plan.definitions, "!")
+    for change, more in grouped(plan):
+        yield from _change(change)
+        if more:
+            yield f"    and {more} alike"
+    if plan.changes:
+        yield ""
+    yield from _problems("failing", plan.failed, "!")
+    yield from _problems("not coming to rest", plan.loops, "!")
+    yield from _problems("unknown", plan.unknown, "?")
+    yield summary(plan)
+    if plan.not_simulated:
+        yield f"not simulated: {'; '.join(plan.not_simulated)}"
+    yield f"({plan.runs} runs in {plan.seconds:g} simulated seconds on {plan.source})"
+
+
+def _problems(title: str, problems: tuple[Problem, ...], sign: str) -> Iterator[str]:
+    if not problems:
         return
-    if changed and gone:
-        strategy = other.get("strategy") or {}
-        if strategy.get("type") == "Recreate":
-            yield f"replaces {gone} Pod{_s(gone)}: all stop before the new ones start"
-            return
-        rolling = strategy.get("rollingUpdate") or {}
-        at_once = max(1, _part(rolling.get("maxSurge", "25%"), replicas, up=True)
-                      + _part(rolling.get("maxUnavailable", "25%"), replicas, up=False))
-        how = "one after the other" if at_once == 1 or gone == 1 else f"up to {at_once} at a time"
-        yield f"replaces {gone} Pod{_s(gone)}, {how}"
-    elif changed and not made and replicas:
-        yield "its Pods are replaced when its controller gets to it"
-    elif made > gone:
-        yield f"adds {made - gone} Pod{_s(made - gone)}"
-    elif gone > made:
-        yield f"removes {gone - made} Pod{_s(gone - made)}"
+    yield f"{title}:"
+    for problem, more in _alike(problems):
+        yield f"{sign} {printable(str(problem))}"
+        if more:
+            yield f"    and {more} alike"
+    yield ""
 
 
-def _part(value: Any, whole: int, *, up: bool) -> int:
-    if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():
-        share = int(value[:-1]) * whole
-        return -(-share // 100) if up else share // 100
-    return value if isinstance(value, int) else 0
+def _change(change: Change) -> Iterator[str]:
+    yield f"{_SIGNS[change.action]} {printable(said(change.ref))}{_cause(change)}"
+    for one in change.fields[:MOST_FIELDS]:
+        yield f"      {printable(str(one))}"
+    if len(change.fields) > MOST_FIELDS:
+        yield f"      and {len(change.fields) - MOST_FIELDS} more fields"
+    for follows in change.follows:
+        yield f"    => {printable(follows)}"
 
 
-def _other_owner(obj: Object, path: str, own: set[str]) -> str:
-    """The managers, besides the program's `own`, that owned a field of the object as it was read."""
-    names = [entry.get("manager", "") for entry in obj["metadata"].get("managedFields") or ()
-             if entry.get("manager") not in own and _owns(entry.get("fieldsV1") or {}, path)]
-    return ", ".join(dict.fromkeys(names))
+def _cause(change: Change) -> str:
+    late = f", after {change.at:g} s" if change.at >= 1 else ""
+    return f"   ({printable(change.by)}{late})" if change.by else late
 
 
-def _owns(fields: Mapping[str, Any], path: str) -> bool:
-    node: Any = fields
-    for part in re.findall(r"[^.\[\]]+|\[[^\]]*\]", path):
-        if not isinstance(node, Mapping):
-            return False
-        if part.startswith("["):
-            inner = part[1:-1]
-            found = next((value for key, value in node.items() if key == f"f:{inner}" or (
-                key.startswith("k:") and f'"{inner}"' in key)), None)
-        else:
-            found = node.get(f"f:{part}")
-        if found is None:
-            return False
-        node = found
-    return True
+def printable(text: str) -> str:
+    """Nothing in a name or a value moves the cursor."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _plain(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON values."""
+    return {"empty": plan.empty, "source": plan.source, "seconds": plan.seconds, "runs": plan.runs,
+            "counts": {"create": len(plan.created), "change": len(plan.changed), "delete": len(plan.deleted),
+                       "failed": len(plan.failed), "loops": len(plan.loops), "unknown": len(plan.unknown)},
+            "definitions": [asdict(problem) for problem in plan.definitions],
+            "changes": [_plain_change(change) for change in plan.changes],
+            "failed": [asdict(problem) for problem in plan.failed],
+            "loops": [asdict(problem) for problem in plan.loops],
+            "unknown": [asdict(problem) for problem in plan.unknown],
+            "not_simulated": list(plan.not_simulated)}
+
+
+def _plain_change(change: Change) -> dict[str, Any]:
+    return {"action": change.action, "apiVersion": change.ref.resource.api_version, "kind": change.ref.kind,
+            "namespace": change.ref.namespace, "name": change.ref.name, "by": change.by, "at": change.at,
+            "fields": [_plain_field(one) for one in change.fields], "follows": list(change.follows),
+            "difference": change.difference}
+
+
+def _plain_field(one: FieldChange) -> dict[str, Any]:
+    return {"path": one.path, "before": one.before, "after": one.after, "owner": one.owner}
+
+
+_STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+body{color:#222;background:#fff}
+h1{font-size:1.3rem}h2{font-size:1.05rem;margin-top:2rem}li{margin:.4rem 0}ul{padding-left:1.2rem}
+code,pre{font:13px/1.45 ui-monospace,monospace}pre{overflow-x:auto;background:#f5f5f5;padding:.6rem}
+.create{color:#1a7f37}.delete,.bad{color:#b42318}.change{color:#8a5a00}.note{color:#666}
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}pre{background:#262626}.note{color:#999}
+.create{color:#5bd37f}.delete,.bad{color:#ff8a80}.change{color:#f0b95a}}"""
+
+
+def _page(plan: Plan) -> str:
+    """The plan as one HTML page, without scripts, which loads nothing."""
+    def quoted(value: object) -> str:
+        return html.escape(printable(str(value)))
+
+    parts = ["<!DOCTYPE html><html lang=en><meta charset=utf-8>", "<meta name=viewport content='width=device-width'>",
+             f"<title>Plan: {quoted(summary(plan))}</title><style>{_STYLE}</style>",
+             f"<h1>{quoted(summary(plan))}</h1><p class=note>{quoted(plan.source)}; {plan.runs} runs in "
+             f"{plan.seconds:g} simulated seconds</p>"]
+    for title, problems in (("Definitions", plan.definitions), ("Failing", plan.failed),
+                            ("Not coming to rest", plan.loops), ("Unknown", plan.unknown)):
+        if problems:
+            items = "".join(f"<li class=bad>{quoted(problem)}{f' and {more} alike' if more else ''}</li>"
+                            for problem, more in _alike(problems))
+            parts.append(f"<h2>{title}</h2><ul>{items}</ul>")
+    if plan.changes:
+        parts.append("<h2>Changes</h2><ul>")
+        for change, more in grouped(plan):
+            fields = "".join(f"<li><code>{quoted(one)}</code></li>" for one in change.fields)
+            follows = "".join(f"<li>&rArr; {quoted(text)}</li>" for text in change.follows)
+            diff = f"<details><summary>difference</summary><pre>{html.escape(change.difference)}</pre></details>" \
+                if change.difference else ""
+            alike = f"<p class=note>and {more} alike</p>" if more else ""
+            title = f"<span class={change.action}>{change.action} {quoted(said(change.ref))}</span>"
+            parts.append(f"<li>{title}<span class=note>{quoted(_cause(change))}</span>"
+                         f"<ul>{fields}{follows}</ul>{diff}{alike}</li>")
+        parts.append("</ul>")
+    if plan.not_simulated:
+        items = "".join(f"<li>{quoted(text)}</li>" for text in plan.not_simulated)
+        parts.append(f"<h2>Not simulated</h2><ul>{items}</ul>")
+    return "\n".join(parts) + "\n"

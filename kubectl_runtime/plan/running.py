@@ -18,7 +18,6 @@ import binascii
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -38,13 +37,13 @@ from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.guard import ProcessEnded
 from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
+from kubectl_runtime.plan.analysis import Observed, Run, Step, moved, plan_of
 from kubectl_runtime.plan.outside import OutsideRefused, error_line, refused_outside
 from kubectl_runtime.plan.program import Program, addresses, allow_all
-from kubectl_runtime.plan.report import Plan, Problem, moved
-from kubectl_runtime.plan.snapshot import AROUND, DEFINITIONS, Build, Snapshot
+from kubectl_runtime.plan.report import Plan, Problem
+from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, StoredSnapshot
 from kubectl_runtime.runtime.controller.plan import functions_of
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.testing.asking import muted_logs
@@ -71,62 +70,11 @@ _LOOP = 6
 """Changes of one object after which it counts as a loop, if it has not come to rest at the end."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """Which run: of which controller, for which object."""
-
-    controller: str
-    ref: ObjectRef | None
-
-    def __str__(self) -> str:
-        return f"{self.controller}, for {said(self.ref)}" if self.ref is not None else self.controller
-
-
-@dataclass
-class Step:
-    """One change of the copy. `by`: a run, `definitions`, `change`, or None for the cluster."""
-
-    identity: Identity
-    by: Run | str | None
-    before: Version | None
-    after: Version | None
-    at: float
-    text: str = ""
-
-
-@dataclass
-class Observed:
-    """What a run of the program did, for the report."""
-
-    before: dict[Identity, Version] = field(default_factory=dict)
-    after: dict[Identity, Version] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
-    kinds: dict[str, ApiResource] = field(default_factory=dict)
-    """By `plural.group`."""
-    custom: set[str] = field(default_factory=set)
-    """The kinds that have a definition."""
-    run: set[str] = field(default_factory=set)
-    """The kinds that the program reconciles."""
-    managers: set[str] = field(default_factory=set)
-    """The field managers under which the program writes."""
-    failed: list[Problem] = field(default_factory=list)
-    unknown: list[Problem] = field(default_factory=list)
-    loops: list[Problem] = field(default_factory=list)
-    definitions: list[Problem] = field(default_factory=list)
-    not_simulated: list[str] = field(default_factory=list)
-    took: float = 0.0
-    runs: int = 0
-    secrets: set[str] = field(default_factory=set)
-    """Values that no text may show."""
-    asked: set[tuple[str, str, str]] = field(default_factory=set)
-    """Group, version and plural of what the program asked for."""
-
-
 class Restless(ProcessEnded):
     """The program writes one object again and again."""
 
 
-def plan(build: Build, snapshot: Snapshot, *, change: Iterable[Manifests] = (), until: Duration | None = None,
+def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] = (), until: Duration | None = None,
          outside: Callable[[], Any] | None = None, seed: int = 0) -> Plan:
     """What the program would do to the cluster that `snapshot` was read of.
 
@@ -144,10 +92,10 @@ def plan(build: Build, snapshot: Snapshot, *, change: Iterable[Manifests] = (), 
     rehearsal = Rehearsal(build, snapshot, sources, None if until is None else seconds(until), outside, seed)
     with muted_logs():
         observed = rehearsal.run()
-    return Plan.of(observed, snapshot)
+    return plan_of(observed, snapshot)
 
 
-def kinds_asked_for(build: Build, snapshot: Snapshot) -> set[tuple[str, str, str]]:
+def kinds_asked_for(build: Build, snapshot: StoredSnapshot) -> set[tuple[str, str, str]]:
     """Group, version and plural of each kind that the program asks for when it starts on this snapshot."""
     with muted_logs():
         return Rehearsal(build, snapshot, [], 0.0, None, 0).run().asked
@@ -156,7 +104,7 @@ def kinds_asked_for(build: Build, snapshot: Snapshot) -> set[tuple[str, str, str
 class Rehearsal:
     """A program in the copy of a cluster. To be run once."""
 
-    def __init__(self, build: Build, snapshot: Snapshot, change: list[Manifests], until: float | None,
+    def __init__(self, build: Build, snapshot: StoredSnapshot, change: list[Manifests], until: float | None,
                  outside: Callable[[], Any] | None, seed: int) -> None:
         self._build, self._snapshot = build, snapshot
         self._changes = [item for source in change for item in read_objects(source)]
@@ -184,6 +132,7 @@ class Rehearsal:
         self._refused: dict[tuple[Run | None, str], str] = {}
 
     def run(self) -> Observed:
+        """Run it to its end."""
         observed = self.observed
         session = requests.Session()
         session.mount("http://", _Transport(self, self.server.transport()))

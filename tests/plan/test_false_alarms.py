@@ -16,7 +16,7 @@ import pytest
 from kubectl_runtime import Action, Api, ApiResource, Client, Controller, Patch, PatchParams, Scope
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.plan import Plan, Snapshot, plan
-from kubectl_runtime.plan.snapshot import ReadKind
+from kubectl_runtime.plan.stored import ReadKind
 from kubectl_runtime.resources import ConfigMap
 from tests.examples.programs import ROOT
 from tests.plan import sites
