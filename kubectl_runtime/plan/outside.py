@@ -69,19 +69,21 @@ class _Guard:
         self.folders = folders
         self._thread = threading.get_ident()
         self._others = {thread.ident for thread in threading.enumerate()} - {self._thread}
-        self._inside = False
+        self._looking: set[int] = set()
+        """Threads that are looking at an event: what they open for that is not looked at."""
 
     def look(self, event: str, args: tuple[Any, ...]) -> None:
-        if self._inside or threading.get_ident() in self._others:
+        thread = threading.get_ident()
+        if thread in self._looking or thread in self._others:
             return
-        self._inside = True
+        self._looking.add(thread)
         try:
             address = self._address(event, args)
             if address is None:
                 return
             self.refused(address, users_line(sys._getframe(2)))
         finally:
-            self._inside = False
+            self._looking.discard(thread)
         raise OutsideRefused(address)
 
     def _address(self, event: str, args: tuple[Any, ...]) -> str | None:

@@ -73,6 +73,12 @@ class Program:
                 found[resource.full_name] = (known[0] if known is not None else resource), {*places, namespace}
         return [(resource, None if places is None else tuple(sorted(places))) for resource, places in found.values()]
 
+    @staticmethod
+    def watched_by(plan: Plan) -> list[ApiResource]:
+        """The kinds that a controller watches."""
+        return [api.resource for watch in (plan.main, *plan.related) if isinstance(watch, WatchPlan)
+                for api in apis_of(watch.api)]
+
     def _declared(self) -> Iterator[tuple[ApiResource, str | None]]:
         for plan in self.plans():
             for watch in (plan.main, *plan.related):

@@ -48,7 +48,7 @@ from kubectl_runtime.runtime.controller.plan import functions_of
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.testing.asking import muted_logs
 from kubectl_runtime.testing.lab.journal import PASSING, Asked, Identity, identity_of, resource_of
-from kubectl_runtime.testing.simulation import Simulation
+from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from kubectl_runtime.webhooks.application import Application
 from kubectl_runtime.webhooks.configurations import apply_webhooks
 
@@ -130,6 +130,7 @@ class Rehearsal:
         self._last: dict[Run, BaseException | None] = {}
         self._lines: dict[Run, str] = {}
         self._refused: dict[tuple[Run | None, str], str] = {}
+        self._running: dict[str, SimulatedController[Any]] = {}
 
     def run(self) -> Observed:
         """Run it to its end."""
@@ -316,7 +317,8 @@ class Rehearsal:
         for one in program.controllers:
             reconcile, policy = functions_of(one.reconciler, one.error_policy)
             name = one.controller.plan().name
-            self.sim.start(one.controller, self._followed(name, reconcile), error_policy=policy, context=one.context)
+            self._running[name] = self.sim.start(one.controller, self._followed(name, reconcile), error_policy=policy,
+                                                 context=one.context)
 
     def _followed(self, controller: str, reconcile: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def followed(obj: Any, ctx: Any) -> Any:
@@ -363,6 +365,7 @@ class Rehearsal:
         observed.run = {plan.resource.full_name for plan in program.plans()}
         self._note_secrets()
         self._find_slow_loops()
+        self._find_idle(program)
         refused_runs = {run for run, _ in self._refused}
         for (run, address), line in self._refused.items():
             observed.unknown.append(Problem(said(run.ref) if run is not None and run.ref else "the program",
@@ -374,6 +377,18 @@ class Rehearsal:
                                            self._lines.get(run, ""), run.controller))
         self._gaps()
         observed.not_simulated += program.not_run()
+
+    def _find_idle(self, program: Program) -> None:
+        """Controllers that never began, as they would not on the cluster: what they watch is not served there."""
+        served = {(kind.group, kind.version, kind.plural) for kind in self.server.core.cluster.registry}
+        for one in program.controllers:
+            plan = one.controller.plan()
+            if self._running[plan.name].is_ready:
+                continue
+            watched = {f"{kind.full_name} in {kind.api_version}": None for kind in program.watched_by(plan)
+                       if (kind.group, kind.version, kind.plural) not in served}
+            why = f": the cluster does not serve {', '.join(watched)}" if watched else ""
+            self.observed.failed.append(Problem(f"controller {plan.name}", f"does not begin{why}"))
 
     def _find_slow_loops(self) -> None:
         """Objects that the program changed again and again, up to the end of a time that was long enough to rest."""

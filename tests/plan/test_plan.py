@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, Client, Controller, Manager, Patch
+from kubectl_runtime import Action, Api, ApiResource, Client, Controller, Manager, Patch
 from kubectl_runtime.plan import Plan, Snapshot, plan
 from kubectl_runtime.resources import ConfigMap, Deployment, Namespace, StatefulSet
 from tests.plan import sites
@@ -290,6 +290,19 @@ def test_an_empty_cluster_and_a_program_of_a_new_kind() -> None:
     assert len(found.created) == 6
     assert not found.unknown, str(found)
     world.sim.close()
+
+
+def test_a_controller_that_would_not_begin_is_no_empty_plan() -> None:
+    gadgets = ApiResource("elsewhere.example.com", "v1", "Gadget", "gadgets")
+
+    def build(client: Client) -> Any:
+        return Controller(Api.all(client, ConfigMap), name="mine").owns(Api.all(client, gadgets)).bind(
+            lambda obj, ctx: Action.await_change())
+
+    found = planned(lambda obj, ctx: Action.await_change(), maps("x"), version=build)
+    assert [str(problem) for problem in found.failed] == [
+        "controller mine: does not begin: the cluster does not serve gadgets.elsewhere.example.com in "
+        "elsewhere.example.com/v1"]
 
 
 def test_html_escapes_what_it_shows() -> None:

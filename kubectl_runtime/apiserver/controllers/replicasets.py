@@ -37,14 +37,18 @@ def claim(cluster: Cluster, owner: Version, kind: str, selector: Object, childre
     not fit are no children, whatever their labels are."""
     matches, claimed = label_selector(selector), []
     for child in list(cluster.storage.bucket(children).scan(owner.namespace)):
-        controller = next((ref for ref in child.owners if ref.get("controller")), None)
+        controller = None
+        for ref in child.owners:  # no generator: most children are another's, and there are many
+            if ref.get("controller"):
+                controller = ref
+                break
+        if controller is not None and controller.get("uid") != owner.uid:
+            continue
         matching = matches is not None and matches.matches(child.labels) and fits(child)
         if controller is None:
             if not matching or owner.deleting or child.deleting:
                 continue
             kept = [*child.owners, owner_reference(owner, kind)]
-        elif controller.get("uid") != owner.uid:
-            continue
         elif matching or owner.deleting:
             claimed.append(child)
             continue
