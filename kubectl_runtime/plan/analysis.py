@@ -41,7 +41,7 @@ _KEYS = ("name", "type", "key", "uid", "containerPort", "port", "mountPath", "ip
 
 @dataclass(frozen=True)
 class Run:
-    """Which run: of which controller, for which object."""
+    """One run: its controller and its object."""
 
     controller: str
     ref: ObjectRef | None
@@ -196,7 +196,7 @@ class _Report:
         self._unasked = {name for group, version, plural in observed.asked
                          if (name := f"{plural}.{group}" if group else plural) not in snapshot.by_name}
         self._untold = 0
-        """Values of which nobody knows whether they differ from those for which digests stand."""
+        """How many written values may or may not differ from the values for which digests stand."""
         self._redacted = {text.partition(":")[0].lower(): text for text in snapshot.redacted}
 
     def plan(self) -> Plan:

@@ -12,7 +12,7 @@ hook that raises refuses it. Extension modules that open connections on their ow
 no hook can refuse them.
 
 Hooks cannot be taken out again, so there is one for the process, which does nothing while no plan is made. It holds for
-the thread of the plan and for threads that began later; threads that were there before are somebody else's.
+the thread of the plan and for threads that began later; it ignores threads that existed before.
 """
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class OutsideRefused(KubeError):
 
 
 Refused = Callable[[str, str], object]
-"""Is told the address, and the line of the user's code that wanted it."""
+"""Called with the address, and the line of the user's code that wanted it."""
 
 
 class _Guard:
@@ -207,8 +207,11 @@ _HOOK = _Hook()
 
 @contextmanager
 def refused_outside(refused: Refused) -> Iterator[_Guard]:
-    """Refuse the outside inside the block; `refused` is told of each attempt. At first as for a program that is built:
-    `guard.building = False` ends that. Raises RuntimeError when another plan is being made in this process."""
+    """Refuse the outside inside the block, and call `refused` for each attempt.
+
+    The guard begins in the mode for a program that is built, which may read files; `guard.building = False` ends that
+    mode. Raises RuntimeError when another plan is being made in this process.
+    """
     guard = _Guard(refused, (os.path.realpath(tempfile.gettempdir()) + os.sep,))
     with _HOOK.lock:
         if _HOOK.guard is not None:

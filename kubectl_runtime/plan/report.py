@@ -1,7 +1,7 @@
 """`Plan`: what came out of a plan, and how it is shown: as text for a terminal, as plain JSON values, as one HTML page.
 
     definitions first, then the changes in the order in which they come, then failures, loops and what is unknown
-    changes that are alike but for names are shown three times, and counted
+    changes that differ in names only are shown three times, and counted
     the last lines count, and name what was not simulated
 """
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is no change: an object whose run failed, or of which nothing is known. `object` names it,
+    """Something that is no change: an object whose run failed or whose future is unknown. `object` names it,
     `reason` says why, `line` is the line of code, `by` the controller."""
 
     object: str
@@ -145,7 +145,7 @@ def grouped(plan: Plan) -> list[tuple[Change, int]]:
 
 
 def signature(change: Change) -> Any:
-    """What two changes have in common that are alike but for the names of their objects."""
+    """What two changes have in common when they differ in the names of their objects only."""
     names = (change.ref.namespace or "", change.ref.name)
     return (change.action, change.ref.resource.full_name, change.by.partition(",")[0],
             tuple(_general(str(one), names) for one in change.fields),

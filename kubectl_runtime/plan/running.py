@@ -9,7 +9,7 @@
     the end          when nothing has moved for `QUIET` seconds, or when the time is over
 
 The program has a client of the simulated server and of nothing else; whatever it opens besides is refused
-(`outside`). Every change of the copy is kept in a journal: by which run of which controller, or by the cluster.
+(`outside`). Every change of the copy is kept with its author: a run of a controller, or the cluster.
 """
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Rehearsal:
         cluster.loopback = by_the_cluster  # what its controllers do while a request of the program is answered
         self.observed = Observed()
         self._by: Run | str | None = None
-        """Who makes the requests of this moment."""
+        """The author of the requests of this moment."""
         self._current: Run | None = None
         self._watching = False
         self._moved_at = 0.0

@@ -138,7 +138,7 @@ class Redaction:
         return self._bytes(text.encode("utf-8", "surrogatepass"), len(text)).decode()
 
     def _bytes(self, value: bytes, length: int) -> bytes:
-        """So many letters, which depend on the value and the key."""
+        """`length` letters, which depend on the value and the key."""
         found = hashlib.shake_256(self._key + len(value).to_bytes(8, "big") + value).digest(length)
         return bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in found)
 
@@ -185,7 +185,7 @@ class StoredSnapshot:
     """What was read of a cluster; it never changes."""
 
     objects: tuple[Object, ...]
-    """As the server showed them, but for values that are redacted."""
+    """As the server showed them, except for values that are redacted."""
     kinds: tuple[ReadKind, ...]
     read_at: datetime
     """When the reading began, in UTC."""

@@ -239,6 +239,14 @@ def test_a_saved_snapshot_is_the_same(world: World, tmp_path: Path) -> None:
     assert "2026-01-01" in str(found)
 
 
+def test_the_fixture_reads_it(world: World, tmp_path: Path, kube_snapshot: Any) -> None:
+    found = Snapshot.read(world.client, sites.RUNNING.build)
+    found.save(tmp_path / "a.json.gz")
+    assert kube_snapshot(tmp_path / "a.json.gz") == found
+    with pytest.raises(FileNotFoundError, match="tests/plan/no-such-file"):
+        kube_snapshot("no-such-file")
+
+
 @pytest.mark.parametrize(("content", "why"), [
     (b'{"format": 99}', "version 99 of the format"), (b"{}", "version None"), (b"nonsense", "holds no snapshot"),
     (b'{"format": 1, "objects": 3}', "damaged"), (b"\x1f\x8bnonsense", "holds no snapshot"), (b"", "no snapshot"),
