@@ -180,6 +180,16 @@ TOPICS = {
         "Selector": ("core.meta.selectors", MOVED),
         "WatchParams": ("core.requests.params", MOVED),
     },
+    "plan": {
+        "Change": ("plan.report", TOPIC),
+        "FieldChange": ("plan.report", TOPIC),
+        "OutsideRefused": ("plan.outside", TOPIC),
+        "Plan": ("plan.report", TOPIC),
+        "plan": ("plan.running", TOPIC),
+        "Problem": ("plan.report", TOPIC),
+        "Snapshot": ("plan.snapshot", TOPIC),
+        "SnapshotError": ("plan.stored", TOPIC),
+    },
     "pods": {
         "AttachedProcess": ("client.streaming.process", MOVED),
         "AttachParams": ("core.requests.pods", MOVED),

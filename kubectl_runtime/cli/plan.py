@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_runtime.cli.operator import config_of
-from kubectl_runtime.cli.places import CommandError, Place, UsageError, hint, imported, made_by, place, program_in
+from kubectl_runtime.cli.places import CommandError, Place, UsageError, hint, imported, place
 from kubectl_runtime.cli.places import users_traceback as traceback_of
-from kubectl_runtime.cli.run import RunOptions
+from kubectl_runtime.cli.program import made_by, program_in
+from kubectl_runtime.cli.run_options import RunOptions
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.manifests.problems import ManifestError

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, ApiResource, Client, WatchParams
+from kubectl_runtime import Api, ApiResource, Client
 from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.params import WatchParams
 from kubectl_runtime.resources import ConfigMap, Deployment, Pod
 from kubectl_runtime.testing import ApiServer, SimClock, Simulation
 

@@ -17,13 +17,11 @@ from kubectl_runtime import (
     CustomResource,
     Manager,
     Patch,
-    Rule,
-    SelfSigned,
     WebhookServer,
-    rules,
 )
+from kubectl_runtime.crd import Rule, rules
 from kubectl_runtime.resources import ConfigMap, Deployment, Namespace, Secret, Service
-from kubectl_runtime.webhooks import application
+from kubectl_runtime.webhooks import SelfSigned, application
 
 NAME = {"group": "plan.example.com", "kind": "Site"}
 

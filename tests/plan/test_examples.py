@@ -15,20 +15,13 @@ import pytest
 import secret_syncer
 from elected_replicas import manager
 
-from kubectl_runtime import (
-    Api,
-    Client,
-    GoDuration,
-    LabelSelector,
-    LeaderElection,
-    Patch,
-    apply_crd,
-    apply_webhooks,
-    merge_crds,
-)
+from kubectl_runtime import Api, Client, LeaderElection, Patch, apply_crd
 from kubectl_runtime.certificates.authority import Authority
+from kubectl_runtime.crd import merge_crds
+from kubectl_runtime.objects import GoDuration, LabelSelector
 from kubectl_runtime.plan import Snapshot, plan
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret, StatefulSet
+from kubectl_runtime.webhooks import apply_webhooks
 from tests.examples.programs import ROOT, blocks
 from tests.plan.conftest import World
 

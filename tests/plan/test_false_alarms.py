@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, ApiResource, Client, Controller, Patch, PatchParams, Scope
+from kubectl_runtime import Action, Api, ApiResource, Client, Controller, Patch, PatchParams
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
+from kubectl_runtime.kinds import Scope
 from kubectl_runtime.plan import Plan, Snapshot, plan
 from kubectl_runtime.plan.stored import ReadKind
 from kubectl_runtime.resources import ConfigMap

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, ApiResource, Client, Scope, apply_webhooks, merge_crds
+from kubectl_runtime import Api, ApiResource, Client
+from kubectl_runtime.crd import merge_crds
+from kubectl_runtime.kinds import Scope
 from kubectl_runtime.plan import Plan, Snapshot, plan
 from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition
 from kubectl_runtime.testing import ApiServer
-from kubectl_runtime.webhooks import application
+from kubectl_runtime.webhooks import application, apply_webhooks
 from tests.plan import sites
 from tests.plan.conftest import World, sites_world
 
