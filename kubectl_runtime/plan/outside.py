@@ -50,6 +50,9 @@ class OutsideRefused(KubeError):
     """A program that is planned opened a socket, a process or a file; nothing was opened.
 
     `address` is what it wanted: `db.example.com:5432`, `/etc/app/token`, `the program git`.
+
+    >>> OutsideRefused("db.example.com:5432").address
+    'db.example.com:5432'
     """
 
     def __init__(self, address: str) -> None:

@@ -24,7 +24,11 @@ STARS = "***"
 @dataclass(frozen=True)
 class FieldChange:
     """One field that is another afterwards. `before` and `after` are None for nothing; of secret values they are stars.
-    `owner`: the manager that owns the field besides the program, if there is one."""
+    `owner`: the manager that owns the field besides the program, if there is one.
+
+    >>> print(FieldChange("spec.replicas", 2, 3, owner="kubectl"))
+    spec.replicas: 2 -> 3   (owned by kubectl)
+    """
 
     path: str
     before: Any
@@ -44,7 +48,11 @@ def _shown(value: Any) -> str:
 @dataclass(frozen=True)
 class Problem:
     """Something that is no change: an object whose run failed or whose future is unknown. `object` names it,
-    `reason` says why, `line` is the line of code, `by` the controller."""
+    `reason` says why, `line` is the line of code, `by` the controller.
+
+    >>> print(Problem("ConfigMap default/settings", "KeyError: 'color'", "operator.py:12", "configmap"))
+    ConfigMap default/settings: KeyError: 'color'  (operator.py:12, configmap)
+    """
 
     object: str
     reason: str
@@ -60,7 +68,12 @@ class Problem:
 class Change:
     """An object that the program creates, changes or deletes. `by`: which run, or the definitions, or the manifests
     that were given; `at`: simulated seconds after the start; `follows`: what the cluster does then, in words;
-    `difference`: a unified diff of YAML."""
+    `difference`: a unified diff of YAML.
+
+    >>> change = Change("delete", ObjectRef.of(ConfigMap, "settings", "default"), by="the program", at=2.5)
+    >>> print(change)
+    delete ConfigMap default/settings
+    """
 
     action: str
     """`create`, `change` or `delete`."""
@@ -77,7 +90,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a program would do to a cluster. As text, what `kubectl-runtime plan` prints."""
+    """What a program would do to a cluster. As text, what `kubectl-runtime plan` prints.
+
+    >>> found = Plan(created=(), changed=(), deleted=(), failed=(), unknown=(), loops=(), definitions=(),
+    ...              not_simulated=(), changes=())
+    >>> found.empty, found.changes
+    (True, ())
+    """
 
     created: tuple[Change, ...]
     changed: tuple[Change, ...]

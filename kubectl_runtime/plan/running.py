@@ -87,6 +87,15 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
     Blocks, in this thread, and needs no real time. One plan at a time in a process. Logs of the library are muted.
     Raises what `build` and `outside` raise, TypeError and ValueError for what `build` must not return, and what is
     wrong with the manifests of `change`.
+
+    >>> def main(client):
+    ...     settings = Api.namespaced(client, ConfigMap, "default")
+    ...     def paint(found, ctx):
+    ...         settings.patch(found.name, Patch.merge({"data": {"color": "green"}}))
+    ...         return Action.await_change()
+    ...     return Controller(settings).bind(paint)
+    >>> print(plan(main, Snapshot.read(client, main)).changed[0].fields[0])
+    data.color: "blue" -> "green"   (owned by load)
     """
     sources: list[Any] = [change] if isinstance(change, str | bytes | dict) else [*change]
     rehearsal = Rehearsal(build, snapshot, sources, None if until is None else seconds(until), outside, seed)

@@ -54,7 +54,6 @@ _ROUNDS = 5
 class Snapshot(StoredSnapshot):
     """What was read of a cluster. Made by `read` or `load`; it never changes.
 
-    >>> from kubectl_runtime.plan import Snapshot, plan
     >>> def main(client):
     ...     return Controller(Api.all(client, ConfigMap)).bind(lambda obj, ctx: Action.await_change())
     >>> snapshot = Snapshot.read(client, main)

@@ -26,11 +26,8 @@ import msgspec
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.version import VERSION
-from kubectl_runtime.core.meta.gvk import (
-    ApiResource,
-    Scope,
-    split_api_version,
-)
+from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
 Object = dict[str, Any]
 Build = Callable[[Client], Any]
@@ -53,7 +50,13 @@ _ALPHABET = b"abcdefghijklmnopqrstuvwxyz234567"
 
 
 class SnapshotError(KubeError):
-    """A file holds no snapshot, or one of another version of the format."""
+    """A file holds no snapshot, or one of another version of the format.
+
+    >>> Snapshot.load("/dev/null")
+    Traceback (most recent call last):
+        ...
+    SnapshotError: /dev/null holds no snapshot
+    """
 
 
 class Redaction:
@@ -231,7 +234,7 @@ class StoredSnapshot:
             if data[:2] == b"\x1f\x8b":
                 data = gzip.decompress(data)
             version = msgspec.json.decode(data, type=_Head).format
-        except (msgspec.MsgspecError, EOFError, OSError, zlib.error, UnicodeDecodeError) as error:
+        except (*DECODE_FAILURES, EOFError, OSError, zlib.error) as error:
             raise SnapshotError(f"{path} holds no snapshot: {error}") from None
         if version != FORMAT:
             raise SnapshotError(f"{path} has version {version} of the format of snapshots, and this library "
@@ -239,7 +242,7 @@ class StoredSnapshot:
         try:
             saved = msgspec.json.decode(data, type=_Saved)
             at = datetime.fromisoformat(saved.read_at).astimezone(UTC)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (*DECODE_FAILURES, ValueError) as error:
             raise SnapshotError(f"{path} holds a damaged snapshot: {error}") from None
         return cls(tuple(saved.objects), tuple(saved.kinds), at, saved.server, saved.server_version,
                    tuple(saved.redacted), saved.all_definitions)

@@ -11,7 +11,7 @@ from tests.examples.programs import ROOT, environment
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("sites", [8, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sites", [3, pytest.param(500, marks=pytest.mark.long)])
 def test_it_is_read_and_planned_within_its_limits(sites: int) -> None:
     """Processor time where the limit is of a machine that has nothing else to do."""
     done = subprocess.run([sys.executable, str(ROOT / "tests" / "benchmarks" / "plan_size.py"), "--sites", str(sites)],
