@@ -50,8 +50,8 @@ class Problem:
     """Something that is no change: an object whose run failed or whose future is unknown. `object` names it,
     `reason` says why, `line` is the line of code, `by` the controller.
 
-    >>> print(Problem("ConfigMap default/settings", "KeyError: 'color'", "operator.py:12", "configmap"))
-    ConfigMap default/settings: KeyError: 'color'  (operator.py:12, configmap)
+    >>> print(Problem("ConfigMap default/settings", "KeyError: 'color'", by="configmap"))
+    ConfigMap default/settings: KeyError: 'color'  (configmap)
     """
 
     object: str

@@ -147,7 +147,8 @@ def test_an_image_may_leave_the_embedded_server_out() -> None:
     code = ("import sys; sys.modules.update({'kubectl_runtime.apiserver': None, 'kubectl_runtime.testing': None}); "
             "import kubectl_runtime as facade; [getattr(facade, name) for name in facade.__all__]; "
             "import importlib; from kubectl_runtime.facade import TOPICS; doors = "
-            "[importlib.import_module(f'kubectl_runtime.{topic}') for topic in TOPICS if topic not in ('plan', 'testing')]; "
+            "[importlib.import_module(f'kubectl_runtime.{topic}') for topic in TOPICS "
+            "if topic not in ('plan', 'testing')]; "
             "[getattr(door, name) for door in doors for name in door.__all__]; "
             "from kubectl_runtime.cli.main import main; main(['run', 'absent_module:main'])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
