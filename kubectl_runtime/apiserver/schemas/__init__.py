@@ -7,11 +7,10 @@ from kubectl_runtime.apiserver.schemas.builtin import (
            builtin,
            definition,
            definition_names,
-           definitions,
-           descriptions,
            from_openapi,
 )
 from kubectl_runtime.apiserver.schemas.schema import ANY, OPAQUE, Schema
+from kubectl_runtime.schema.definitions import definitions, descriptions
 
 __all__ = ["ANY", "OPAQUE", "Schema", "builtin", "definition", "definition_names", "definitions", "descriptions",
            "from_openapi"]

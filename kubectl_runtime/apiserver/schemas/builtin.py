@@ -1,6 +1,6 @@
-"""The schemas of the built-in kinds, read on first use from definitions.json.gz.
+"""The schemas of the built-in kinds, made on first use of their definitions (schema/definitions.py).
 
-tests/tools/generate.py writes that file. Thread safe: everything is computed from immutable data; two threads may at
+Thread safe: everything is computed from immutable data; two threads may at
 worst compute the same thing twice.
 
 `from_openapi` reads the ``openAPIV3Schema`` of a CRD version as the schema of its custom resources. Every object has
@@ -9,40 +9,14 @@ apiVersion, kind and metadata besides what the schema declares, and so has each 
 """
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from typing import Any
 
-import msgspec
-
 from kubectl_runtime.apiserver.schemas.schema import ANY, OPAQUE, Node, Schema, list_relationship, scalar_of
+from kubectl_runtime.schema.definitions import OBJECT_META, QUANTITY, RAW_EXTENSION, definitions
 
-FILE = "definitions.json.gz"
-OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-
-RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
-QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"  # a string in OpenAPI, but numbers are taken too
 ZERO = {"string": "", "integer": 0, "number": 0, "boolean": False}
-
-
-def _documents() -> list[bytes]:
-    return gzip.decompress(resources.files(__package__).joinpath(FILE).read_bytes()).split(b"\n")
-
-
-@cache
-def definitions() -> Mapping[str, dict[str, Any]]:
-    """All definitions by name, without descriptions; each ``$ref`` is the bare name of another one. Read-only."""
-    decoded: dict[str, dict[str, Any]] = msgspec.json.decode(_documents()[0])
-    return decoded
-
-
-@cache
-def descriptions() -> Mapping[str, dict[str, str]]:
-    """The descriptions of the definitions (under "") and of their fields. Read-only; only OpenAPI answers need them."""
-    decoded: dict[str, dict[str, str]] = msgspec.json.decode(_documents()[1])
-    return decoded
 
 
 @cache

@@ -7,12 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kubectl_runtime import resources
-from kubectl_runtime.apiserver import schemas
+from kubectl_runtime import resources, schema
 from kubectl_runtime.apiserver.kinds import typed
 
 # Beside the modules that read them.
-DEFINITIONS = Path(schemas.__file__).with_name("definitions.json.gz")
+DEFINITIONS = Path(schema.__file__).with_name("definitions.json.gz")
 TYPES = Path(typed.__file__).with_name("types.json.gz")
 RESOURCES = Path(resources.__file__).parent
 

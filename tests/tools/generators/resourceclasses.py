@@ -1,7 +1,7 @@
 """Which resource classes there are, and what their fields are: the built-in kinds and the parts of them.
 
 They are made of three things that the package holds already, each generated from the pinned inputs or checked against a
-real server: the OpenAPI definitions (schemas/definitions.json.gz), the Go declarations (kinds/typed/types.json.gz) and
+real server: the OpenAPI definitions (schema/definitions.json.gz), the Go declarations (kinds/typed/types.json.gz) and
 the table of served kinds (kinds/catalog.py). What a field's absence is follows from its Go declaration:
 
 =====================  ===============================================================================================
