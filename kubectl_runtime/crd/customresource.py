@@ -38,7 +38,8 @@ from kubectl_runtime.crd.marks import (
     check_keywords,
     options_of,
 )
-from kubectl_runtime.crd.schema import object_schema
+from kubectl_runtime.crd.parts import Style
+from kubectl_runtime.crd.schema import Within, object_schema
 from kubectl_runtime.crd.validator import Validator
 from kubectl_runtime.schema.causes import Cause
 from kubectl_runtime.schema.structural import resolve_field, schema_definition_causes
@@ -75,7 +76,8 @@ class CustomResource(Resource):
                 selectable_fields: tuple[str, ...] | list[str] = (), scale: ScaleSubresource | None = None,
                 served: bool = True, storage: bool = True, deprecated: bool | str = False, doc: str | None = None,
                 annotations: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None,
-                rules: tuple[Rule, ...] | list[Rule] = (), schema: Mapping[str, Any] | None = None) -> None: ...
+                rules: tuple[Rule, ...] | list[Rule] = (), schema: Mapping[str, Any] | None = None,
+                describe_parts: bool = False, embedded_metadata: bool = True) -> None: ...
     else:
 
         def __init_subclass__(cls, **given):
@@ -173,7 +175,8 @@ class CustomResource(Resource):
         found = [(attribute.key, hints[name], attribute.default) for name, attribute in attributes_of(cls).items()]
         fields = [(key, hint, None if key == "status" and default is MISSING else default)
                   for key, hint, default in found]
-        schema = object_schema(cls, fields)
+        style = Style(descriptions=options.describe_parts, metadata=options.embedded_metadata)
+        schema = object_schema(cls, fields, Within(style=style))
         if options.doc:
             schema["description"] = options.doc
         if options.rules:

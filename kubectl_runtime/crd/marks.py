@@ -198,6 +198,10 @@ class CrdOptions:
     `deprecated` is True, or the warning that clients get. `annotations` and `labels` are the definition's, and those of
     objects that `new` makes. `doc` takes the place of the docstring as the description. `schema` is an
     openAPIV3Schema written by hand, in the place of the one made of the types; it carries its rules itself.
+
+    Two say how fields that are parts of the API's own kinds are written (a `PodTemplateSpec`): `describe_parts` adds
+    upstream's descriptions, 250 KB for a Pod template; without `embedded_metadata` the schema does not describe the
+    metadata of templates, so that the server drops their labels and annotations.
     """
 
     singular: str | None = None
@@ -214,6 +218,8 @@ class CrdOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     schema: Mapping[str, Any] | None = None
+    describe_parts: bool = False
+    embedded_metadata: bool = True
 
     def version_parts(self) -> dict[str, Any]:
         """What stands in the version beside its schema and subresources."""

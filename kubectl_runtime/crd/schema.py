@@ -5,6 +5,7 @@
     timedelta                                       string with the pattern of ISO durations, as msgspec writes them
     Condition                                       what Kubernetes' API conventions demand of one
     Quantity; GoDuration                            int-or-string, string, with the pattern of their texts
+    PodTemplateSpec, any part of `resources`        upstream's own schema (`kubectl_runtime.crd.parts`)
     list[T] tuple[T, ...] set[T]                    array; a set is `x-kubernetes-list-type: set`, and of scalars only
     tuple[T, T]                                     array of so many items
     Annotated[list[T], MapKeys("name")]             array with `x-kubernetes-list-type: map`
@@ -50,8 +51,9 @@ import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.interpreter import annotations_of
-from kubectl_runtime.core.base.plain import to_plain
+from kubectl_runtime.core.base.plain import Omit, to_plain
 from kubectl_runtime.core.base.wire import (
+    NumberAsText,
     alternatives,
     field_types,
     hashable,
@@ -75,6 +77,7 @@ from kubectl_runtime.crd.marks import (
     Rule,
     rules_on,
 )
+from kubectl_runtime.crd.parts import PLAIN, Style, part_name, part_schema
 
 Schema = dict[str, Any]
 
@@ -203,6 +206,18 @@ def tagged_union(members: Sequence[tuple[Any, Schema]], where: str) -> Schema:
                                         {"required": branches[0]["required"]})}
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Within:
+    """Where a type stands: the record classes around it, and how the API's own parts are written."""
+
+    classes: tuple[type, ...] = ()
+    style: Style = PLAIN
+
+    def inside(self, cls: type) -> Within:
+        """Where the fields of `cls` stand."""
+        return Within((*self.classes, cls), self.style)
+
+
 Field = tuple[str, Any, Any]
 """Wire key, type, default (`MISSING` for none)."""
 
@@ -227,10 +242,10 @@ _SCALARS: dict[Any, Schema] = {
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
-def object_schema(cls: type, fields: Iterable[Field], outer: tuple[type, ...] = ()) -> Schema:
+def object_schema(cls: type, fields: Iterable[Field], within: Within = Within()) -> Schema:
     """The schema of an object with these fields; `cls` gives the description and the name in errors."""
-    if cls in outer:
-        way = " -> ".join(found.__name__ for found in (*outer[outer.index(cls):], cls))
+    if cls in within.classes:
+        way = " -> ".join(found.__name__ for found in (*within.classes[within.classes.index(cls):], cls))
         raise TypeError(f"{cls.__name__} contains itself ({way}): structural schemas cannot be recursive; mark the "
                         "field Annotated[..., PreserveUnknownFields()], or use dict[str, Any]")
     schema: Schema = {"type": "object"}
@@ -239,7 +254,7 @@ def object_schema(cls: type, fields: Iterable[Field], outer: tuple[type, ...] = 
     properties, required = {}, []
     for key, hint, default in fields:
         where = f"{cls.__name__}.{key}"
-        properties[key] = _with_default(_schema(hint, where, (*outer, cls)), hint, default, where)
+        properties[key] = _with_default(_schema(hint, where, within.inside(cls)), hint, default, where)
         if default is MISSING:
             required.append(key)
     if properties:
@@ -251,10 +266,29 @@ def object_schema(cls: type, fields: Iterable[Field], outer: tuple[type, ...] = 
     return schema
 
 
-def _record_schema(cls: type, outer: tuple[type, ...]) -> Schema:
-    hints = field_types(cls)
-    defaults = _defaults(cls)
-    return object_schema(cls, [(key, hints[key], defaults[name]) for name, key in wire_names(cls).items()], outer)
+def _record_schema(cls: type, within: Within) -> Schema:
+    return object_schema(cls, _fields_of(cls), within)
+
+
+def _fields_of(cls: type) -> list[Field]:
+    hints, defaults = field_types(cls), _defaults(cls)
+    return [(key, hints[key], defaults[name]) for name, key in wire_names(cls).items()]
+
+
+def _part_schema(cls: type, within: Within) -> Schema | None:
+    """That of a part of the API, with the fields that a class of one's own adds to it; None for any other class."""
+    for base in cls.__mro__:
+        if (name := part_name(base)) is None:
+            continue
+        schema = part_schema(name, within.style)
+        if base is cls:
+            return schema
+        inherited, keys = field_types(base), set(wire_names(base).values())
+        added = object_schema(cls, [field for field in _fields_of(cls) if field[0] not in keys
+                                    or field[1] != inherited[field[0]]], within)
+        return {**schema, **added, "properties": {**schema.get("properties", {}), **added.get("properties", {})},
+                "required": [*schema.get("required", ()), *added.get("required", ())]}
+    return None
 
 
 def _defaults(cls: Any) -> dict[str, Any]:
@@ -279,7 +313,7 @@ def _with_default(schema: Schema, hint: Any, default: Any, where: str) -> Schema
     if default is None or default is MISSING:
         return schema
     try:
-        plain = to_plain(default, hashable(hint), path="its default")
+        plain = to_plain(default, hashable(hint), omit=Omit.DECLARED, path="its default")
     except RequestError as error:
         raise TypeError(f"{where}: {error}") from None
     if plain in ([], {}) and not any(is_record_type(part) for part in alternatives(hint)):
@@ -287,17 +321,19 @@ def _with_default(schema: Schema, hint: Any, default: Any, where: str) -> Schema
     return {**schema, "default": plain}
 
 
-def _schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema:
+def _schema(hint: Any, where: str, within: Within) -> Schema:
     options = alternatives(hint)
     inner = tuple(option for option in options if option is not type(None))
     marks = list(marks_of(hint))
+    if any(isinstance(mark, NumberAsText) for mark in marks):
+        inner = (Quantity,)
     by_hand = next((mark.schema for mark in marks if isinstance(mark, FieldSchema)), None)
     if by_hand is not None:
         schema = dict(by_hand)
     elif any(isinstance(mark, PreserveUnknownFields) for mark in marks):
         schema = _open(inner)
     else:
-        schema = _int_or_string(inner) or _tagged(inner, where, outer) or _only_schema(inner, hint, where, outer)
+        schema = _int_or_string(inner) or _tagged(inner, where, within) or _only_schema(inner, hint, where, within)
     for mark in marks:
         schema = marked(schema, mark, where)
     if keys := map_keys(hint):
@@ -315,17 +351,17 @@ def _open(options: tuple[Any, ...]) -> Schema:
     return {_PRESERVE: True}
 
 
-def _tagged(options: tuple[Any, ...], where: str, outer: tuple[type, ...]) -> Schema | None:
+def _tagged(options: tuple[Any, ...], where: str, within: Within) -> Schema | None:
     if not options or not all(is_tagged(option) for option in options):
         return None
-    return tagged_union([(option, _record_schema(option, outer)) for option in options], where)
+    return tagged_union([(option, _record_schema(option, within)) for option in options], where)
 
 
 def _int_or_string(options: tuple[Any, ...]) -> Schema | None:
     return {"x-kubernetes-int-or-string": True} if set(options) == {int, str} else None
 
 
-def _only_schema(options: tuple[Any, ...], hint: Any, where: str, outer: tuple[type, ...]) -> Schema:
+def _only_schema(options: tuple[Any, ...], hint: Any, where: str, within: Within) -> Schema:
     if len(options) != 1:
         raise TypeError(f"{where}: {hint} has no structural schema: of unions, T | None and int | str do; "
                         "use dict[str, Any] or Any")
@@ -335,18 +371,18 @@ def _only_schema(options: tuple[Any, ...], hint: Any, where: str, outer: tuple[t
     if isinstance(only, type) and only in _SCALARS:
         return dict(_SCALARS[only])
     if is_record_type(only):
-        return _record_schema(only, outer)
+        return _part_schema(only, within) or _record_schema(only, within)
     if values := _enum_values(only):
         text = _description(only) if isinstance(only, type) else ""
         return {**_enum_schema(values, where), **({"description": text} if text else {})}
-    schema = _container_schema(only, where, outer)
+    schema = _container_schema(only, where, within)
     if schema is None:
         raise TypeError(f"{where}: {getattr(only, '__name__', only)} has no structural schema; "
                         "see kubectl_runtime.crd.schema for the types that do")
     return schema
 
 
-def _container_schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema | None:
+def _container_schema(hint: Any, where: str, within: Within) -> Schema | None:
     origin = typing.get_origin(hint) or hint
     arguments = typing.get_args(hint)
     if not isinstance(origin, type):
@@ -358,12 +394,12 @@ def _container_schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema 
         value = plain_type(arguments[1]) if arguments else Any
         if value is Any:
             return {"type": "object", _PRESERVE: True}
-        return {"type": "object", "additionalProperties": _schema(arguments[1], f"{where}[…]", outer)}
+        return {"type": "object", "additionalProperties": _schema(arguments[1], f"{where}[…]", within)}
     if issubclass(origin, tuple) and arguments and arguments[-1] is not Ellipsis:
-        return _fixed_tuple(arguments, where, outer)
+        return _fixed_tuple(arguments, where, within)
     if not issubclass(origin, list | tuple | set | frozenset):
         return None
-    items = _schema(arguments[0], f"{where}[]", outer) if arguments else {_PRESERVE: True}
+    items = _schema(arguments[0], f"{where}[]", within) if arguments else {_PRESERVE: True}
     schema: Schema = {"type": "array", "items": items}
     if issubclass(origin, set | frozenset):
         if items.get("nullable") or items.get("type") not in ("string", "integer", "number", "boolean"):
@@ -373,8 +409,8 @@ def _container_schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema 
     return schema
 
 
-def _fixed_tuple(arguments: tuple[Any, ...], where: str, outer: tuple[type, ...]) -> Schema:
-    schemas = [_schema(argument, f"{where}[{index}]", outer) for index, argument in enumerate(arguments)]
+def _fixed_tuple(arguments: tuple[Any, ...], where: str, within: Within) -> Schema:
+    schemas = [_schema(argument, f"{where}[{index}]", within) for index, argument in enumerate(arguments)]
     if any(schema != schemas[0] for schema in schemas):
         raise TypeError(f"{where}: a tuple of different types has no structural schema; use a Struct with named fields")
     return {"type": "array", "items": schemas[0], "minItems": len(schemas), "maxItems": len(schemas)}

@@ -9,6 +9,7 @@ import msgspec
 
 from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector, Part
+from kubectl_runtime.core.meta.quantities import QuantityText
 
 __all__ = ["ContainerResourceMetricSource", "ContainerResourceMetricStatus", "CrossVersionObjectReference",
            "ExternalMetricSource", "ExternalMetricStatus", "HPAScalingPolicy", "HPAScalingRules",
@@ -22,8 +23,8 @@ class MetricTarget(Part, kw_only=True):
     """MetricTarget defines the target value, average value, or average utilization of a specific metric."""
 
     type: str = ""
-    value: str | None = None
-    average_value: str | None = None
+    value: QuantityText | None = None
+    average_value: QuantityText | None = None
     average_utilization: int | None = None
 
 
@@ -40,8 +41,8 @@ class ContainerResourceMetricSource(Part, kw_only=True):
 class MetricValueStatus(Part, kw_only=True):
     """MetricValueStatus holds the current value for a metric."""
 
-    value: str | None = None
-    average_value: str | None = None
+    value: QuantityText | None = None
+    average_value: QuantityText | None = None
     average_utilization: int | None = None
 
 
@@ -102,7 +103,7 @@ class HPAScalingRules(Part, kw_only=True):
     stabilization_window_seconds: int | None = None
     select_policy: str | None = None
     policies: list[HPAScalingPolicy] = []
-    tolerance: str | None = None
+    tolerance: QuantityText | None = None
 
 
 class HorizontalPodAutoscalerBehavior(Part, kw_only=True):

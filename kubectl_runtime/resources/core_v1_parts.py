@@ -9,6 +9,7 @@ import msgspec
 
 from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.core.meta.metav1 import Condition, FrozenPart, LabelSelector, Part, TemplateMeta
+from kubectl_runtime.core.meta.quantities import QuantityText
 
 __all__ = ["AWSElasticBlockStoreVolumeSource", "Affinity", "AppArmorProfile", "AttachedVolume", "AzureDiskVolumeSource",
            "AzureFilePersistentVolumeSource", "AzureFileVolumeSource", "CSIPersistentVolumeSource", "CSIVolumeSource",
@@ -428,7 +429,7 @@ class ResourceFieldSelector(Part, kw_only=True):
 
     container_name: str | None = None
     resource: str = ""
-    divisor: str = ""
+    divisor: QuantityText = ""
 
 
 class SecretKeySelector(Part, kw_only=True):
@@ -544,8 +545,8 @@ class ResourceClaim(Part, kw_only=True):
 class ResourceRequirements(Part, kw_only=True):
     """ResourceRequirements describes the compute resource requirements."""
 
-    limits: dict[str, str] = {}
-    requests: dict[str, str] = {}
+    limits: dict[str, QuantityText] = {}
+    requests: dict[str, QuantityText] = {}
     claims: Annotated[list[ResourceClaim], MapKeys("name")] = []
 
 
@@ -753,7 +754,7 @@ class ContainerStatus(Part, kw_only=True):
     image_id: str = msgspec.field(name="imageID", default="")
     container_id: str = msgspec.field(name="containerID", default="")
     started: bool | None = None
-    allocated_resources: dict[str, str] = {}
+    allocated_resources: dict[str, QuantityText] = {}
     resources: ResourceRequirements | None = None
     volume_mounts: Annotated[list[VolumeMountStatus], MapKeys("mountPath")] = []
     user: ContainerUser | None = None
@@ -793,7 +794,7 @@ class EmptyDirVolumeSource(Part, kw_only=True):
     """Represents an empty directory for a pod."""
 
     medium: str | None = None
-    size_limit: str | None = None
+    size_limit: QuantityText | None = None
 
 
 class ObjectReference(FrozenPart, frozen=True, kw_only=True):
@@ -889,8 +890,8 @@ class TypedObjectReference(Part, kw_only=True):
 class VolumeResourceRequirements(Part, kw_only=True):
     """VolumeResourceRequirements describes the storage resource requirements for a volume."""
 
-    limits: dict[str, str] = {}
-    requests: dict[str, str] = {}
+    limits: dict[str, QuantityText] = {}
+    requests: dict[str, QuantityText] = {}
 
 
 class PersistentVolumeClaimSpec(Part, kw_only=True):
@@ -1076,11 +1077,11 @@ class LimitRangeItem(Part, kw_only=True):
     """LimitRangeItem defines a min/max usage limit for any resource that matches on kind."""
 
     type: str = ""
-    max: dict[str, str] = {}
-    min: dict[str, str] = {}
-    default: dict[str, str] = {}
-    default_request: dict[str, str] = {}
-    max_limit_request_ratio: dict[str, str] = {}
+    max: dict[str, QuantityText] = {}
+    min: dict[str, QuantityText] = {}
+    default: dict[str, QuantityText] = {}
+    default_request: dict[str, QuantityText] = {}
+    max_limit_request_ratio: dict[str, QuantityText] = {}
 
 
 class LimitRangeSpec(Part, kw_only=True):
@@ -1165,7 +1166,7 @@ class NodeAllocatableResourceClaimStatus(Part, kw_only=True):
 
     resource_claim_name: str = ""
     containers: list[str] = []
-    resources: dict[str, str] = {}
+    resources: dict[str, QuantityText] = {}
 
 
 class NodeCondition(Condition, frozen=True, kw_only=True):
@@ -1261,8 +1262,8 @@ class NodeSystemInfo(Part, kw_only=True):
 class NodeStatus(Part, kw_only=True):
     """NodeStatus is information about the current status of a node."""
 
-    capacity: dict[str, str] = {}
-    allocatable: dict[str, str] = {}
+    capacity: dict[str, QuantityText] = {}
+    allocatable: dict[str, QuantityText] = {}
     phase: str = ""
     conditions: Annotated[list[NodeCondition], MapKeys("type")] = []
     addresses: Annotated[list[NodeAddress], MapKeys("type")] = []
@@ -1288,9 +1289,9 @@ class PersistentVolumeClaimStatus(Part, kw_only=True):
 
     phase: str = ""
     access_modes: list[str] = []
-    capacity: dict[str, str] = {}
+    capacity: dict[str, QuantityText] = {}
     conditions: Annotated[list[PersistentVolumeClaimCondition], MapKeys("type")] = []
-    allocated_resources: dict[str, str] = {}
+    allocated_resources: dict[str, QuantityText] = {}
     allocated_resource_statuses: dict[str, str] = {}
     current_volume_attributes_class_name: str | None = None
     modify_volume_status: ModifyVolumeStatus | None = None
@@ -1385,7 +1386,7 @@ class VsphereVirtualDiskVolumeSource(Part, kw_only=True):
 class PersistentVolumeSpec(Part, kw_only=True):
     """PersistentVolumeSpec is the specification of a persistent volume."""
 
-    capacity: dict[str, str] = {}
+    capacity: dict[str, QuantityText] = {}
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
     host_path: HostPathVolumeSource | None = None
@@ -1720,7 +1721,7 @@ class PodSpec(Part, kw_only=True):
     runtime_class_name: str | None = None
     enable_service_links: bool | None = None
     preemption_policy: str | None = None
-    overhead: dict[str, str] = {}
+    overhead: dict[str, QuantityText] = {}
     topology_spread_constraints: Annotated[
         list[TopologySpreadConstraint], MapKeys("topologyKey", "whenUnsatisfiable")] = []
     set_hostname_as_fqdn: bool | None = msgspec.field(name="setHostnameAsFQDN", default=None)
@@ -1754,7 +1755,7 @@ class PodStatus(Part, kw_only=True):
     resize: str = ""
     resource_claim_statuses: Annotated[list[PodResourceClaimStatus], MapKeys("name")] = []
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
-    allocated_resources: dict[str, str] = {}
+    allocated_resources: dict[str, QuantityText] = {}
     resources: ResourceRequirements | None = None
     node_allocatable_resource_claim_statuses: list[NodeAllocatableResourceClaimStatus] = []
 
@@ -1809,7 +1810,7 @@ class ScopeSelector(Part, kw_only=True):
 class ResourceQuotaSpec(Part, kw_only=True):
     """ResourceQuotaSpec defines the desired hard limits to enforce for Quota."""
 
-    hard: dict[str, str] = {}
+    hard: dict[str, QuantityText] = {}
     scopes: list[str] = []
     scope_selector: ScopeSelector | None = None
 
@@ -1817,8 +1818,8 @@ class ResourceQuotaSpec(Part, kw_only=True):
 class ResourceQuotaStatus(Part, kw_only=True):
     """ResourceQuotaStatus defines the enforced hard limits and observed use."""
 
-    hard: dict[str, str] = {}
-    used: dict[str, str] = {}
+    hard: dict[str, QuantityText] = {}
+    used: dict[str, QuantityText] = {}
 
 
 class ServicePort(Part, kw_only=True):

@@ -3,6 +3,7 @@
 The parts of the kinds in node_v1.py, which has them as well.
 """
 from kubectl_runtime.core.meta.metav1 import Part
+from kubectl_runtime.core.meta.quantities import QuantityText
 from kubectl_runtime.resources.core_v1_parts import Toleration
 
 __all__ = ["Overhead", "Scheduling"]
@@ -11,7 +12,7 @@ __all__ = ["Overhead", "Scheduling"]
 class Overhead(Part, kw_only=True):
     """Overhead structure represents the resource overhead associated with running a pod."""
 
-    pod_fixed: dict[str, str] = {}
+    pod_fixed: dict[str, QuantityText] = {}
 
 
 class Scheduling(Part, kw_only=True):

@@ -9,6 +9,7 @@ import msgspec
 
 from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.core.meta.metav1 import Condition, Part, TemplateMeta
+from kubectl_runtime.core.meta.quantities import QuantityText
 from kubectl_runtime.resources.core_v1_parts import NodeSelector
 
 __all__ = ["AllocatedDeviceStatus", "AllocationResult", "CELDeviceSelector", "CapacityRequestPolicy",
@@ -82,7 +83,7 @@ class DeviceRequestAllocationResult(Part, kw_only=True):
     binding_conditions: list[str] = []
     binding_failure_conditions: list[str] = []
     share_id: str | None = msgspec.field(name="shareID", default=None)
-    consumed_capacity: dict[str, str] = {}
+    consumed_capacity: dict[str, QuantityText] = {}
 
 
 class DeviceAllocationResult(Part, kw_only=True):
@@ -109,29 +110,29 @@ class CELDeviceSelector(Part, kw_only=True):
 class CapacityRequestPolicyRange(Part, kw_only=True):
     """CapacityRequestPolicyRange defines a valid range for consumable capacity values."""
 
-    min: str | None = None
-    max: str | None = None
-    step: str | None = None
+    min: QuantityText | None = None
+    max: QuantityText | None = None
+    step: QuantityText | None = None
 
 
 class CapacityRequestPolicy(Part, kw_only=True):
     """CapacityRequestPolicy defines how requests consume device capacity."""
 
-    default: str | None = None
-    valid_values: list[str] = []
+    default: QuantityText | None = None
+    valid_values: list[QuantityText] = []
     valid_range: CapacityRequestPolicyRange | None = None
 
 
 class CapacityRequirements(Part, kw_only=True):
     """CapacityRequirements defines the capacity requirements for a specific device request."""
 
-    requests: dict[str, str] = {}
+    requests: dict[str, QuantityText] = {}
 
 
 class Counter(Part, kw_only=True):
     """Counter describes a quantity associated with a device."""
 
-    value: str = ""
+    value: QuantityText = ""
 
 
 class CounterSet(Part, kw_only=True):
@@ -158,7 +159,7 @@ class DeviceAttribute(Part, kw_only=True):
 class DeviceCapacity(Part, kw_only=True):
     """DeviceCapacity describes a quantity associated with a device."""
 
-    value: str = ""
+    value: QuantityText = ""
     request_policy: CapacityRequestPolicy | None = None
 
 
@@ -186,7 +187,7 @@ class NodeAllocatableResourceMapping(Part, kw_only=True):
     """
 
     capacity_key: str | None = None
-    allocation_multiplier: str | None = None
+    allocation_multiplier: QuantityText | None = None
 
 
 class Device(Part, kw_only=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.meta.metav1 import LabelSelector
+from kubectl_runtime.core.meta.quantities import QuantityText
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources.lazy import part_of
@@ -42,8 +43,8 @@ class CSIStorageCapacity(Resource, group="storage.k8s.io", version="v1", kind="C
 
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""
-    capacity: str | None = None
-    maximum_volume_size: str | None = None
+    capacity: QuantityText | None = None
+    maximum_volume_size: QuantityText | None = None
 
 
 class StorageClass(Resource, group="storage.k8s.io", version="v1", kind="StorageClass", plural="storageclasses",

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from kubectl_runtime.apiserver.schemas.schema import ANY, OPAQUE, Node, Schema, list_relationship, scalar_of
 from kubectl_runtime.schema.definitions import OBJECT_META, QUANTITY, RAW_EXTENSION, definitions

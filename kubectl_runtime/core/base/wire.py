@@ -77,6 +77,15 @@ class MapKeys:
         return f"MapKeys{self.keys!r}"
 
 
+class NumberAsText:
+    """Marks a text that the API also takes as a number: a quantity such as a CPU limit of `1`. Read, it is the text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NumberAsText()"
+
+
 def camel(name: str) -> str:
     """`ready_replicas` -> `readyReplicas`."""
     if "_" not in name:
@@ -150,6 +159,23 @@ def with_field_names(plain: Any, hint: Any) -> Any:
     if isinstance(plain, list):
         item = _item_type(hint, list, tuple, set, frozenset)
         return [with_field_names(value, item) for value in plain]
+    return plain
+
+
+def numbers_as_text(plain: Any, hint: Any) -> Any:
+    """`plain` (under the wire's keys) with texts for the numbers that stand where `hint` has a `NumberAsText`."""
+    if isinstance(plain, dict):
+        cls = record_in(hint) or _tagged_record(hint, plain)
+        if cls is None:
+            item = _item_type(hint, dict, Mapping)
+            return plain if item is Any else {key: numbers_as_text(value, item) for key, value in plain.items()}
+        hints = field_types(cls)
+        return {key: numbers_as_text(value, hints.get(key, Any)) for key, value in plain.items()}
+    if isinstance(plain, list):
+        item = _item_type(hint, list, tuple, set, frozenset)
+        return plain if item is Any else [numbers_as_text(value, item) for value in plain]
+    if type(plain) in (int, float) and any(isinstance(mark, NumberAsText) for mark in marks_of(hint)):
+        return str(int(plain) if float(plain).is_integer() else plain)
     return plain
 
 

@@ -2,7 +2,7 @@
 
 What an absent or null key gives: None if the type allows it, else the class's default, else an empty map, list or
 record (which belongs to the reader, so filling it writes it), else DecodeError. Nulls deeper down, where the type has
-no None, count as absent.
+no None, count as absent. A number where a quantity is declared as text is read as its text.
 """
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from kubectl_runtime.core.base.wire import (
     hashable,
     is_record_type,
     needs_renaming,
+    numbers_as_text,
     with_field_names,
 )
 from kubectl_runtime.core.codec.lineage import RecordLists
@@ -100,7 +101,7 @@ class ViewCodec:
 
     def _convert_without_nulls(self, value: Any, ref: ObjectRef | None) -> Any:
         try:
-            return self._convert(without_nulls(value))
+            return self._convert(numbers_as_text(without_nulls(value), self.hint))
         except DECODE_FAILURES as error:
             raise DecodeError(ref, *problem_of(error, at=f"$.{self.key}")) from None
 

@@ -15,10 +15,10 @@ import math
 import re
 from fractions import Fraction
 from functools import lru_cache, total_ordering
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.wire import TextValue
+from kubectl_runtime.core.base.wire import NumberAsText, TextValue
 
 FORMAT_ERROR = ("quantities must match the regular expression "
                 "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
@@ -138,6 +138,9 @@ class Quantity(TextValue):
         """The canonical form."""
         return _text(self.value, self.family)
 
+
+QuantityText: TypeAlias = Annotated[str, NumberAsText()]
+"""A quantity as the parts of the API's kinds carry it: as its text. A number that the server holds is read as one."""
 
 Amount: TypeAlias = "Quantity | str | int | Fraction"
 """What stands for a quantity."""

@@ -46,7 +46,7 @@ PLAIN = {  # no record, or a record that is any object
     META + "MicroTime": "str",
     META + "Duration": "str",
     META + "FieldsV1": "dict[str, Any]",
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": "str",
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": "QuantityText",
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": "int | str",
     "io.k8s.apimachinery.pkg.runtime.RawExtension": "Any",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON": "Any",
@@ -217,7 +217,7 @@ class Classes:
             return hint, "None"
         if hint in ("bool", "int", "float") and not pointer:
             return hint, {"bool": "False", "int": "0", "float": "0.0"}[hint]
-        if hint == "str" and base != "MicroTime" and not pointer and (
+        if hint in ("str", "QuantityText") and base != "MicroTime" and not pointer and (
                 key in owner.node.get("required", ()) or "!" in flags[:2]
                 or (owner.kind is None and owner.definition not in self.said)):
             return hint, '""'

@@ -23,7 +23,8 @@ ALIASES = {"core_v1": ("PodTemplateMeta = TemplateMeta",)}
 LINE = 120
 IMPORTED = (("kubectl_runtime.core.base.wire", "MapKeys"), ("kubectl_runtime.core.meta.gvk", "Scope"),
             ("kubectl_runtime.core.objects.declare", "EMPTY"), ("kubectl_runtime.core.objects.resource", "Resource"),
-            (METAV1, "Part"), (METAV1, "FrozenPart"), *BY_HAND.values())
+            ("kubectl_runtime.core.meta.quantities", "QuantityText"), (METAV1, "Part"), (METAV1, "FrozenPart"),
+            *BY_HAND.values())
 FACADE = f'''"""{HEADER}
 
 The built-in kinds as resource classes, one module per API group and version, imported on first use.
