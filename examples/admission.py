@@ -25,7 +25,7 @@ class PodPolicy(Admission[Pod], name="pods.policy.kubectl-runtime.dev", failure_
     def validate(self, request: AdmissionRequest[Pod]) -> None:
         old = {container.name for container in request.old.spec.containers} if request.old else set()
         for container in request.object.spec.containers:
-            limits = (container.resources.limits or {}) if container.resources else {}
+            limits = container.resources.limits
             if "memory" not in limits and container.name not in old:  # do not stop what runs already
                 raise Denied(f"container {container.name} has no limit of memory: spec.containers[].resources.limits")
             name, _, tag = (container.image or "").rpartition("/")[2].partition(":")

@@ -122,7 +122,7 @@ class Story:
 
     def content(self, name: str) -> str | None:
         found = self.config_maps.get_opt(name)
-        return (found.data or {}).get("content") if found else None
+        return found.data.get("content") if found else None
 
     def is_ready(self, name: str) -> bool:
         status = self.generators.get(name).status

@@ -10,11 +10,13 @@ from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import admissionregistration_v1_parts
     from kubectl_runtime.resources.admissionregistration_v1_parts import *
 else:
+    admissionregistration_v1_parts = Parts("admissionregistration_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "admissionregistration_v1_parts")
@@ -27,7 +29,7 @@ class MutatingAdmissionPolicy(Resource, group="admissionregistration.k8s.io", ve
     into admission chain.
     """
 
-    spec: MutatingAdmissionPolicySpec = EMPTY
+    spec: admissionregistration_v1_parts.MutatingAdmissionPolicySpec = EMPTY
 
 
 class MutatingAdmissionPolicyBinding(Resource, group="admissionregistration.k8s.io", version="v1",
@@ -35,7 +37,7 @@ class MutatingAdmissionPolicyBinding(Resource, group="admissionregistration.k8s.
                                      scope=Scope.CLUSTER, subresources=()):
     """MutatingAdmissionPolicyBinding binds the MutatingAdmissionPolicy with parametrized resources."""
 
-    spec: MutatingAdmissionPolicyBindingSpec = EMPTY
+    spec: admissionregistration_v1_parts.MutatingAdmissionPolicyBindingSpec = EMPTY
 
 
 class MutatingWebhookConfiguration(Resource, group="admissionregistration.k8s.io", version="v1",
@@ -45,7 +47,7 @@ class MutatingWebhookConfiguration(Resource, group="admissionregistration.k8s.io
     change the object.
     """
 
-    webhooks: Annotated[list[MutatingWebhook], MapKeys("name")] = EMPTY
+    webhooks: Annotated[list[admissionregistration_v1_parts.MutatingWebhook], MapKeys("name")] = EMPTY
 
 
 class ValidatingAdmissionPolicy(Resource, group="admissionregistration.k8s.io", version="v1",
@@ -55,8 +57,8 @@ class ValidatingAdmissionPolicy(Resource, group="admissionregistration.k8s.io", 
     object without changing it.
     """
 
-    spec: ValidatingAdmissionPolicySpec = EMPTY
-    status: ValidatingAdmissionPolicyStatus = EMPTY
+    spec: admissionregistration_v1_parts.ValidatingAdmissionPolicySpec = EMPTY
+    status: admissionregistration_v1_parts.ValidatingAdmissionPolicyStatus = EMPTY
 
 
 class ValidatingAdmissionPolicyBinding(Resource, group="admissionregistration.k8s.io", version="v1",
@@ -65,7 +67,7 @@ class ValidatingAdmissionPolicyBinding(Resource, group="admissionregistration.k8
                                        subresources=()):
     """ValidatingAdmissionPolicyBinding binds the ValidatingAdmissionPolicy with paramerized resources."""
 
-    spec: ValidatingAdmissionPolicyBindingSpec = EMPTY
+    spec: admissionregistration_v1_parts.ValidatingAdmissionPolicyBindingSpec = EMPTY
 
 
 class ValidatingWebhookConfiguration(Resource, group="admissionregistration.k8s.io", version="v1",
@@ -75,4 +77,4 @@ class ValidatingWebhookConfiguration(Resource, group="admissionregistration.k8s.
     object without changing it.
     """
 
-    webhooks: Annotated[list[ValidatingWebhook], MapKeys("name")] = EMPTY
+    webhooks: Annotated[list[admissionregistration_v1_parts.ValidatingWebhook], MapKeys("name")] = EMPTY

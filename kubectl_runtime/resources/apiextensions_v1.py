@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import apiextensions_v1_parts
     from kubectl_runtime.resources.apiextensions_v1_parts import *
 else:
+    apiextensions_v1_parts = Parts("apiextensions_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "apiextensions_v1_parts")
@@ -23,5 +25,5 @@ class CustomResourceDefinition(Resource, group="apiextensions.k8s.io", version="
                                plural="customresourcedefinitions", scope=Scope.CLUSTER, subresources=("status",)):
     """CustomResourceDefinition represents a resource that should be exposed on the API server."""
 
-    spec: CustomResourceDefinitionSpec = EMPTY
-    status: CustomResourceDefinitionStatus = EMPTY
+    spec: apiextensions_v1_parts.CustomResourceDefinitionSpec = EMPTY
+    status: apiextensions_v1_parts.CustomResourceDefinitionStatus = EMPTY

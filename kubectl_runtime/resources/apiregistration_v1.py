@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import apiregistration_v1_parts
     from kubectl_runtime.resources.apiregistration_v1_parts import *
 else:
+    apiregistration_v1_parts = Parts("apiregistration_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "apiregistration_v1_parts")
@@ -23,5 +25,5 @@ class APIService(Resource, group="apiregistration.k8s.io", version="v1", kind="A
                  scope=Scope.CLUSTER, subresources=("status",)):
     """APIService represents a server for a particular GroupVersion."""
 
-    spec: APIServiceSpec = EMPTY
-    status: APIServiceStatus = EMPTY
+    spec: apiregistration_v1_parts.APIServiceSpec = EMPTY
+    status: apiregistration_v1_parts.APIServiceStatus = EMPTY

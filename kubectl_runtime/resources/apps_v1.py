@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import apps_v1_parts
     from kubectl_runtime.resources.apps_v1_parts import *
 else:
+    apps_v1_parts = Parts("apps_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "apps_v1_parts")
@@ -29,29 +31,29 @@ class ControllerRevision(Resource, group="apps", version="v1", kind="ControllerR
 class DaemonSet(Resource, group="apps", version="v1", kind="DaemonSet", plural="daemonsets", subresources=("status",)):
     """DaemonSet represents the configuration of a daemon set."""
 
-    spec: DaemonSetSpec = EMPTY
-    status: DaemonSetStatus = EMPTY
+    spec: apps_v1_parts.DaemonSetSpec = EMPTY
+    status: apps_v1_parts.DaemonSetStatus = EMPTY
 
 
 class Deployment(Resource, group="apps", version="v1", kind="Deployment", plural="deployments",
                  subresources=("scale", "status")):
     """Deployment enables declarative updates for Pods and ReplicaSets."""
 
-    spec: DeploymentSpec = EMPTY
-    status: DeploymentStatus = EMPTY
+    spec: apps_v1_parts.DeploymentSpec = EMPTY
+    status: apps_v1_parts.DeploymentStatus = EMPTY
 
 
 class ReplicaSet(Resource, group="apps", version="v1", kind="ReplicaSet", plural="replicasets",
                  subresources=("scale", "status")):
     """ReplicaSet ensures that a specified number of pod replicas are running at any given time."""
 
-    spec: ReplicaSetSpec = EMPTY
-    status: ReplicaSetStatus = EMPTY
+    spec: apps_v1_parts.ReplicaSetSpec = EMPTY
+    status: apps_v1_parts.ReplicaSetStatus = EMPTY
 
 
 class StatefulSet(Resource, group="apps", version="v1", kind="StatefulSet", plural="statefulsets",
                   subresources=("scale", "status")):
     """StatefulSet represents a set of pods with consistent identities."""
 
-    spec: StatefulSetSpec = EMPTY
-    status: StatefulSetStatus = EMPTY
+    spec: apps_v1_parts.StatefulSetSpec = EMPTY
+    status: apps_v1_parts.StatefulSetStatus = EMPTY

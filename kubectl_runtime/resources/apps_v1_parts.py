@@ -39,7 +39,7 @@ class DaemonSetUpdateStrategy(Part, kw_only=True):
 class DaemonSetSpec(Part, kw_only=True):
     """DaemonSetSpec is the specification of a daemon set."""
 
-    selector: LabelSelector | None = None
+    selector: LabelSelector = msgspec.field(default_factory=LabelSelector)
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
     update_strategy: DaemonSetUpdateStrategy = msgspec.field(default_factory=DaemonSetUpdateStrategy)
     min_ready_seconds: int = 0
@@ -85,7 +85,7 @@ class DeploymentSpec(Part, kw_only=True):
     """DeploymentSpec is the specification of the desired behavior of the Deployment."""
 
     replicas: int | None = None
-    selector: LabelSelector | None = None
+    selector: LabelSelector = msgspec.field(default_factory=LabelSelector)
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
     strategy: DeploymentStrategy = msgspec.field(default_factory=DeploymentStrategy)
     min_ready_seconds: int = 0
@@ -117,7 +117,7 @@ class ReplicaSetSpec(Part, kw_only=True):
 
     replicas: int | None = None
     min_ready_seconds: int = 0
-    selector: LabelSelector | None = None
+    selector: LabelSelector = msgspec.field(default_factory=LabelSelector)
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
 
 
@@ -170,7 +170,7 @@ class StatefulSetSpec(Part, kw_only=True):
     """A StatefulSetSpec is the specification of a StatefulSet."""
 
     replicas: int | None = None
-    selector: LabelSelector | None = None
+    selector: LabelSelector = msgspec.field(default_factory=LabelSelector)
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
     volume_claim_templates: list[PersistentVolumeClaimTemplate] = []
     service_name: str = ""

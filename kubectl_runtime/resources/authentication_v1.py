@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import authentication_v1_parts
     from kubectl_runtime.resources.authentication_v1_parts import *
 else:
+    authentication_v1_parts = Parts("authentication_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "authentication_v1_parts")
@@ -24,12 +26,12 @@ class SelfSubjectReview(Resource, group="authentication.k8s.io", version="v1", k
     """SelfSubjectReview contains the user information that the kube-apiserver has about the user making this request.
     """
 
-    status: SelfSubjectReviewStatus = EMPTY
+    status: authentication_v1_parts.SelfSubjectReviewStatus = EMPTY
 
 
 class TokenReview(Resource, group="authentication.k8s.io", version="v1", kind="TokenReview", plural="tokenreviews",
                   scope=Scope.CLUSTER, subresources=()):
     """TokenReview attempts to authenticate a token to a known user."""
 
-    spec: TokenReviewSpec = EMPTY
-    status: TokenReviewStatus = EMPTY
+    spec: authentication_v1_parts.TokenReviewSpec = EMPTY
+    status: authentication_v1_parts.TokenReviewStatus = EMPTY

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import authorization_v1_parts
     from kubectl_runtime.resources.authorization_v1_parts import *
 else:
+    authorization_v1_parts = Parts("authorization_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "authorization_v1_parts")
@@ -23,29 +25,29 @@ class LocalSubjectAccessReview(Resource, group="authorization.k8s.io", version="
                                plural="localsubjectaccessreviews", subresources=()):
     """LocalSubjectAccessReview checks whether or not a user or group can perform an action in a given namespace."""
 
-    spec: SubjectAccessReviewSpec = EMPTY
-    status: SubjectAccessReviewStatus = EMPTY
+    spec: authorization_v1_parts.SubjectAccessReviewSpec = EMPTY
+    status: authorization_v1_parts.SubjectAccessReviewStatus = EMPTY
 
 
 class SelfSubjectAccessReview(Resource, group="authorization.k8s.io", version="v1", kind="SelfSubjectAccessReview",
                               plural="selfsubjectaccessreviews", scope=Scope.CLUSTER, subresources=()):
     """SelfSubjectAccessReview checks whether or the current user can perform an action."""
 
-    spec: SelfSubjectAccessReviewSpec = EMPTY
-    status: SubjectAccessReviewStatus = EMPTY
+    spec: authorization_v1_parts.SelfSubjectAccessReviewSpec = EMPTY
+    status: authorization_v1_parts.SubjectAccessReviewStatus = EMPTY
 
 
 class SelfSubjectRulesReview(Resource, group="authorization.k8s.io", version="v1", kind="SelfSubjectRulesReview",
                              plural="selfsubjectrulesreviews", scope=Scope.CLUSTER, subresources=()):
     """SelfSubjectRulesReview enumerates the set of actions the current user can perform within a namespace."""
 
-    spec: SelfSubjectRulesReviewSpec = EMPTY
-    status: SubjectRulesReviewStatus = EMPTY
+    spec: authorization_v1_parts.SelfSubjectRulesReviewSpec = EMPTY
+    status: authorization_v1_parts.SubjectRulesReviewStatus = EMPTY
 
 
 class SubjectAccessReview(Resource, group="authorization.k8s.io", version="v1", kind="SubjectAccessReview",
                           plural="subjectaccessreviews", scope=Scope.CLUSTER, subresources=()):
     """SubjectAccessReview checks whether or not a user or group can perform an action."""
 
-    spec: SubjectAccessReviewSpec = EMPTY
-    status: SubjectAccessReviewStatus = EMPTY
+    spec: authorization_v1_parts.SubjectAccessReviewSpec = EMPTY
+    status: authorization_v1_parts.SubjectAccessReviewStatus = EMPTY

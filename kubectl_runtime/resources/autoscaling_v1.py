@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import autoscaling_v1_parts
     from kubectl_runtime.resources.autoscaling_v1_parts import *
 else:
+    autoscaling_v1_parts = Parts("autoscaling_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "autoscaling_v1_parts")
@@ -22,5 +24,5 @@ class HorizontalPodAutoscaler(Resource, group="autoscaling", version="v1", kind=
                               plural="horizontalpodautoscalers", subresources=("status",)):
     """configuration of a horizontal pod autoscaler."""
 
-    spec: HorizontalPodAutoscalerSpec = EMPTY
-    status: HorizontalPodAutoscalerStatus = EMPTY
+    spec: autoscaling_v1_parts.HorizontalPodAutoscalerSpec = EMPTY
+    status: autoscaling_v1_parts.HorizontalPodAutoscalerStatus = EMPTY

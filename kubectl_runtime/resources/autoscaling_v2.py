@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import autoscaling_v2_parts
     from kubectl_runtime.resources.autoscaling_v2_parts import *
 else:
+    autoscaling_v2_parts = Parts("autoscaling_v2_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "autoscaling_v2_parts")
@@ -24,5 +26,5 @@ class HorizontalPodAutoscaler(Resource, group="autoscaling", version="v2", kind=
     replica count of any resource implementing the scale subresource based on the metrics specified.
     """
 
-    spec: HorizontalPodAutoscalerSpec = EMPTY
-    status: HorizontalPodAutoscalerStatus = EMPTY
+    spec: autoscaling_v2_parts.HorizontalPodAutoscalerSpec = EMPTY
+    status: autoscaling_v2_parts.HorizontalPodAutoscalerStatus = EMPTY

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import batch_v1_parts
     from kubectl_runtime.resources.batch_v1_parts import *
 else:
+    batch_v1_parts = Parts("batch_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "batch_v1_parts")
@@ -21,12 +23,12 @@ else:
 class CronJob(Resource, group="batch", version="v1", kind="CronJob", plural="cronjobs", subresources=("status",)):
     """CronJob represents the configuration of a single cron job."""
 
-    spec: CronJobSpec = EMPTY
-    status: CronJobStatus = EMPTY
+    spec: batch_v1_parts.CronJobSpec = EMPTY
+    status: batch_v1_parts.CronJobStatus = EMPTY
 
 
 class Job(Resource, group="batch", version="v1", kind="Job", plural="jobs", subresources=("status",)):
     """Job represents the configuration of a single job."""
 
-    spec: JobSpec = EMPTY
-    status: JobStatus = EMPTY
+    spec: batch_v1_parts.JobSpec = EMPTY
+    status: batch_v1_parts.JobStatus = EMPTY

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import certificates_v1_parts
     from kubectl_runtime.resources.certificates_v1_parts import *
 else:
+    certificates_v1_parts = Parts("certificates_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "certificates_v1_parts")
@@ -26,5 +28,5 @@ class CertificateSigningRequest(Resource, group="certificates.k8s.io", version="
     signing request, and having it asynchronously approved and issued.
     """
 
-    spec: CertificateSigningRequestSpec = EMPTY
-    status: CertificateSigningRequestStatus = EMPTY
+    spec: certificates_v1_parts.CertificateSigningRequestSpec = EMPTY
+    status: certificates_v1_parts.CertificateSigningRequestStatus = EMPTY

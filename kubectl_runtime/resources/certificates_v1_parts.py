@@ -20,7 +20,7 @@ class CertificateSigningRequestCondition(Condition, frozen=True, kw_only=True):
 class CertificateSigningRequestSpec(Part, kw_only=True):
     """CertificateSigningRequestSpec contains the certificate request."""
 
-    request: bytes | None = None
+    request: bytes = b""
     signer_name: str = ""
     expiration_seconds: int | None = None
     usages: list[str] = []

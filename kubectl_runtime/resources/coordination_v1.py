@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import coordination_v1_parts
     from kubectl_runtime.resources.coordination_v1_parts import *
 else:
+    coordination_v1_parts = Parts("coordination_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "coordination_v1_parts")
@@ -21,4 +23,4 @@ else:
 class Lease(Resource, group="coordination.k8s.io", version="v1", kind="Lease", plural="leases", subresources=()):
     """Lease defines a lease concept."""
 
-    spec: LeaseSpec = EMPTY
+    spec: coordination_v1_parts.LeaseSpec = EMPTY

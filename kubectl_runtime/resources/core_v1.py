@@ -11,11 +11,13 @@ from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import core_v1_parts
     from kubectl_runtime.resources.core_v1_parts import *
 else:
+    core_v1_parts = Parts("core_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "core_v1_parts")
@@ -24,14 +26,14 @@ else:
 class Binding(Resource, version="v1", kind="Binding", plural="bindings", subresources=()):
     """Binding ties one object to another; for example, a pod is bound to a node by a scheduler."""
 
-    target: ObjectReference = EMPTY
+    target: core_v1_parts.ObjectReference = EMPTY
 
 
 class ComponentStatus(Resource, version="v1", kind="ComponentStatus", plural="componentstatuses", scope=Scope.CLUSTER,
                       subresources=()):
     """ComponentStatus (and ComponentStatusList) holds the cluster validation info."""
 
-    conditions: Annotated[list[ComponentCondition], MapKeys("type")] = EMPTY
+    conditions: Annotated[list[core_v1_parts.ComponentCondition], MapKeys("type")] = EMPTY
 
 
 class ConfigMap(Resource, version="v1", kind="ConfigMap", plural="configmaps", subresources=()):
@@ -45,24 +47,24 @@ class ConfigMap(Resource, version="v1", kind="ConfigMap", plural="configmaps", s
 class Endpoints(Resource, version="v1", kind="Endpoints", plural="endpoints", subresources=()):
     """Endpoints is a collection of endpoints that implement the actual service."""
 
-    subsets: list[EndpointSubset] = EMPTY
+    subsets: list[core_v1_parts.EndpointSubset] = EMPTY
 
 
 class Event(Resource, version="v1", kind="Event", plural="events", subresources=()):
     """Event is a report of an event somewhere in the cluster."""
 
-    involved_object: ObjectReference = EMPTY
+    involved_object: core_v1_parts.ObjectReference = EMPTY
     reason: str | None = None
     message: str | None = None
-    source: EventSource = EMPTY
+    source: core_v1_parts.EventSource = EMPTY
     first_timestamp: datetime | None = None
     last_timestamp: datetime | None = None
     count: int | None = None
     type: str | None = None
     event_time: str | None = None
-    series: EventSeries | None = None
+    series: core_v1_parts.EventSeries | None = None
     action: str | None = None
-    related: ObjectReference | None = None
+    related: core_v1_parts.ObjectReference | None = None
     reporting_component: str = ""
     reporting_instance: str = ""
 
@@ -70,38 +72,38 @@ class Event(Resource, version="v1", kind="Event", plural="events", subresources=
 class LimitRange(Resource, version="v1", kind="LimitRange", plural="limitranges", subresources=()):
     """LimitRange sets resource usage limits for each kind of resource in a Namespace."""
 
-    spec: LimitRangeSpec = EMPTY
+    spec: core_v1_parts.LimitRangeSpec = EMPTY
 
 
 class Namespace(Resource, version="v1", kind="Namespace", plural="namespaces", scope=Scope.CLUSTER,
                 subresources=("finalize", "status")):
     """Namespace provides a scope for Names."""
 
-    spec: NamespaceSpec = EMPTY
-    status: NamespaceStatus = EMPTY
+    spec: core_v1_parts.NamespaceSpec = EMPTY
+    status: core_v1_parts.NamespaceStatus = EMPTY
 
 
 class Node(Resource, version="v1", kind="Node", plural="nodes", scope=Scope.CLUSTER, subresources=("proxy", "status")):
     """Node is a worker node in Kubernetes."""
 
-    spec: NodeSpec = EMPTY
-    status: NodeStatus = EMPTY
+    spec: core_v1_parts.NodeSpec = EMPTY
+    status: core_v1_parts.NodeStatus = EMPTY
 
 
 class PersistentVolume(Resource, version="v1", kind="PersistentVolume", plural="persistentvolumes", scope=Scope.CLUSTER,
                        subresources=("status",)):
     """PersistentVolume (PV) is a storage resource provisioned by an administrator."""
 
-    spec: PersistentVolumeSpec = EMPTY
-    status: PersistentVolumeStatus = EMPTY
+    spec: core_v1_parts.PersistentVolumeSpec = EMPTY
+    status: core_v1_parts.PersistentVolumeStatus = EMPTY
 
 
 class PersistentVolumeClaim(Resource, version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims",
                             subresources=("status",)):
     """PersistentVolumeClaim is a user's request for and claim to a persistent volume."""
 
-    spec: PersistentVolumeClaimSpec = EMPTY
-    status: PersistentVolumeClaimStatus = EMPTY
+    spec: core_v1_parts.PersistentVolumeClaimSpec = EMPTY
+    status: core_v1_parts.PersistentVolumeClaimStatus = EMPTY
 
 
 class Pod(Resource, version="v1", kind="Pod", plural="pods",
@@ -109,29 +111,29 @@ class Pod(Resource, version="v1", kind="Pod", plural="pods",
                         "resize", "status")):
     """Pod is a collection of containers that can run on a host."""
 
-    spec: PodSpec = EMPTY
-    status: PodStatus = EMPTY
+    spec: core_v1_parts.PodSpec = EMPTY
+    status: core_v1_parts.PodStatus = EMPTY
 
 
 class PodTemplate(Resource, version="v1", kind="PodTemplate", plural="podtemplates", subresources=()):
     """PodTemplate describes a template for creating copies of a predefined pod."""
 
-    template: PodTemplateSpec = EMPTY
+    template: core_v1_parts.PodTemplateSpec = EMPTY
 
 
 class ReplicationController(Resource, version="v1", kind="ReplicationController", plural="replicationcontrollers",
                             subresources=("scale", "status")):
     """ReplicationController represents the configuration of a replication controller."""
 
-    spec: ReplicationControllerSpec = EMPTY
-    status: ReplicationControllerStatus = EMPTY
+    spec: core_v1_parts.ReplicationControllerSpec = EMPTY
+    status: core_v1_parts.ReplicationControllerStatus = EMPTY
 
 
 class ResourceQuota(Resource, version="v1", kind="ResourceQuota", plural="resourcequotas", subresources=("status",)):
     """ResourceQuota sets aggregate quota restrictions enforced per namespace."""
 
-    spec: ResourceQuotaSpec = EMPTY
-    status: ResourceQuotaStatus = EMPTY
+    spec: core_v1_parts.ResourceQuotaSpec = EMPTY
+    status: core_v1_parts.ResourceQuotaStatus = EMPTY
 
 
 class Secret(Resource, version="v1", kind="Secret", plural="secrets", subresources=()):
@@ -149,8 +151,8 @@ class Service(Resource, version="v1", kind="Service", plural="services", subreso
     proxy.
     """
 
-    spec: ServiceSpec = EMPTY
-    status: ServiceStatus = EMPTY
+    spec: core_v1_parts.ServiceSpec = EMPTY
+    status: core_v1_parts.ServiceStatus = EMPTY
 
 
 class ServiceAccount(Resource, version="v1", kind="ServiceAccount", plural="serviceaccounts", subresources=("token",)):
@@ -158,6 +160,6 @@ class ServiceAccount(Resource, version="v1", kind="ServiceAccount", plural="serv
     * a principal that can be authenticated and authorized * a set of secrets.
     """
 
-    secrets: Annotated[list[ObjectReference], MapKeys("name")] = EMPTY
-    image_pull_secrets: list[LocalObjectReference] = EMPTY
+    secrets: Annotated[list[core_v1_parts.ObjectReference], MapKeys("name")] = EMPTY
+    image_pull_secrets: list[core_v1_parts.LocalObjectReference] = EMPTY
     automount_service_account_token: bool | None = None

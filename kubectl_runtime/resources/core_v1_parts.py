@@ -475,7 +475,7 @@ class HTTPGetAction(Part, kw_only=True):
     """HTTPGetAction describes an action based on HTTP Get requests."""
 
     path: str | None = None
-    port: int | str | None = None
+    port: int | str = 0
     host: str | None = None
     scheme: str | None = None
     http_headers: list[HTTPHeader] = []
@@ -490,7 +490,7 @@ class SleepAction(Part, kw_only=True):
 class TCPSocketAction(Part, kw_only=True):
     """TCPSocketAction describes an action based on opening a socket."""
 
-    port: int | str | None = None
+    port: int | str = 0
     host: str | None = None
 
 
@@ -1348,7 +1348,7 @@ class ScaleIOPersistentVolumeSource(Part, kw_only=True):
 
     gateway: str = ""
     system: str = ""
-    secret_ref: SecretReference | None = None
+    secret_ref: SecretReference = msgspec.field(default_factory=SecretReference)
     ssl_enabled: bool = False
     protection_domain: str | None = None
     storage_pool: str | None = None
@@ -1621,7 +1621,7 @@ class ScaleIOVolumeSource(Part, kw_only=True):
 
     gateway: str = ""
     system: str = ""
-    secret_ref: LocalObjectReference | None = None
+    secret_ref: LocalObjectReference = msgspec.field(default_factory=LocalObjectReference)
     ssl_enabled: bool = False
     protection_domain: str | None = None
     storage_pool: str | None = None

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import discovery_v1_parts
     from kubectl_runtime.resources.discovery_v1_parts import *
 else:
+    discovery_v1_parts = Parts("discovery_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "discovery_v1_parts")
@@ -23,5 +25,5 @@ class EndpointSlice(Resource, group="discovery.k8s.io", version="v1", kind="Endp
     """EndpointSlice represents a set of service endpoints."""
 
     address_type: str = ""
-    endpoints: list[Endpoint] = EMPTY
-    ports: list[EndpointPort] = EMPTY
+    endpoints: list[discovery_v1_parts.Endpoint] = EMPTY
+    ports: list[discovery_v1_parts.EndpointPort] = EMPTY

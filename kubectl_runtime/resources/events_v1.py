@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import events_v1_parts, core_v1_parts
     from kubectl_runtime.resources.events_v1_parts import *
-    from kubectl_runtime.resources.core_v1_parts import EventSource, ObjectReference
 else:
+    events_v1_parts = Parts("events_v1_parts")
+    core_v1_parts = Parts("core_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "events_v1_parts", "core_v1_parts")
@@ -24,16 +26,16 @@ class Event(Resource, group="events.k8s.io", version="v1", kind="Event", plural=
     """Event is a report of an event somewhere in the cluster."""
 
     event_time: str | None = None
-    series: EventSeries | None = None
+    series: events_v1_parts.EventSeries | None = None
     reporting_controller: str | None = None
     reporting_instance: str | None = None
     action: str | None = None
     reason: str | None = None
-    regarding: ObjectReference = EMPTY
-    related: ObjectReference | None = None
+    regarding: core_v1_parts.ObjectReference = EMPTY
+    related: core_v1_parts.ObjectReference | None = None
     note: str | None = None
     type: str | None = None
-    deprecated_source: EventSource = EMPTY
+    deprecated_source: core_v1_parts.EventSource = EMPTY
     deprecated_first_timestamp: datetime | None = None
     deprecated_last_timestamp: datetime | None = None
     deprecated_count: int = 0

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import flowcontrol_v1_parts
     from kubectl_runtime.resources.flowcontrol_v1_parts import *
 else:
+    flowcontrol_v1_parts = Parts("flowcontrol_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "flowcontrol_v1_parts")
@@ -23,8 +25,8 @@ class FlowSchema(Resource, group="flowcontrol.apiserver.k8s.io", version="v1", k
                  scope=Scope.CLUSTER, subresources=("status",)):
     """FlowSchema defines the schema of a group of flows."""
 
-    spec: FlowSchemaSpec = EMPTY
-    status: FlowSchemaStatus = EMPTY
+    spec: flowcontrol_v1_parts.FlowSchemaSpec = EMPTY
+    status: flowcontrol_v1_parts.FlowSchemaStatus = EMPTY
 
 
 class PriorityLevelConfiguration(Resource, group="flowcontrol.apiserver.k8s.io", version="v1",
@@ -32,5 +34,5 @@ class PriorityLevelConfiguration(Resource, group="flowcontrol.apiserver.k8s.io",
                                  scope=Scope.CLUSTER, subresources=("status",)):
     """PriorityLevelConfiguration represents the configuration of a priority level."""
 
-    spec: PriorityLevelConfigurationSpec = EMPTY
-    status: PriorityLevelConfigurationStatus = EMPTY
+    spec: flowcontrol_v1_parts.PriorityLevelConfigurationSpec = EMPTY
+    status: flowcontrol_v1_parts.PriorityLevelConfigurationStatus = EMPTY

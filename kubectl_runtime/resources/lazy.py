@@ -33,3 +33,13 @@ def part_of(module: str, name: str, *parts: str) -> Any:
                 setattr(sys.modules[module], name, vars(found)[name])
                 return vars(found)[name]
     raise AttributeError(f"module {module!r} has no {name!r}")
+
+
+class Parts:
+    """A module of parts, as the annotations of kinds name it: it is imported when one of its parts is needed."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(f"{__package__}.{self._module}"), name)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import networking_v1_parts
     from kubectl_runtime.resources.networking_v1_parts import *
 else:
+    networking_v1_parts = Parts("networking_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "networking_v1_parts")
@@ -23,34 +25,34 @@ class IPAddress(Resource, group="networking.k8s.io", version="v1", kind="IPAddre
                 scope=Scope.CLUSTER, subresources=()):
     """IPAddress represents a single IP of a single IP Family."""
 
-    spec: IPAddressSpec = EMPTY
+    spec: networking_v1_parts.IPAddressSpec = EMPTY
 
 
 class Ingress(Resource, group="networking.k8s.io", version="v1", kind="Ingress", plural="ingresses",
               subresources=("status",)):
     """Ingress is a collection of rules that allow inbound connections to reach the endpoints defined by a backend."""
 
-    spec: IngressSpec = EMPTY
-    status: IngressStatus = EMPTY
+    spec: networking_v1_parts.IngressSpec = EMPTY
+    status: networking_v1_parts.IngressStatus = EMPTY
 
 
 class IngressClass(Resource, group="networking.k8s.io", version="v1", kind="IngressClass", plural="ingressclasses",
                    scope=Scope.CLUSTER, subresources=()):
     """IngressClass represents the class of the Ingress, referenced by the Ingress Spec."""
 
-    spec: IngressClassSpec = EMPTY
+    spec: networking_v1_parts.IngressClassSpec = EMPTY
 
 
 class NetworkPolicy(Resource, group="networking.k8s.io", version="v1", kind="NetworkPolicy", plural="networkpolicies",
                     subresources=()):
     """NetworkPolicy describes what network traffic is allowed for a set of Pods."""
 
-    spec: NetworkPolicySpec = EMPTY
+    spec: networking_v1_parts.NetworkPolicySpec = EMPTY
 
 
 class ServiceCIDR(Resource, group="networking.k8s.io", version="v1", kind="ServiceCIDR", plural="servicecidrs",
                   scope=Scope.CLUSTER, subresources=("status",)):
     """ServiceCIDR defines a range of IP addresses using CIDR format (e.g. 192.168.0.0/24 or 2001:db2::/64)."""
 
-    spec: ServiceCIDRSpec = EMPTY
-    status: ServiceCIDRStatus = EMPTY
+    spec: networking_v1_parts.ServiceCIDRSpec = EMPTY
+    status: networking_v1_parts.ServiceCIDRStatus = EMPTY

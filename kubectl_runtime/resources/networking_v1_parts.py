@@ -43,7 +43,7 @@ class HTTPIngressPath(Part, kw_only=True):
     """HTTPIngressPath associates a path with a backend."""
 
     path: str | None = None
-    path_type: str | None = None
+    path_type: str = ""
     backend: IngressBackend = msgspec.field(default_factory=IngressBackend)
 
 
@@ -65,7 +65,7 @@ class ParentReference(Part, kw_only=True):
 class IPAddressSpec(Part, kw_only=True):
     """IPAddressSpec describe the attributes in an IP Address."""
 
-    parent_ref: ParentReference | None = None
+    parent_ref: ParentReference = msgspec.field(default_factory=ParentReference)
 
 
 class IPBlock(Part, kw_only=True):

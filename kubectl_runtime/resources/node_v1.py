@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import node_v1_parts
     from kubectl_runtime.resources.node_v1_parts import *
 else:
+    node_v1_parts = Parts("node_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "node_v1_parts")
@@ -23,5 +25,5 @@ class RuntimeClass(Resource, group="node.k8s.io", version="v1", kind="RuntimeCla
     """RuntimeClass defines a class of container runtime supported in the cluster."""
 
     handler: str = ""
-    overhead: Overhead | None = None
-    scheduling: Scheduling | None = None
+    overhead: node_v1_parts.Overhead | None = None
+    scheduling: node_v1_parts.Scheduling | None = None

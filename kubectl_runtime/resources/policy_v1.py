@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import policy_v1_parts
     from kubectl_runtime.resources.policy_v1_parts import *
 else:
+    policy_v1_parts = Parts("policy_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "policy_v1_parts")
@@ -22,5 +24,5 @@ class PodDisruptionBudget(Resource, group="policy", version="v1", kind="PodDisru
                           plural="poddisruptionbudgets", subresources=("status",)):
     """PodDisruptionBudget is an object to define the max disruption that can be caused to a collection of pods."""
 
-    spec: PodDisruptionBudgetSpec = EMPTY
-    status: PodDisruptionBudgetStatus = EMPTY
+    spec: policy_v1_parts.PodDisruptionBudgetSpec = EMPTY
+    status: policy_v1_parts.PodDisruptionBudgetStatus = EMPTY

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import rbac_v1_parts
     from kubectl_runtime.resources.rbac_v1_parts import *
 else:
+    rbac_v1_parts = Parts("rbac_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "rbac_v1_parts")
@@ -25,27 +27,27 @@ class ClusterRole(Resource, group="rbac.authorization.k8s.io", version="v1", kin
     or ClusterRoleBinding.
     """
 
-    rules: list[PolicyRule] = EMPTY
-    aggregation_rule: AggregationRule | None = None
+    rules: list[rbac_v1_parts.PolicyRule] = EMPTY
+    aggregation_rule: rbac_v1_parts.AggregationRule | None = None
 
 
 class ClusterRoleBinding(Resource, group="rbac.authorization.k8s.io", version="v1", kind="ClusterRoleBinding",
                          plural="clusterrolebindings", scope=Scope.CLUSTER, subresources=()):
     """ClusterRoleBinding references a ClusterRole, but not contain it."""
 
-    subjects: list[Subject] = EMPTY
-    role_ref: RoleRef = EMPTY
+    subjects: list[rbac_v1_parts.Subject] = EMPTY
+    role_ref: rbac_v1_parts.RoleRef = EMPTY
 
 
 class Role(Resource, group="rbac.authorization.k8s.io", version="v1", kind="Role", plural="roles", subresources=()):
     """Role is a namespaced, logical grouping of PolicyRules that can be referenced as a unit by a RoleBinding."""
 
-    rules: list[PolicyRule] = EMPTY
+    rules: list[rbac_v1_parts.PolicyRule] = EMPTY
 
 
 class RoleBinding(Resource, group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings",
                   subresources=()):
     """RoleBinding references a role, but does not contain it."""
 
-    subjects: list[Subject] = EMPTY
-    role_ref: RoleRef = EMPTY
+    subjects: list[rbac_v1_parts.Subject] = EMPTY
+    role_ref: rbac_v1_parts.RoleRef = EMPTY

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import resource_v1_parts
     from kubectl_runtime.resources.resource_v1_parts import *
 else:
+    resource_v1_parts = Parts("resource_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "resource_v1_parts")
@@ -23,26 +25,26 @@ class DeviceClass(Resource, group="resource.k8s.io", version="v1", kind="DeviceC
                   scope=Scope.CLUSTER, subresources=()):
     """DeviceClass is a vendor- or admin-provided resource that contains device configuration and selectors."""
 
-    spec: DeviceClassSpec = EMPTY
+    spec: resource_v1_parts.DeviceClassSpec = EMPTY
 
 
 class ResourceClaim(Resource, group="resource.k8s.io", version="v1", kind="ResourceClaim", plural="resourceclaims",
                     subresources=("status",)):
     """ResourceClaim describes a request for access to resources in the cluster, for use by workloads."""
 
-    spec: ResourceClaimSpec = EMPTY
-    status: ResourceClaimStatus = EMPTY
+    spec: resource_v1_parts.ResourceClaimSpec = EMPTY
+    status: resource_v1_parts.ResourceClaimStatus = EMPTY
 
 
 class ResourceClaimTemplate(Resource, group="resource.k8s.io", version="v1", kind="ResourceClaimTemplate",
                             plural="resourceclaimtemplates", subresources=()):
     """ResourceClaimTemplate is used to produce ResourceClaim objects."""
 
-    spec: ResourceClaimTemplateSpec = EMPTY
+    spec: resource_v1_parts.ResourceClaimTemplateSpec = EMPTY
 
 
 class ResourceSlice(Resource, group="resource.k8s.io", version="v1", kind="ResourceSlice", plural="resourceslices",
                     scope=Scope.CLUSTER, subresources=()):
     """ResourceSlice represents one or more resources in a pool of similar resources, managed by a common driver."""
 
-    spec: ResourceSliceSpec = EMPTY
+    spec: resource_v1_parts.ResourceSliceSpec = EMPTY

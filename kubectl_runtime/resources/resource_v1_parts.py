@@ -110,7 +110,7 @@ class CELDeviceSelector(Part, kw_only=True):
 class CapacityRequestPolicyRange(Part, kw_only=True):
     """CapacityRequestPolicyRange defines a valid range for consumable capacity values."""
 
-    min: QuantityText | None = None
+    min: QuantityText = ""
     max: QuantityText | None = None
     step: QuantityText | None = None
 

@@ -11,12 +11,14 @@ from kubectl_runtime.core.meta.metav1 import LabelSelector
 from kubectl_runtime.core.meta.quantities import QuantityText
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources.lazy import part_of
+from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
+    from kubectl_runtime.resources import storage_v1_parts, core_v1_parts
     from kubectl_runtime.resources.storage_v1_parts import *
-    from kubectl_runtime.resources.core_v1_parts import TopologySelectorTerm
 else:
+    storage_v1_parts = Parts("storage_v1_parts")
+    core_v1_parts = Parts("core_v1_parts")
 
     def __getattr__(name):
         return part_of(__name__, name, "storage_v1_parts", "core_v1_parts")
@@ -27,14 +29,14 @@ class CSIDriver(Resource, group="storage.k8s.io", version="v1", kind="CSIDriver"
     """CSIDriver captures information about a Container Storage Interface (CSI) volume driver deployed on the cluster.
     """
 
-    spec: CSIDriverSpec = EMPTY
+    spec: storage_v1_parts.CSIDriverSpec = EMPTY
 
 
 class CSINode(Resource, group="storage.k8s.io", version="v1", kind="CSINode", plural="csinodes", scope=Scope.CLUSTER,
               subresources=()):
     """CSINode holds information about all CSI drivers installed on a node."""
 
-    spec: CSINodeSpec = EMPTY
+    spec: storage_v1_parts.CSINodeSpec = EMPTY
 
 
 class CSIStorageCapacity(Resource, group="storage.k8s.io", version="v1", kind="CSIStorageCapacity",
@@ -59,15 +61,15 @@ class StorageClass(Resource, group="storage.k8s.io", version="v1", kind="Storage
     mount_options: list[str] = EMPTY
     allow_volume_expansion: bool | None = None
     volume_binding_mode: str | None = None
-    allowed_topologies: list[TopologySelectorTerm] = EMPTY
+    allowed_topologies: list[core_v1_parts.TopologySelectorTerm] = EMPTY
 
 
 class VolumeAttachment(Resource, group="storage.k8s.io", version="v1", kind="VolumeAttachment",
                        plural="volumeattachments", scope=Scope.CLUSTER, subresources=("status",)):
     """VolumeAttachment captures the intent to attach or detach the specified volume to/from the specified node."""
 
-    spec: VolumeAttachmentSpec = EMPTY
-    status: VolumeAttachmentStatus = EMPTY
+    spec: storage_v1_parts.VolumeAttachmentSpec = EMPTY
+    status: storage_v1_parts.VolumeAttachmentStatus = EMPTY
 
 
 class VolumeAttributesClass(Resource, group="storage.k8s.io", version="v1", kind="VolumeAttributesClass",

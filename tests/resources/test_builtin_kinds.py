@@ -2,22 +2,35 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import typing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import kubectl_runtime.resources as resources
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.apiserver.schemas.schema import Schema
-from kubectl_runtime.core.base.wire import alternatives, camel, field_types, is_record_type, map_keys, member_type
-from kubectl_runtime.core.meta.metav1 import Condition, TemplateMeta
+from kubectl_runtime.core.base.wire import (
+    alternatives,
+    camel,
+    field_types,
+    is_record_type,
+    map_keys,
+    member_type,
+    wire_names,
+)
+from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector, TemplateMeta
 from kubectl_runtime.core.objects.declare import attributes_of, codecs_of, hints_of
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.crd.parts import part_name
 from kubectl_runtime.resources import ConfigMap, Deployment, Event, Pod, Secret
-from kubectl_runtime.resources.core_v1 import PersistentVolumeClaimTemplate
+from kubectl_runtime.resources.apps_v1 import DeploymentSpec
+from kubectl_runtime.resources.core_v1 import HTTPGetAction, PersistentVolumeClaimTemplate
+from kubectl_runtime.schema.definitions import definitions
 
 SERVED = {(served.group, served.version, served.kind): served for served in builtin_types()}
 KINDS: list[type[Resource]] = [getattr(resources, name) for name in resources.__all__]
@@ -171,3 +184,51 @@ def test_events_name_what_they_are_about() -> None:
     obj = Event.from_dict({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "a"},
                            "eventTime": "2026-01-01T00:00:00.000000Z"})
     assert (obj.involved_object.kind, obj.event_time) == ("Pod", "2026-01-01T00:00:00.000000Z")
+
+
+def classes_of_modules() -> list[type]:
+    found = [importlib.import_module(f"{resources.__name__}.{module.name}") for module in
+             pkgutil.iter_modules(resources.__path__)]
+    return [cls for module in found for cls in vars(module).values()
+            if isinstance(cls, type) and cls.__module__ == module.__name__]
+
+
+def test_typing_resolves_the_hints_of_all_classes() -> None:
+    classes = classes_of_modules()
+    assert len(classes) > 480
+    for cls in classes:
+        assert typing.get_type_hints(cls) is not None
+    assert typing.get_type_hints(Deployment)["spec"] is DeploymentSpec
+    assert typing.get_type_hints(Pod)["status"].__name__ == "PodStatus"
+    assert typing.get_type_hints(Event)["series"] == typing.get_type_hints(Event)["series"].__args__[0] | None
+
+
+NULL_THOUGH_REQUIRED = {("Event", "event_time"), ("EventSeries", "last_observed_time")}
+"""Times that the API requires, and writes as null."""
+
+
+def test_what_the_api_requires_is_never_none() -> None:
+    """Of each class by its definition; parts and kinds alike."""
+    checked = 0
+    for cls in classes_of_modules():
+        name = part_name(cls) if is_record_type(cls) else None
+        if name is None:
+            continue
+        for attribute, key in wire_names(cls).items():
+            if key in definitions()[name].get("required", ()) and (cls.__name__, attribute) not in NULL_THOUGH_REQUIRED:
+                checked += 1
+                assert type(None) not in alternatives(field_types(cls)[key]), (cls, key)
+    assert checked > 300
+    assert DeploymentSpec().selector == LabelSelector()
+    assert HTTPGetAction().port == 0
+    assert msgspec.to_builtins(HTTPGetAction()) == {}
+
+
+@pytest.mark.parametrize(("content", "selector"), [
+    ({"selector": {"matchLabels": {"a": "b"}}}, {"matchLabels": {"a": "b"}}), ({}, None), ({"selector": None}, None)])
+def test_an_absent_required_field_is_empty_and_is_not_sent(content: dict[str, Any], selector: Any) -> None:
+    obj = Deployment.from_dict({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+                                "spec": content})
+    assert (obj.spec.selector.match_labels or None) == (selector or {}).get("matchLabels")
+    obj.spec.paused = True
+    assert obj.to_dict()["spec"] == {**content, "paused": True}

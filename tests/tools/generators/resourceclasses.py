@@ -7,12 +7,12 @@ the table of served kinds (kinds/catalog.py). What a field's absence is follows 
 =====================  ===============================================================================================
 Go                     Python
 =====================  ===============================================================================================
-pointer, bytes         ``T | None = None``
+pointer, bytes         ``T | None = None``; where the API requires it ``T``, empty
 list, map              an empty one
 struct by value        an empty one of its class
 bool, int by value     ``False``, ``0``
 string by value        ``""`` where it is required or only stands in a status, else ``str | None = None``
-MicroTime              text, as for a pointer: it must keep its six digits
+MicroTime              text that may be None: it must keep its six digits, and is null even where it is required
 =====================  ===============================================================================================
 
 Conditions extend `Condition`; embedded metadata is `TemplateMeta`. `KEPT` holds what was promised before.
@@ -73,6 +73,8 @@ KEPT = {
 }
 # A kind inside another one's spec: the part that says the same of it.
 EMBEDDED = {CORE + "PersistentVolumeClaim": CORE + "PersistentVolumeClaimTemplate"}
+# Where a pointer is required, or a value of its own kind of emptiness: what stands for one that was not given.
+REQUIRED = {"str": '""', "QuantityText": '""', "bytes": 'b""', "int | str": "0"}
 # What would hide a word of Python, or a type that the annotations below it name.
 KEYWORDS = {"bool", "bytes", "continue", "dict", "except", "float", "from", "global", "in", "int", "list", "not", "str"}
 OF_CONDITION = {"type", "status", "reason", "message", "lastTransitionTime", "observedGeneration"}
@@ -222,7 +224,10 @@ class Classes:
                 or (owner.kind is None and owner.definition not in self.said)):
             return hint, '""'
         reference = node.get("$ref", "")
-        if not pointer and (reference in self.known or reference in BY_HAND):
+        required = key in owner.node.get("required", ())
+        if required and hint in REQUIRED and base != "MicroTime":
+            return hint, REQUIRED[hint]
+        if (required or not pointer) and (reference in self.known or reference in BY_HAND):
             return hint, f"msgspec.field(default_factory={hint})"
         return f"{hint} | None", "None"
 

@@ -1,6 +1,7 @@
 '''The modules of `kubectl_runtime.resources` as text: for each API group its kinds, and beside them their parts.
 
-The kinds are light: their annotations are text, and a part is imported when it is first needed (`resources/lazy.py`).
+The kinds are light: their annotations are text, and a part is imported when it is first needed (`resources/lazy.py`),
+by the library or by `typing.get_type_hints`.
 The parts are many, so their module has no annotations as text, which would have to be parsed at the first use: each
 class stands behind those that it names.
 '''
@@ -91,11 +92,16 @@ def kinds_module(classes: Classes, home: str) -> str:
     head = [f'"""{HEADER}\n\nThe kinds of `{api_version}`.\n"""', "from __future__ import annotations", ""]
     if not modules_of_parts:
         return "\n".join([*head, imports(text, {}), "", "", text, ""])
-    typed = [f"from {PACKAGE}.{home}_parts import *"] * classes.has_parts(home)
-    typed += [imported(f"{PACKAGE}.{module}", sorted(names)) for module, names in sorted(foreign.items())]
+    owner = {name: module for module, names in classes.parts_of(mine).items() for name in names}
+    text = re.sub(r"(?m)^(    \w+: )(.*?)( = |$)", lambda found: found[1] + re.sub(
+        r"\b[A-Z]\w+\b", lambda name: f"{owner[name[0]]}.{name[0]}" if name[0] in owner else name[0], found[2])
+        + found[3], text)
+    typed = [f"from {PACKAGE} import {', '.join(modules_of_parts)}"]
+    typed += [f"from {PACKAGE}.{home}_parts import *"] * classes.has_parts(home)
     return "\n".join([
-        *head, imports(text, {f"{PACKAGE}.lazy": {"part_of"}}, "TYPE_CHECKING"), "", "if TYPE_CHECKING:",
-        textwrap.indent("\n".join(typed), "    "), "else:", "", "    def __getattr__(name):",
+        *head, imports(text, {f"{PACKAGE}.lazy": {"Parts", "part_of"}}, "TYPE_CHECKING"), "", "if TYPE_CHECKING:",
+        textwrap.indent("\n".join(typed), "    "), "else:",
+        *(f'    {module} = Parts("{module}")' for module in modules_of_parts), "", "    def __getattr__(name):",
         f"        return part_of(__name__, name, {', '.join(quoted(modules_of_parts))})", "", "", text, ""])
 
 
