@@ -36,7 +36,7 @@ class PodPolicy(Admission[Pod], name="pods.policy.kubectl-runtime.dev", failure_
         if TEAM in request.object.labels:
             return None
         pod = request.object
-        pod.metadata.labels = {**pod.labels, TEAM: request.namespace or ""}
+        pod.labels[TEAM] = request.namespace or ""
         return pod
 
 

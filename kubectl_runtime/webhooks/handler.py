@@ -6,7 +6,7 @@
                 raise Denied("at most 5 containers")
 
         def mutate(self, request: AdmissionRequest[Pod]) -> Pod | None:      # the changed object; None: as it is
-            request.object.metadata.labels = {**request.object.labels, "checked": "yes"}
+            request.object.labels["checked"] = "yes"
             return request.object
 
 What a class defines of the two is served. One instance answers all requests, several at once, each in a thread of its
@@ -203,7 +203,7 @@ class AdmissionRequest(Generic[K]):
     ...     def mutate(self, request: AdmissionRequest[ConfigMap]) -> ConfigMap | None:
     ...         if request.operation != "CREATE":
     ...             return None
-    ...         request.object.metadata.labels["made-by"] = request.user.username
+    ...         request.object.labels["made-by"] = request.user.username
     ...         return request.object
     """
 

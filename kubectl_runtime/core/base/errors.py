@@ -147,6 +147,16 @@ class RequestError(KubeError, ValueError):
     """
 
 
+class UnknownFieldError(RequestError, TypeError):
+    """An object or a part of one was made with a field that its class does not have; the text names the nearest.
+
+    >>> ConfigMap(name="a", dta={})
+    Traceback (most recent call last):
+        ...
+    UnknownFieldError: ...
+    """
+
+
 class PartialObjectError(RequestError):
     """Only a part of the object is held, so it cannot replace the whole: use patch or apply.
 

@@ -123,3 +123,15 @@ def unforked() -> Iterator[None]:
             os.register_at_fork(before=_whole.acquire, after_in_parent=_whole.release, after_in_child=_whole.release)
     with _whole:
         yield
+
+
+def failed_attribute(obj: Any, name: str) -> None:
+    """For a `__getattr__`: raise what a property (or another descriptor of the class) called `name` raised.
+
+    Python asks `__getattr__` after such an AttributeError too, and drops the error; it is computed again for its text.
+    """
+    for cls in type(obj).__mro__:
+        if name in cls.__dict__:
+            if hasattr(found := cls.__dict__[name], "__get__"):
+                found.__get__(obj, type(obj))
+            return

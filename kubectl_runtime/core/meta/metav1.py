@@ -3,9 +3,10 @@
 Times are aware `datetime` values. Every field may be absent; where the wire has `null`, the field's default stands.
 `OwnerReference` and `Condition` are immutable values: replace them, do not change them. `ObjectMeta` is a mutable view.
 
-Labels and annotations to look at, and not to change.
+Labels and annotations of objects.
 
-    ReadOnlyMap      those of an object, as its reader shows them
+    EditableMap      those of a reader: a change copies them into its metadata, for it alone
+    ReadOnlyMap      those of an object of which only a part is held
     ReadOnlyDict     what is held where all readers of an object, or several objects, share them
     ReadOnlyList     likewise
 
@@ -17,15 +18,16 @@ Status conditions: how a controller says what it knows, without writing when not
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, Self
 
 import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.base.errors import RequestError, did_you_mean
+from kubectl_runtime.core.base.errors import RequestError, UnknownFieldError, did_you_mean
+from kubectl_runtime.core.base.interpreter import failed_attribute
 from kubectl_runtime.core.base.wire import MapKeys, camel, converted
 
 _made: Any = msgspec.StructMeta.__call__
@@ -49,7 +51,7 @@ class _PartType(msgspec.StructMeta):
             except TypeError as error:
                 for name in fields:
                     if name not in cls.__struct_fields__:
-                        raise TypeError(_unknown(cls, name)) from None
+                        raise UnknownFieldError(_unknown(cls, name)) from None
                 raise TypeError(f"{cls.__name__}: {error}") from None
 
 
@@ -71,6 +73,7 @@ class _Hinting:
         def __getattr__(self, name):
             if name.startswith("__"):  # what Python itself looks for
                 raise AttributeError(name)
+            failed_attribute(self, name)
             raise AttributeError(_unknown(type(self), name))
 
 
@@ -202,10 +205,10 @@ class ObjectMeta(Part):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: Annotated[list[OwnerReference] | None, MapKeys("uid")] = None
-    finalizers: list[str] | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: Annotated[list[OwnerReference], MapKeys("uid")] = []
+    finalizers: list[str] = []
     managed_fields: list[dict[str, Any]] | None = None
     self_link: str | None = None
 
@@ -261,9 +264,8 @@ def format_micro_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-class ReadOnlyMap(Mapping[str, str]):
-    """A view of `content`, equal to a dict of the same items. Everything that would change it raises TypeError, with
-    what to do instead. `dict(view)` is a copy. As safe between threads as the dict below it."""
+class MapView(Mapping[str, str]):
+    """A view of `content`, equal to a dict of the same items. `dict(view)` is a copy."""
 
     __slots__ = ("_content",)
     __hash__ = None  # type: ignore[assignment]
@@ -285,7 +287,7 @@ class ReadOnlyMap(Mapping[str, str]):
         return key in self._content
 
     def __eq__(self, other: object) -> bool:
-        return self._content == (other._content if isinstance(other, ReadOnlyMap) else other)
+        return self._content == (other._content if isinstance(other, MapView) else other)
 
     def __or__(self, other: Mapping[str, str]) -> dict[str, str]:
         return {**self._content, **other} if isinstance(other, Mapping) else NotImplemented
@@ -308,12 +310,60 @@ class ReadOnlyMap(Mapping[str, str]):
     def __reduce__(self) -> tuple[type[dict[str, str]], tuple[dict[str, str]]]:
         return dict, (self.copy(),)
 
+
+class ReadOnlyMap(MapView):
+    """A view that raises TypeError for every change, with what to do instead. As safe between threads as the dict below
+    it."""
+
+    __slots__ = ()
+
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         """Raise TypeError, which says what to change instead."""
         raise TypeError("the labels and annotations of an object are read-only here: change obj.metadata.labels or "
                         "obj.metadata.annotations and write the object, or change a copy, such as dict(obj.labels)")
 
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class HasMetadata(Protocol):
+    """An object whose metadata may be changed."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The mutable view of the metadata."""
+
+
+class EditableMap(MapView, MutableMapping[str, str]):
+    """The labels or annotations of a reader. Reading costs no more than looking at what was received; the first change
+    is made in the reader's own `metadata`, never in what a store holds. For one thread, as the reader is."""
+
+    __slots__ = ("_key", "_owner")
+
+    def __init__(self, content: Mapping[str, str], owner: HasMetadata, key: str) -> None:
+        """`content` is not copied until it is changed; `key`: `labels` or `annotations`."""
+        self._content = content
+        self._owner = owner
+        self._key = key
+
+    def _own(self) -> dict[str, str]:
+        """The map in the metadata of the reader, which is what this one shows from then on."""
+        metadata = self._owner.metadata
+        found = getattr(metadata, self._key)
+        if type(found) is not dict:  # None, or the map of another object
+            found = dict(found or {})
+            setattr(metadata, self._key, found)
+        self._content = found
+        return found
+
+    def __setitem__(self, key: str, value: str) -> None:
+        self._own()[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._own()[key]
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override, misc]  # `|` gives a dict, and `|=` is of this one
+        self._own().update(other)
+        return self
 
 
 class ReadOnlyDict(dict[Any, Any]):

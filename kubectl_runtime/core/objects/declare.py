@@ -6,6 +6,7 @@ that they may be defined later in the module, and so that defining a class costs
 from __future__ import annotations
 
 import builtins
+import re
 import sys
 import types
 import typing
@@ -22,6 +23,10 @@ from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 R = TypeVar("R")
 EMPTY: Any = MISSING
 """As the default of an attribute: constructors may leave it out. Read, it is the empty form of its type, as without."""
+
+
+_VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+"""A DNS label as of RFC 1035, which the API demands of the versions of all kinds."""
 
 
 class HasViews(Protocol):
@@ -107,6 +112,9 @@ def _resource(cls: type, group: str | None, version: str | None, kind: str | Non
     if not version or not kind:
         missing = "version" if not version else "kind"
         raise TypeError(f"class {cls.__name__}: {missing}= is missing; a kind needs group=, version= and kind=")
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise TypeError(f"class {cls.__name__}: version={version!r} is not the name of an API version, such as 'v1' or "
+                        "'v1alpha1': lower case letters, digits and '-', beginning with a letter")
     return ApiResource.from_gvk(GroupVersionKind(group or "", version, kind), plural=plural,
                                 scope=scope or Scope.NAMESPACED)
 

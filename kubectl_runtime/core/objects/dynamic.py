@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from kubectl_runtime.core.base.interpreter import failed_attribute
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.objects.declare import EMPTY, ResourceMeta, bound_class
@@ -40,8 +41,11 @@ class DynamicObject(Resource):
             self[camel(name)] = value
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return super().__getattr__(name)  # type: ignore[misc]  # hidden from type checkers there
+        failed_attribute(self, name)
         key = camel(name)
-        if name.startswith("_") or key not in self:
+        if key not in self:
             raise AttributeError(f"{type(self).__name__} has no key {key!r}")
         return self[key]
 

@@ -120,6 +120,11 @@ def child_name(owner: Owner, suffix: str) -> str:
     >>> len(child_name(ConfigMap(name="a" * 60), "copy"))
     63
     """
+    if isinstance(owner, type) or not isinstance(getattr(owner, "api_resource", None), ApiResource):
+        raise RequestError(f"child_name({owner!r}, ...): the owner is an object, such as the one that is reconciled, "
+                           f"not {class_named(owner)}")
+    if not isinstance(suffix, str):
+        raise RequestError(f"child_name(..., {suffix!r}): the suffix is a text, not {class_named(suffix)}")
     if not owner.name:
         raise RequestError(f"{owner.ref} has no name yet that its children's names could begin with")
     if not suffix:

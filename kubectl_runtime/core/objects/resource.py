@@ -27,16 +27,17 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, TypeVar
 
 import msgspec
 import msgspec.structs
 
-from kubectl_runtime.core.base.errors import RequestError, did_you_mean
+from kubectl_runtime.core.base.errors import RequestError, UnknownFieldError, class_named, did_you_mean
+from kubectl_runtime.core.base.interpreter import failed_attribute
 from kubectl_runtime.core.base.keys import namespace_or_none
-from kubectl_runtime.core.base.wire import camel
+from kubectl_runtime.core.base.wire import camel, decoded
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.encode import encode_plain, identified, new_object, written_back
 from kubectl_runtime.core.codec.lineage import Kept
@@ -44,10 +45,10 @@ from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.salvage import Seldom, seldom_of
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.codec.writeback import merge
-from kubectl_runtime.core.meta.gvk import ApiResource, Scope
-from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference, ReadOnlyMap, parse_time
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
+from kubectl_runtime.core.meta.metav1 import EditableMap, ObjectMeta, OwnerReference, ReadOnlyDict, parse_time
 from kubectl_runtime.core.meta.models import to_model
-from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects import ownership
 from kubectl_runtime.core.objects.declare import (
@@ -60,7 +61,7 @@ from kubectl_runtime.core.objects.declare import (
     is_bound,
 )
 
-_NO_MAP: Mapping[str, str] = ReadOnlyMap({})
+_NO_MAP: Mapping[str, str] = ReadOnlyDict()
 
 
 class Identity:
@@ -100,7 +101,17 @@ class Identity:
 
     @metadata.setter
     def metadata(self, value: ObjectMeta) -> None:
-        self._views["metadata"] = value
+        self._views["metadata"] = _checked_metadata(type(self).__name__, value)
+
+    @property
+    def kind(self) -> str:
+        """The kind's name, such as `Deployment`."""
+        return self.api_resource.kind
+
+    @property
+    def api_version(self) -> str:
+        """The kind's group and version, such as `apps/v1`."""
+        return self.api_resource.api_version
 
     @property
     def name(self) -> str:
@@ -152,27 +163,27 @@ class Identity:
         return self._time(self._head().deletion_timestamp, "deletionTimestamp")
 
     @property
-    def labels(self) -> Mapping[str, str]:
-        """The object's labels, read-only; empty when it has none. To change them, change `metadata.labels`."""
+    def labels(self) -> MutableMapping[str, str]:
+        """The object's labels; empty when it has none. `obj.labels["tier"] = "web"` changes `metadata.labels` of this
+        reader, which `replace` sends; the store never sees it."""
         head = self._head()
         found = head._labels if isinstance(head, Head) else head.labels
-        return ReadOnlyMap(found) if found else _NO_MAP
+        return EditableMap(found or _NO_MAP, self, "labels")
 
     @property
-    def annotations(self) -> Mapping[str, str]:
-        """The object's annotations, read-only; empty when it has none. To change them, change
-        `metadata.annotations`. Decoded at each call, in some µs. Raises DecodeError for what are not annotations."""
-        found = self._seldom().annotations
-        return ReadOnlyMap(found) if found else _NO_MAP
+    def annotations(self) -> MutableMapping[str, str]:
+        """The object's annotations; empty when it has none. Changed as `labels` are. Until then decoded at each call,
+        in some µs. Raises DecodeError for what are not annotations."""
+        return EditableMap(self._seldom().annotations or _NO_MAP, self, "annotations")
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
-        """Which objects own this one; read-only. `set_owner` adds one."""
+        """Which objects own this one; to change, `metadata.owner_references`. `set_owner` adds one."""
         return tuple(self._head().owner_references or ())
 
     @property
     def finalizers(self) -> tuple[str, ...]:
-        """What has to be done before the object can go; read-only. See `finalizer`."""
+        """What has to be done before the object can go; to change, `metadata.finalizers`. See `finalizer`."""
         return tuple(self._head().finalizers or ())
 
     @property
@@ -205,11 +216,24 @@ def _refusing(name: str, remedy: str) -> Any:
     return refuse
 
 
+def _assigning(name: str) -> Any:
+    def assign(self: Identity, value: Any) -> None:
+        made = new_metadata(type(self).__name__, **{**_NO_METADATA, name: value})
+        setattr(self.metadata, name, getattr(made, name))
+
+    return assign
+
+
 if not TYPE_CHECKING:  # type checkers say that these are read-only; Python by itself only that there is no setter
-    for _name in ("name", "namespace", "labels", "annotations", "owner_references", "finalizers", "uid",
-                  "resource_version", "generation", "creation_timestamp", "deletion_timestamp"):
+    for _name in ("name", "namespace", "uid", "resource_version", "generation", "creation_timestamp",
+                  "deletion_timestamp"):
         setattr(Identity, _name, getattr(Identity, _name).setter(
             _refusing(_name, f"change metadata.{_name}, which `replace` sends")))
+    for _name in ("labels", "annotations", "owner_references", "finalizers"):
+        setattr(Identity, _name, getattr(Identity, _name).setter(_assigning(_name)))
+    for _name in ("kind", "api_version"):
+        setattr(Identity, _name, getattr(Identity, _name).setter(
+            _refusing(_name, "it is that of the class: Kind.of(ApiResource(...)) gives the class for another")))
     for _name in ("name_any", "ref"):
         setattr(Identity, _name, getattr(Identity, _name).setter(
             _refusing(_name, "it follows from metadata.name and metadata.namespace")))
@@ -235,13 +259,22 @@ def new_metadata(kind: str, *, name: Any, namespace: Any, generate_name: Any, la
         raise RequestError(f"{kind}(finalizers=…): a list of texts is expected, not {type(finalizers).__name__}")
     return ObjectMeta(name=name, namespace=namespace, generate_name=generate_name,
                       labels=_texts(kind, "labels", labels), annotations=_texts(kind, "annotations", annotations),
-                      finalizers=None if finalizers is None else list(finalizers),
-                      owner_references=None if owner_references is None else list(owner_references))
+                      finalizers=list(finalizers or ()), owner_references=list(owner_references or ()))
 
 
-def _texts(kind: str, argument: str, given: Any) -> dict[str, str] | None:
+_NO_METADATA = dict.fromkeys(name for name in ARGUMENTS if name != "metadata")
+
+
+def _checked_metadata(kind: str, given: Any) -> ObjectMeta:
+    if not isinstance(given, ObjectMeta):
+        raise RequestError(f"{kind}(metadata=…): an ObjectMeta is expected, not {class_named(given)}: give its fields "
+                           f"as arguments, as in {kind}(name=..., labels=...), or read whole objects by from_dict")
+    return given
+
+
+def _texts(kind: str, argument: str, given: Any) -> dict[str, str]:
     if not given:
-        return None
+        return {}
     if not isinstance(given, Mapping):
         raise RequestError(f"{kind}({argument}=…): a map of texts is expected, not {type(given).__name__}")
     for key, value in given.items():
@@ -299,23 +332,25 @@ class Resource(Identity, Declaring):
                  metadata: ObjectMeta | None = None, **fields: Any) -> None:
         """A new object, not yet on the server. `fields` are the declared attributes of the class.
 
-        Metadata comes as single arguments or as one `ObjectMeta`. Raises RequestError for an undeclared field and for
-        metadata of the wrong type.
+        Metadata comes as single arguments or as one `ObjectMeta`. Raises UnknownFieldError for an undeclared field,
+        RequestError for metadata of the wrong type.
         """
         if not hasattr(type(self), "api_resource"):
             raise RequestError(f"{type(self).__name__} is bound to no kind: give its class group=, version= and kind=")
         self._record: Record | None = None
         self._plain: dict[str, Any] | None = None
         self._kept: dict[str, Kept] | None = None
-        self._views: dict[str, Any] = {"metadata": metadata or new_metadata(
-            type(self).__name__, name=name, namespace=namespace, generate_name=generate_name, labels=labels,
-            annotations=annotations, finalizers=finalizers, owner_references=owner_references)}
+        kind = type(self).__name__
+        self._views: dict[str, Any] = {"metadata": new_metadata(
+            kind, name=name, namespace=namespace, generate_name=generate_name, labels=labels, annotations=annotations,
+            finalizers=finalizers, owner_references=owner_references) if metadata is None
+            else _checked_metadata(kind, metadata)}
         for field, value in fields.items():
             if not isinstance(getattr(type(self), field, None), Attribute):
                 known = attributes_of(type(self))
                 hint = did_you_mean(field, [*known, *ARGUMENTS])
-                raise RequestError(f"{type(self).__name__} has no field {field!r}{hint}; "
-                                   f"it declares {', '.join(known) or 'none'}")
+                raise UnknownFieldError(f"{kind} has no field {field!r}{hint}; "
+                                        f"it declares {', '.join(known) or 'none'}")
             setattr(self, field, value)
 
     @classmethod
@@ -345,15 +380,16 @@ class Resource(Identity, Declaring):
     def from_record(cls, record: Record) -> Self:
         """A reader of a stored `record`. Cheap: nothing is decoded."""
         self = cls.__new__(cls)
-        self._record = record
-        self._plain = None
-        self._kept = None
-        self._views = {}
+        _put_record(self, record)
+        _put_views(self, {})
         return self
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
-        """A reader of one object's JSON, which may have no name yet. Raises DecodeError for bad metadata."""
+        """A reader of one object's JSON, which may have no name yet. A class without a kind (`DynamicObject`) is bound
+        to the kind that the object names. Raises DecodeError for bad metadata, RequestError where no kind is known."""
+        if not hasattr(cls, "api_resource"):
+            return cls.of(_kind_in(cls, raw)).from_bytes(raw)
         record = decode_object(raw, cls.api_resource, named=False)
         if (error := record.error) is not None:
             raise error
@@ -361,7 +397,7 @@ class Resource(Identity, Declaring):
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """A reader of an object given as plain JSON values, which are copied. Raises DecodeError."""
+        """A reader of an object given as plain JSON values, which are copied; otherwise as `from_bytes`."""
         return cls.from_bytes(encode_plain(content))
 
     @property
@@ -482,7 +518,18 @@ class Resource(Identity, Declaring):
 
     if not TYPE_CHECKING:  # type checkers must keep reporting unknown attributes
 
+        def __setattr__(self, name: str, value: Any) -> None:
+            try:
+                object.__setattr__(self, name, value)
+            except AttributeError:
+                if hasattr(type(self), name):
+                    raise
+                raise AttributeError(self._undeclared(name)) from None
+
         def __getattr__(self, name: str) -> Any:
+            if name in _LATER:
+                return None
+            failed_attribute(self, name)
             snake = next((known for known in dir(type(self)) if camel(known) == name), None)
             if snake is not None:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: attributes are written "
@@ -492,9 +539,33 @@ class Resource(Identity, Declaring):
     @classmethod
     def _undeclared(cls, name: str) -> str:
         """What is said of an attribute that the class does not have."""
-        near = did_you_mean(name, attributes_of(cls))
+        near = did_you_mean(name, [*attributes_of(cls), *(known for known in dir(cls) if not known.startswith("_"))])
         return (f"{cls.__name__} declares no attribute {name!r}{near}: declare it in the class, "
                 f"or use obj[{name!r}], which reads any key of the object")
+
+
+def _kind_in(cls: type, raw: bytes) -> ApiResource:
+    """The kind that an object names. Raises RequestError."""
+    try:
+        named = decoded(raw, _Named)
+    except DECODE_FAILURES:
+        named = _Named()
+    if not named.api_version or not named.kind:
+        raise RequestError(f"{cls.__name__} is bound to no kind, and the object does not name one: give it apiVersion "
+                           f"and kind, or use {cls.__name__}.of(ApiResource(...))")
+    group, _, version = named.api_version.rpartition("/")
+    return ApiResource.from_gvk(GroupVersionKind(group, version, named.kind))
+
+
+class _Named(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+_put_record = Resource.__dict__["_record"].__set__
+_put_views = Resource.__dict__["_views"].__set__
+_LATER = ("_kept", "_plain")
+"""None until they are needed; not set in a reader of a record, of which most are thrown away before."""
 
 
 def _blank(cls: type[Resource], bound_to: ApiResource | None) -> Resource:

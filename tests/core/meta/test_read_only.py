@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, Client, Patch
+from kubectl_runtime import Api, Client, PartialView, Patch, WatcherConfig, watch_store
 from kubectl_runtime.core.meta.metav1 import ReadOnlyMap
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
@@ -67,11 +67,16 @@ def test_labels_that_were_read_can_be_written_wherever_a_map_can(server: ApiServ
     assert maps.apply({"metadata": {"name": "d", "labels": labels}}, field_manager="me").labels == labels
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "metadata"])
-def test_what_was_read_shows_its_labels_and_annotations_so(client: Client, whole: bool) -> None:
+class Held(PartialView, frozen=True):
+    pass
+
+
+def test_a_view_that_all_readers_share_shows_its_labels_and_annotations_so(client: Client) -> None:
     api = Api.namespaced(client, ConfigMap, "default")
     api.create(ConfigMap(name="a", annotations={"note": "x"}))
-    found: Any = api.get("a") if whole else api.with_metadata_only().get("a")
+    with watch_store(api, WatcherConfig(fields=Held)) as held:
+        held.wait_until_ready(10)
+        found: Any = held.get("a", "default")
     for part in (found.labels, found.annotations):
         with pytest.raises(TypeError, match="are read-only here"):
             part["app"] = "web"
