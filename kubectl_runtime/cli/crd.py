@@ -2,12 +2,14 @@
 
 One document for each kind, sorted by name; classes of one kind and several versions make one. The same classes always
 give the same text. Either every class is printed or none, so that nobody applies half of what was asked for. `--check`
-compares with a file instead, as YAML: comments and layout are the file's own.
+compares with a file instead, as YAML: comments and layout are the file's own. Rules over lists, maps and texts without
+a limit are named on the error output, since a cluster may refuse them.
 """
 from __future__ import annotations
 
 import argparse
 import difflib
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -31,10 +33,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print or check the definitions; the exit status. Raises CommandError."""
     found = definitions(options.classes)
+    for warning in _warnings(found):
+        print(f"warning: {warning}", file=sys.stderr)
     if options.check is not None:
         return _check(options.check, found, options.classes)
     print(_text(found), end="")
     return 0
+
+
+def _warnings(found: list[dict[str, Any]]) -> list[str]:
+    """Of rules that a cluster may find too dear, which is not estimated here."""
+    from kubectl_runtime.schema.rules import unbounded_rules
+
+    return [f"{crd['metadata']['name']} {version['name']}: {warning}; give it maxItems, maxProperties or maxLength, or "
+            "a cluster may refuse the definition for what the rule could cost"
+            for crd in found for version in crd["spec"]["versions"]
+            for warning in unbounded_rules(version["schema"]["openAPIV3Schema"])]
 
 
 def definitions(places: Iterable[Place]) -> list[dict[str, Any]]:

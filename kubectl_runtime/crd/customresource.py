@@ -110,7 +110,7 @@ class CustomResource(Resource):
         """What the API server would say is wrong with this object, field by field, by its schema and its rules; with
         `old` also what is wrong with the update from `old`. An empty list if nothing is wrong. As on the server,
         unknown fields are dropped and defaults filled in first. Does not block. Raises MissingExtra if the class has
-        rules and the extra `cel` is not installed.
+        rules and the extra `cel` is not installed, TypeError as `crd` for a rule that does not compile.
         """
         cls: Any = type(self)
         return _validator(cls).violations(self.to_dict(), None if old is None else old.to_dict())
@@ -192,7 +192,9 @@ def _refuse(cls: type, causes: list[Cause]) -> None:
 
 @functools.cache
 def _validator(cls: Any) -> Validator:
-    return Validator(cls._schema())
+    made = Validator(cls._schema())
+    _refuse(cls, made.rule_causes())
+    return made
 
 
 def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:

@@ -139,20 +139,26 @@ def _signature_type(text: str) -> Any:
 def library(*, typed: bool, classes: Mapping[str, Any]) -> Any:
     """An extension, since its names may be names of others too.
 
-    Lists are typed by their elements when a rule is checked, and by nothing when it runs: then values tell.
+    Lists are typed by their elements when a rule is checked, and by nothing when it runs: then values tell. So it is
+    with opaque values, of which the engine would not tell a version from a quantity.
     """
     cel = engine()[0]
-    overloads: dict[str, list[Any]] = {}
-    for function in functions():
+    alike: dict[Any, list[Function]] = {}
+    for number, function in enumerate(functions()):
         has_list = function.member and function.parameters[0].startswith("[")
         if has_list and ("dyn" in function.parameters[0]) == typed:
             continue
-        known = overloads.setdefault(function.name, [])
+        shape = tuple("opaque" if part in OPAQUE else part for part in function.parameters)
+        alike.setdefault(number if typed else (function.name, shape, function.member), []).append(function)
+    overloads: dict[str, list[Any]] = {}
+    for same in alike.values():
+        function, known = same[0], overloads.setdefault(same[0].name, [])
         known.append(cel.Overload(
             f"kubernetes_{function.name.replace('.', '_')}_{len(known)}", is_member=function.member,
-            return_type=_signature_type(function.result),
-            parameters=[_signature_type(part) for part in function.parameters],
-            impl=_implementation(function, classes)))
+            return_type=_signature_type(function.result) if len(same) == 1 else cel.Type.DYN,
+            parameters=[_signature_type(part) for part in function.parameters] if len(same) == 1 else [
+                cel.Type.DYN if part in OPAQUE else _signature_type(part) for part in function.parameters],
+            impl=_implementation(same, classes)))
     if typed:
         overloads |= {f"_{sign}_": [cel.Overload(f"kubernetes_{name}_{a}_{b}", return_type=cel.Type.BOOL,
                                                  parameters=[_signature_type(a), _signature_type(b)])
@@ -161,7 +167,12 @@ def library(*, typed: bool, classes: Mapping[str, Any]) -> Any:
     return cel.CelExtension("kubernetes", [cel.FunctionDecl(name, known) for name, known in overloads.items()])
 
 
-def _implementation(function: Function, classes: Mapping[str, Any]) -> Any:
+def _implementation(same: list[Function], classes: Mapping[str, Any]) -> Any:
+    if len(same) > 1:
+        calls = {tuple(part for part in function.parameters if part in OPAQUE): _implementation([function], classes)
+                 for function in same}
+        return lambda *arguments: _of_types(calls, arguments)(*arguments)
+    [function] = same
     opaque = [kind in OPAQUE for kind in function.parameters]
     make = classes.get(function.result)
 
@@ -170,6 +181,13 @@ def _implementation(function: Function, classes: Mapping[str, Any]) -> Any:
                                 for argument, wrapped in zip(arguments, opaque, strict=True)))
         return found if make is None else make(value=found)
     return call
+
+
+def _of_types(calls: Mapping[tuple[str, ...], Any], arguments: tuple[Any, ...]) -> Any:
+    found = tuple(argument.DESCRIPTOR.name for argument in arguments if hasattr(argument, "DESCRIPTOR"))
+    if found not in calls:
+        raise ValueError(f"no such overload for {', '.join(found) or 'these values'}")
+    return calls[found]
 
 
 # --- checking and running ---------------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
 """Kubernetes' own CEL functions for rules: lists, regex, url, ip, cidr, quantity, and cel-go's sets.
 
 Each `Function` names its signature in a small language that the engine translates: scalars by their names, ``[T]``
-lists, ``{T}`` maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR`` for the opaque values, which are canonical texts to the
-functions here (so that two of them are equal when their values are). What a function raises ValueError for is an error
-of the rule.
-Not provided, so that a CRD whose rules use it is refused: format, semver, authorizer, and macros of two variables.
+lists, ``{T}`` maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver`` for the opaque values, which are
+canonical texts to the functions here (so that two of them are equal when their values are). What a function raises
+ValueError for is an error of the rule.
+Not provided, so that a CRD whose rules use it is refused: format, whose results are optional values (the engine takes
+none from a function), authorizer, and macros of two variables.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from kubectl_runtime.core.meta.quantities import value_of
 from kubectl_runtime.schema.patterns import compiled
 
-OPAQUE = ("Quantity", "URL", "IP", "CIDR")
+OPAQUE = ("Quantity", "URL", "IP", "CIDR", "Semver")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ def functions() -> Iterator[Function]:
     yield from _quantities()
     yield from _urls()
     yield from _addresses()
+    yield from _versions()
 
 
 def _lists() -> Iterator[Function]:
@@ -202,3 +204,49 @@ def _within(cidr: str, other: str) -> bool:
     outer, inner = ipaddress.ip_interface(cidr).network, ipaddress.ip_interface(other).network
     return (outer.version == inner.version and outer.prefixlen <= inner.prefixlen
             and inner.network_address in outer)
+
+
+_NUMBER = r"(?:0|[1-9]\d*)"
+_SEMVER = re.compile(rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-((?:{_NUMBER}|\d*[A-Za-z-][0-9A-Za-z-]*)"
+                     rf"(?:\.(?:{_NUMBER}|\d*[A-Za-z-][0-9A-Za-z-]*))*))?(?:\+([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?",
+                     re.ASCII)
+
+
+def _semver(text: str) -> str:
+    if not _SEMVER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a semantic version")
+    return text
+
+
+def _normalized(text: str, normalize: bool) -> str:
+    """With `normalize`: without a leading v and leading zeros, and with the numbers that are missing."""
+    if not normalize:
+        return _semver(text)
+    numbers, mark, rest = re.fullmatch(r"v?([^-+]*)([-+]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    parts = [part.lstrip("0") or "0" if part else "" for part in numbers.split(".")]
+    return _semver(".".join([*parts, *["0"] * (3 - len(parts))]) + mark + rest)
+
+
+def _order(text: str) -> tuple[Any, ...]:
+    major, minor, patch, before, _ = _semver_parts(text)
+    marks = [(0, int(mark), "") if mark.isdigit() else (1, 0, mark) for mark in before.split(".")] if before else []
+    return int(major), int(minor), int(patch), not before, marks
+
+
+def _semver_parts(text: str) -> tuple[str, ...]:
+    found = _SEMVER.fullmatch(text)
+    return tuple(part or "" for part in found.groups()) if found else ("0", "0", "0", "", "")
+
+
+def _versions() -> Iterator[Function]:
+    yield Function("semver", ("string",), "Semver", _semver, member=False)
+    yield Function("semver", ("string", "bool"), "Semver", _normalized, member=False)
+    yield Function("isSemver", ("string",), "bool", _is(_semver), member=False)
+    yield Function("isSemver", ("string", "bool"), "bool",
+                   lambda text, normalize: _is(lambda given: _normalized(given, normalize))(text), member=False)
+    for place, name in enumerate(("major", "minor", "patch")):
+        yield Function(name, ("Semver",), "int", lambda text, place=place: int(_semver_parts(text)[place]))
+    yield Function("isGreaterThan", ("Semver", "Semver"), "bool", lambda a, b: _order(a) > _order(b))
+    yield Function("isLessThan", ("Semver", "Semver"), "bool", lambda a, b: _order(a) < _order(b))
+    yield Function("compareTo", ("Semver", "Semver"), "int",
+                   lambda a, b: (_order(a) > _order(b)) - (_order(a) < _order(b)))

@@ -3,7 +3,8 @@
 As in apiextensions-apiserver (`SchemaDeclType`, `UnstructuredToVal`): an object with properties is a message of them,
 additionalProperties make a map, `date` and `date-time` are timestamps, `duration` is a duration, `byte` is bytes,
 `number` is a double; what a schema does not type (unknown fields that are preserved) cannot be named. Names that are no
-identifiers of CEL are escaped: ``a-b`` is ``a__dash__b``, ``if`` is ``__if__``.
+identifiers of CEL are escaped: ``a-b`` is ``a__dash__b``, ``in`` is ``__in__``; other reserved words, such as ``if``,
+have both names.
 
 One difference: a list of type set or map is a list in order here, also for ``==`` and ``+``.
 
@@ -28,8 +29,9 @@ Converter = Callable[[Any], Any]
 Scalar = Literal["string", "int", "double", "bool", "bytes", "timestamp", "duration", "dyn"]
 
 _RESERVED = frozenset({
-    "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
-    "namespace", "null", "package", "return", "true"})
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "namespace",
+    "package", "return", "var", "void", "while"})
+_KEYWORDS = frozenset({"false", "in", "null", "true"})
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _FORMATS: dict[str, Scalar] = {"byte": "bytes", "duration": "duration", "date": "timestamp", "date-time": "timestamp"}
 _SCALARS: dict[str, Scalar] = {"boolean": "bool", "integer": "int", "number": "double"}
@@ -64,10 +66,17 @@ Type = Scalar | ListOf | MapOf | Message
 
 def escape(name: str) -> str | None:
     """The identifier that stands for a property in rules; None where there is none."""
-    if name in _RESERVED:
+    if name in _RESERVED or name in _KEYWORDS:
         return f"__{name}__"
     escaped = re.sub(r"__|[.\-/]", lambda found: _ESCAPES[found[0]], name)
     return escaped if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", escaped) else None
+
+
+def identifiers(name: str) -> tuple[str, ...]:
+    """All identifiers that stand for a property: since Kubernetes 1.32 a reserved word that is no keyword of the
+    grammar also stands for itself, as in `self.namespace`."""
+    escaped = escape(name)
+    return () if escaped is None else (escaped, name) if name in _RESERVED else (escaped,)
 
 
 def properties_of(node: Node, *, root: bool = False) -> dict[str, Node]:
@@ -88,8 +97,9 @@ def declared_type(node: Node, *, root: bool = False) -> Type | None:
         if isinstance(extra := node.get("additionalProperties"), Mapping):
             element = declared_type(extra)
             return None if element is None else MapOf(element)
-        found = {escape(name): declared_type(child) for name, child in properties_of(node, root=root).items()}
-        return Message({name: child for name, child in found.items() if name is not None and child is not None})
+        found = [(name, declared_type(child)) for key, child in properties_of(node, root=root).items()
+                 for name in identifiers(key)]
+        return Message({name: child for name, child in found if child is not None})
     if kind == "string":
         return _FORMATS.get(node.get("format") or "", "string")
     return _SCALARS.get(kind or "")
@@ -101,7 +111,7 @@ _SELF = re.compile(r"\b(?:self|oldSelf)\b(?:\s*\.\s*\??\s*([A-Za-z_]\w*+)(?!\s*\
 def fields_named(expressions: Iterable[str], node: Node, *, root: bool = False) -> frozenset[str] | None:
     """The properties that expressions name of `self` and `oldSelf`: all that they need to see of it, though a text or a
     comment may name more. None where `self` is seen as a whole, or is not an object with properties."""
-    declared = {escape(name): name for name in properties_of(node, root=root)}
+    declared = {shown: name for name in properties_of(node, root=root) for shown in identifiers(name)}
     named = {found[1] or "" for expression in expressions for found in _SELF.finditer(expression)}
     return frozenset(declared[name] for name in named) if declared and named <= declared.keys() else None
 
@@ -127,14 +137,14 @@ def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: C
         return _collection(converter(node[key], make_time, make_duration), declared)
     if not isinstance(declared, Message):
         return None
-    parts = {name: (escape(name), converter(child, make_time, make_duration))
+    parts = {name: (identifiers(name), converter(child, make_time, make_duration))
              for name, child in properties_of(node, root=root).items()
              if declared_type(child) is not None and (only is None or name in only)}
-    if not root and only is None and all(shown == name and part is None for name, (shown, part) in parts.items()):
+    if not root and only is None and all(shown == (name,) and part is None for name, (shown, part) in parts.items()):
         return None
     return lambda value: {shown: item if part is None or item is None else part(item)
-                          for name, (shown, part) in parts.items()
-                          if name in value and shown is not None and (item := value[name], True)}
+                          for name, (all_shown, part) in parts.items() if name in value
+                          for shown in all_shown if (item := value[name], True)}
 
 
 def _of_text(make: Converter) -> Converter:

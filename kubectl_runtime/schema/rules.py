@@ -9,6 +9,7 @@ an old value only in lists of type map. Texts and reasons follow apiextensions-a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -120,6 +121,45 @@ def _wrong(field: str, rule: Node, detail: str) -> Cause:
     for mark in "<>&":
         text = text.replace(mark, f"\\u{ord(mark):04x}")
     return Cause("FieldValueInvalid", f"Invalid value: {text}: {detail}", field)
+
+
+_WALKS = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter|matches|contains|find|findAll|indexOf|isSorted|sum|min|"
+                    r"max|split|replace|lowerAscii|upperAscii|startsWith|endsWith|join)\s*\(|\bin\b|\bsets\.")
+_LIMITS = {"array": "maxItems", "object": "maxProperties", "string": "maxLength"}
+
+
+def unbounded_rules(schema: Node) -> list[str]:
+    """Which rules of a schema walk through lists, maps and texts without a limit, in words. A real server estimates
+    what they cost at worst, and refuses the definition if that is too much. Nothing is compiled."""
+    return list(_unbounded(schema, "", ()))
+
+
+def _unbounded(node: Node, path: str, around: tuple[str, ...]) -> Iterator[str]:
+    for rule in node.get(RULES) or ():
+        text = (rule.get("rule") or "").strip()
+        walked = [place for name, place, child in [("", path, node), *(
+            (name, f"{path}.{name}", child) for name, child in (node.get("properties") or {}).items())]
+            if _limit_missing(child) and (not name or re.search(rf"\b{re.escape(name)}\b", text))] if (
+            _WALKS.search(cel.bare(text))) else []
+        if missing := [*around, *walked]:
+            limits = ", ".join(place.lstrip(".") or "the object" for place in dict.fromkeys(missing))
+            yield f"{path.lstrip('.') or 'the object'}: the rule {text!r} walks through what has no limit: {limits}"
+    for name, child in (node.get("properties") or {}).items():
+        yield from _unbounded(child, f"{path}.{name}", around)
+    for key, shown in (("items", "[]"), ("additionalProperties", "[*]")):
+        if isinstance(child := node.get(key), Mapping):
+            yield from _unbounded(child, path + shown, (*around, path) if _limit_missing(node) else around)
+
+
+def _limit_missing(node: Node) -> str:
+    """The keyword that would limit a list, map or text; empty where it is there, or nothing to limit."""
+    kind = node.get("type") or ""
+    if kind == "object" and not isinstance(node.get("additionalProperties"), Mapping):
+        return ""
+    if kind == "string" and (node.get("enum") or (node.get("format") or "") in ("date-time", "date", "duration")):
+        return ""
+    limit = _LIMITS.get(kind, "")
+    return limit if limit not in node else ""
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ import msgspec
 import pytest
 from msgspec import Meta
 
+from kubectl_runtime.cli.main import main
 from kubectl_runtime.core.meta.godurations import GoDuration
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.customresource import CustomResource, PrinterColumn
-from kubectl_runtime.crd.marks import OneOf, PreserveUnknownFields, ScaleSubresource
+from kubectl_runtime.crd.marks import OneOf, PreserveUnknownFields, Rule, ScaleSubresource
 from kubectl_runtime.crd.schema import object_schema
 from kubectl_runtime.schema.structural import structural_causes
 
@@ -217,3 +218,31 @@ def test_a_schema_by_hand_or_none_at_all_takes_the_place_of_the_types() -> None:
     by_hand = {"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": [
         {"rule": "true"}]}}}
     assert version_of(schema=by_hand)["schema"] == {"openAPIV3Schema": by_hand}
+
+
+class Wrong(msgspec.Struct):
+    low: Annotated[int, Rule("self >")] = 0
+
+
+def test_a_rule_that_does_not_compile_is_judged_before_objects_are() -> None:
+    class Ranged(CustomResource, group="example.com", version="v1", kind="Ranged"):
+        spec: Wrong
+
+    for judge in (Ranged.crd, Ranged(name="a", spec=Wrong()).violations):
+        with pytest.raises(TypeError, match="class Ranged: the API server would refuse its schema"):
+            judge()
+
+
+class Named(msgspec.Struct):
+    names: Annotated[list[str], Rule("self.all(name, name != '')")] = []
+
+
+class Walked(CustomResource, group="example.com", version="v1", kind="Walked"):
+    spec: Named
+
+
+def test_the_command_warns_of_a_rule_over_what_has_no_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crd", f"{__name__}:Walked"]) == 0
+    printed = capsys.readouterr()
+    assert "warning: walkeds.example.com v1: spec.names: the rule" in printed.err
+    assert "kind: CustomResourceDefinition" in printed.out

@@ -13,7 +13,7 @@ from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.schema import cel
 from kubectl_runtime.schema.cel import Scope, Values, convert, program, uses_old_self
 from kubectl_runtime.schema.celtypes import fields_named
-from kubectl_runtime.schema.rules import Rules, checked_after, rule_definition_causes, rules_of
+from kubectl_runtime.schema.rules import Rules, checked_after, rule_definition_causes, rules_of, unbounded_rules
 from kubectl_runtime.schema.validation import NOTHING, schema_causes
 
 TEXT, INTEGER = {"type": "string"}, {"type": "integer"}
@@ -75,7 +75,7 @@ def test_a_rule_sees_values_with_the_types_of_the_schema(expression: str) -> Non
     ("self.none", "undefined field 'none'"), ("has(self.none)", "undefined field 'none'"),
     ("self.count == 'x'", "no matching overload for '_==_' applied to '(int, string)'"),
     ("self.items.all(i, i.none == 1)", "undefined field 'none'"), ("self.count >", "Syntax error"),
-    ("format.named('x').hasValue()", "undeclared reference to 'format'"), ("isSemver('1')", "undeclared reference"),
+    ("self.in == 'x'", "Syntax error"), ("format.named('x').hasValue()", "undeclared reference to 'format'"),
     ("[1].all(i, v, v > 0)", "undeclared reference"), ("authorizer.path('/')", "undeclared reference"),
     ("self.count", "must evaluate to a bool"), ("(" * 40 + "true" + ")" * 40, "recursion limit exceeded")])
 def test_what_does_not_compile_or_is_not_provided_is_refused(expression: str, why: str) -> None:
@@ -289,3 +289,56 @@ def test_what_has_a_format_and_no_value_of_its_type_breaks_its_rules(form: str, 
     assert message.endswith(" evaluating rule: self == self")
     if isinstance(value, list):
         assert message.startswith('Invalid value: "string": invalid data, expected string, got []interface {}')
+
+
+RESERVED = ["as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "namespace",
+            "package", "return", "var", "void", "while"]
+
+
+@pytest.mark.parametrize("word", RESERVED)
+def test_a_reserved_word_is_a_field_in_both_spellings(word: str) -> None:
+    node = schema({"rule": f"self.{word} > 1 && self.__{word}__ > 1 && has(self.{word})"}, **{word: INTEGER})
+    assert broken(node, {word: 2}) == []
+    [(field, _, message)] = broken(node, {word: 1})
+    assert field == "spec"
+    assert message.startswith("Invalid value")
+
+
+@pytest.mark.parametrize("word", ["in", "true", "false", "null"])
+def test_a_keyword_is_a_field_in_its_escaped_spelling_only(word: str) -> None:
+    assert broken(schema({"rule": f"self.__{word}__ == 2"}, **{word: INTEGER}), {word: 2}) == []
+    [cause] = rule_definition_causes(schema({"rule": f"self.{word} == 2"}, **{word: INTEGER}))
+    assert "Syntax error" in cause.message
+
+
+@pytest.mark.parametrize(("rule", "good", "bad"), [
+    ("isSemver(self.a)", "1.2.3-rc.1+b", "1.2"), ("isSemver(self.a, true)", "v01.2", "x"),
+    ("semver(self.a).isGreaterThan(semver('1.0.0-rc.2'))", "1.0.0-rc.10", "1.0.0-rc.1"),
+    ("semver(self.a).major() == 2 && semver(self.a).minor() == 1 && semver(self.a).patch() == 0", "2.1.0", "2.0.1"),
+    ("semver(self.a).compareTo(semver('1.0.0')) == -1", "1.0.0-alpha", "1.0.0"),
+    ("semver(self.a).isLessThan(semver('1.0.0-alpha.beta'))", "1.0.0-alpha.1", "1.0.0-beta")])
+def test_semantic_versions(rule: str, good: str, bad: str) -> None:
+    node = schema({"rule": rule}, a=TEXT)
+    assert broken(node, {"a": good}) == []
+    assert len(broken(node, {"a": bad})) == 1
+
+
+ANY_TEXTS = {"type": "array", "items": TEXT}
+
+
+@pytest.mark.parametrize(("node", "named"), [
+    (schema({"rule": "self.a.all(x, x != '')"}, a=ANY_TEXTS), ["spec.a"]),
+    (schema({"rule": "self.a.all(x, x in self.b)"}, a={**ANY_TEXTS, "maxItems": 5},
+            b={"type": "object", "additionalProperties": TEXT}), ["spec.b"]),
+    (schema(a={"type": "string", "x-kubernetes-validations": [{"rule": "self.matches('^a+$')"}]}), ["spec.a"]),
+    (schema(a={"type": "array", "items": {"type": "array", "maxItems": 3, "items": {
+        "type": "integer", "x-kubernetes-validations": [{"rule": "self > 0"}]}}}), ["spec.a"]),
+    (schema(a={"type": "object", "additionalProperties": {**TEXT, "maxLength": 5, "x-kubernetes-validations": [
+        {"rule": "self.contains('x')"}]}}), ["spec.a"]),
+    (schema({"rule": "self.a.all(x, x != '')"}, a={**ANY_TEXTS, "maxItems": 9}), []),
+    (schema({"rule": "self.a == self.b"}, a=TEXT, b=TEXT), []),
+    (schema({"rule": "self.n > 0 && 'all(x)' != ''"}, n=INTEGER), []),
+    (schema({"rule": "self.a.matches('x')"}, a={**TEXT, "maxLength": 9}), [])])
+def test_rules_over_what_has_no_limit_are_named(node: dict[str, Any], named: list[str]) -> None:
+    found = unbounded_rules(node)
+    assert [text.rpartition(": ")[2] for text in found] == named
