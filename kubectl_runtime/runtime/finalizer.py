@@ -69,8 +69,10 @@ ATTEMPTS = 5
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_NAME = re.compile(rf"(?=[^/]{{1,253}}/){_LABEL}(\.{_LABEL})*/(?=.{{1,63}}\Z)"
-                             r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-"""Kubernetes' rule for finalizers: a DNS subdomain, a slash, up to 63 characters. Names without a slash are its own."""
+                             r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]|"
+                             rf"(?=.{{1,63}}\Z){_LABEL}(\.{_LABEL})+")
+"""Kubernetes' rule for finalizers: a DNS subdomain, a slash, up to 63 characters. Words without a
+dot are its own."""
 _FINALIZERS = pointer("metadata", "finalizers")
 
 
@@ -126,6 +128,8 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
     ('example.com/cleanup',)
     """
     check_finalizer_name(name)
+    if "/" not in name:
+        _check_bare_name(name, api.resource)
     target = _Target(_api_at(api, obj), name, obj.name, obj.uid)
     foresee(target.api.place, "get", "patch")
     now: F | None = obj
@@ -194,10 +198,26 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
 
 
 def check_finalizer_name(name: str) -> None:
-    """Raise RequestError, with what to do, unless the server takes `name` as the finalizer of a controller."""
+    """Raise RequestError, with what to do, unless the server takes `name` as the finalizer of a controller. A domain
+    without a slash (`documents.kube.rs`) passes: servers take it for custom resources."""
     if not (isinstance(name, str) and _QUALIFIED_NAME.fullmatch(name)):
         raise RequestError(f"{name!r} is not a name for a finalizer: write a domain of yours, a slash, and at most 63 "
                            "letters, digits, '-', '_' or '.', as in 'databases.example.com/cleanup'")
+
+
+def _check_bare_name(name: str, resource: ApiResource) -> None:
+    """As a server does: it refuses such a name for its own kinds, and warns of it for others."""
+    if "." not in resource.group or resource.group.endswith(".k8s.io"):
+        raise RequestError(f"{name!r} is not a name for a finalizer of a {resource.kind}: the API's own kinds want a "
+                           f"domain of yours, a slash and a name, as in '{name}/cleanup'")
+    if name not in _warned:
+        _warned.add(name)
+        log.warning("The finalizer %r has no path: the API prefers a domain, a slash and a name, as in '%s/cleanup'. "
+                    "Objects that have the old one must lose it before it is renamed", name, name)
+
+
+_warned: set[str] = set()
+"""Names of which the log has spoken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
-from kubectl_runtime.core.base.errors import KubeError, MissingExtra, reason_of
+from kubectl_runtime.core.base.errors import KubeError, MissingExtra, StatusCause, StatusDetails, reason_of
 from kubectl_runtime.core.base.guard import Guard, guarded_logger
 from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.codec.sameness import MISSING, Path, differences, same_json
@@ -168,7 +168,7 @@ def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any]
         elif operations := _changes(handler.mutate(request), request, guard.name):
             answer = answer.with_patch(operations)
     except Denied as error:
-        return _refused(answer, error.reason, error.code)
+        return _refused(answer, error.reason, error.code, error.causes)
     except BaseException as error:  # noqa: BLE001 - a defect of the handler's must not end the server
         if isinstance(error, DecodeError) and _is_own(error.ref, request.review):
             log.info("%s: %r: %s", guard.name, request, error)
@@ -183,10 +183,13 @@ def _is_own(ref: ObjectRef | None, review: admission.AdmissionRequest) -> bool:
     return ref is None or (ref.resource.gvk == review.kind and ref.name == review.name)
 
 
-def _refused(answer: AdmissionResponse, reason: str, code: int) -> AdmissionResponse:
+def _refused(answer: AdmissionResponse, reason: str, code: int,
+             causes: tuple[StatusCause, ...] = ()) -> AdmissionResponse:
     denied = answer.deny(reason, code=code)
     assert denied.status is not None
-    return msgspec.structs.replace(denied, status=msgspec.structs.replace(denied.status, reason=reason_of(code)))
+    details = StatusDetails(causes=list(causes)) if causes else None
+    return msgspec.structs.replace(denied, status=msgspec.structs.replace(
+        denied.status, reason=reason_of(code), details=details))
 
 
 def _failed(guard: Guard, error: BaseException, request: AdmissionRequest[Any] | None = None) -> str:

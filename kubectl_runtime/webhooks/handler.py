@@ -23,18 +23,19 @@ import sys
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.errors import KubeError, RequestError, did_you_mean
+from kubectl_runtime.core.base.errors import KubeError, RequestError, StatusCause, did_you_mean
 from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.core.objects import admission
 from kubectl_runtime.core.objects.admission import UserInfo
+from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.core.objects.resource import Resource
 
 OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
@@ -240,8 +241,9 @@ class AdmissionRequest(Generic[K]):
     @property
     def object(self) -> K:
         """The object as it will be; for a DELETE, the one that goes. What is changed in it is sent when `mutate`
-        returns it. Raises DecodeError for what is not an object, RequestError where it is of another kind, as below
-        subresources such as `scale`: `request.review.object(Kind)` reads that.
+        returns it. Below a subresource with a kind of its own, such as `scale` or `exec`, it is a DynamicObject of that
+        kind (Scale, PodExecOptions). Raises DecodeError for what is not an object, RequestError where it is of another
+        kind.
         """
         if self._object is None:
             deleted = self.review.operation == "DELETE"
@@ -362,6 +364,8 @@ def reader_of(kind: type[R], review: admission.AdmissionRequest, said: GroupVers
         plural = review.resource.resource if found == review.kind and not review.sub_resource else ""
         resource = ApiResource.from_gvk(found, plural=plural or None, scope=scope)
         return cast("type[R]", cast("Any", kind).of(resource))
+    if own.gvk != found and review.sub_resource:  # of a kind of its own, such as Scale or PodExecOptions
+        return cast("type[R]", dynamic(ApiResource.from_gvk(found)))
     if own.gvk != found:
         raise RequestError(f"the {what} is a {found.kind} of {found.api_version}, and {kind.__name__} is {own.kind} of "
                            f"{own.api_version}: request.review reads it as another class")
@@ -382,6 +386,31 @@ Verb = Literal["validate", "mutate"]
 VERBS: tuple[Verb, ...] = ("validate", "mutate")
 
 
+class HasCause(Protocol):
+    """What is wrong with one field."""
+
+    @property
+    def reason(self) -> str | None:
+        """A word, such as `FieldValueInvalid`."""
+
+    @property
+    def message(self) -> str | None:
+        """What is wrong."""
+
+    @property
+    def field(self) -> str | None:
+        """The path of the field."""
+
+
+def _cause(given: Any) -> StatusCause:
+    field, message, reason = (*given, "FieldValueInvalid") if isinstance(given, tuple) else (
+        getattr(given, "field", None), getattr(given, "message", None), getattr(given, "reason", None) or "")
+    if not isinstance(field, str) or not isinstance(message, str):
+        raise RequestError(f"causes= of a refusal are texts by field, as in {{'spec.replicas': 'at most 5'}}, "
+                           f"not {given!r}")
+    return StatusCause(reason=reason, message=message, field=field)
+
+
 class Denied(KubeError):
     """Raised by an admission webhook: the request is refused with `code` (403), and the person sees `reason`.
 
@@ -391,9 +420,11 @@ class Denied(KubeError):
     Denied: at most five containers
     """
 
-    def __init__(self, reason: str, code: int = 403) -> None:
-        """`code`: the HTTP status of the answer, from 400 to 599. Raises RequestError for another one, and for a
-        reason that is not text."""
+    def __init__(self, reason: str, code: int = 403, *,
+                 causes: Mapping[str, str] | Iterable[HasCause] = ()) -> None:
+        """`code`: the HTTP status of the answer, from 400 to 599. `causes`: what is wrong where, by the path of the
+        field (`spec.replicas`), or as `CustomResource.violations` returns it; clients get them in `details.causes`.
+        Raises RequestError for another code, and for a reason or causes that are no texts."""
         super().__init__(reason)
         given: Any = reason
         if not isinstance(given, str):
@@ -402,6 +433,8 @@ class Denied(KubeError):
             raise RequestError(f"a refusal has a status from 400 to 599, not {code!r}")
         self.reason = reason
         self.code = code
+        self.causes = tuple(_cause(cause) for cause in (
+            causes.items() if isinstance(causes, Mapping) else causes))
 
 
 class Admission(Generic[K]):

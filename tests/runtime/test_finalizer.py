@@ -1,6 +1,7 @@
 """The finalizer's two tables, row by row, against the embedded server: what is called, with what, and what is sent."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ from kubectl_runtime.apiserver.transport.faults.rule import Rule
 from kubectl_runtime.errors import KindNotServedError
 from kubectl_runtime.objects import PartialView
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret
-from kubectl_runtime.runtime.finalizer import ATTEMPTS, check_finalizer_name
+from kubectl_runtime.runtime.finalizer import ATTEMPTS, _check_bare_name, check_finalizer_name
 from kubectl_runtime.testing import ApiServer, Simulation
 
 OURS = "maps.example.com/cleanup"
@@ -394,7 +395,21 @@ def test_names_with_a_slash_are_judged_as_the_server_judges_them(name: str) -> N
         fits = True
     except RequestError:
         fits = False
-    assert fits == ("/" in name and not qualified_name_errors(name))
+    bare = "." in name and "/" not in name and name == name.lower() and "_" not in name and not re.search(
+        r"\.-|-\.|\.\.", name)
+    assert fits == (("/" in name or bare) and not qualified_name_errors(name))
+
+
+@pytest.mark.parametrize("name", ["documents.kube.rs", "example.com", "a.b-c.d"])
+def test_a_domain_without_a_path_is_for_custom_resources(cluster: Cluster, name: str,
+                                                         caplog: pytest.LogCaptureFixture) -> None:
+    obj = cluster.make()
+    with pytest.raises(RequestError, match=f"finalizer of a ConfigMap: .* as in '{name}/cleanup'"):
+        finalizer(cluster.maps, name, obj, apply=cluster.apply, cleanup=cluster.cleanup)
+    widgets = ApiResource("example.com", "v1", "Widget", "widgets")
+    for _ in range(2):
+        _check_bare_name(name, widgets)
+    assert [record.levelname for record in caplog.records if name in record.getMessage()] == ["WARNING"]
 
 
 def test_a_class_with_a_bad_name_is_refused_where_it_is_written() -> None:

@@ -9,9 +9,11 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from kubectl_runtime import DecodeError, DynamicObject, RequestError, Resource
+from kubectl_runtime.core.base.errors import StatusCause
 from kubectl_runtime.core.objects.admission import AdmissionReview, UserInfo
 from kubectl_runtime.objects import Object
 from kubectl_runtime.resources import ConfigMap, Namespace
+from kubectl_runtime.schema.causes import Cause
 from kubectl_runtime.webhooks import Admission, AdmissionRequest, Denied, application
 from tests.webhooks.hooks import Broken, Pod, PodSpec, Quota, Scales, everything
 from tests.webhooks.reviews import encoded, patched, pod, response, review, stored
@@ -88,9 +90,51 @@ def test_objects_are_read_when_they_are_asked_for() -> None:
 
 def test_an_object_of_another_kind_is_not_taken_for_ones_own() -> None:
     scale = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "web"}, "spec": {"replicas": 3}}
-    found = request(review(scale, resource=("", "v1", "pods"), sub="scale"), Pod)
+    found = request(review(scale, resource=("", "v1", "pods")), Pod)
     with pytest.raises(RequestError, match="the object is a Scale of autoscaling/v1, and Pod is Pod of v1"):
         _ = found.object
+
+
+EXEC = {"kind": "PodExecOptions", "apiVersion": "v1", "command": ["sh"], "container": "c0", "stdin": True}
+SCALE = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "web", "namespace": "shop"},
+         "spec": {"replicas": 3}}
+EVICTION = {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": "web", "namespace": "shop"}}
+
+
+@pytest.mark.parametrize(("content", "sub", "operation", "value"), [
+    (SCALE, "scale", "UPDATE", lambda obj: obj.spec["replicas"] == 3),
+    (EXEC, "exec", "CONNECT", lambda obj: obj.command == ["sh"] and obj.stdin),
+    (EVICTION, "eviction", "CREATE", lambda obj: obj.name == "web")])
+def test_what_stands_below_a_subresource_is_read_as_what_it_is(
+        content: dict[str, Any], sub: str, operation: str, value: Any) -> None:
+    old = content if operation == "UPDATE" else None
+    found = request(review(content, old, operation=operation, resource=("", "v1", "pods"), sub=sub, name="web",
+                           namespace="shop"), Pod)
+    shown: Any = found.object
+    assert value(shown)
+    assert shown.kind == content["kind"]
+    assert found.review.object(DynamicObject).kind == content["kind"]
+
+
+@pytest.mark.parametrize(("causes", "fields"), [
+    ({"spec.containers": "at most five", "metadata.name": "too long"}, ["spec.containers", "metadata.name"]),
+    ([Cause("FieldValueInvalid", "Invalid value: 5", "spec.size")], ["spec.size"]),
+    ([StatusCause(reason="FieldValueRequired", message="missing", field="spec")], ["spec"]), ({}, [])])
+def test_a_refusal_names_its_causes(causes: Any, fields: list[str]) -> None:
+    class Refusing(Admission[Pod]):
+        def validate(self, request: AdmissionRequest[Pod]) -> None:
+            raise Denied("no", code=422, causes=causes)
+
+    said = response(application({"/r": Refusing()}).answer("/r/validate", review(pod()))[1])
+    told = said["status"].get("details", {}).get("causes", [])
+    assert [cause["field"] for cause in told] == fields
+    assert all(cause["message"] and cause["reason"] for cause in told)
+
+
+@pytest.mark.parametrize("causes", [["spec"], {"spec": 5}, [("a", 5)], [None]])
+def test_causes_that_are_none_are_refused(causes: Any) -> None:
+    with pytest.raises(RequestError, match="causes= of a refusal"):
+        Denied("no", causes=causes)
 
 
 def test_classes_of_several_kinds_read_each_as_what_it_is() -> None:

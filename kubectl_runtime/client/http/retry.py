@@ -297,10 +297,18 @@ def _tells_names_only(status: Status, code: int) -> bool:
     return code in _TELLING_NAMES_ONLY and not re.search(_WRITTEN_BY_USERS, status.message or "")
 
 
+_QUOTES_NOTHING = (r"illegal base64 data at input byte \d+|cannot unmarshal \w+ into Go struct field [\w.]+ of type "
+                   r"[\w\[\].]+|unknown field \"[A-Za-z][A-Za-z.]{0,60}\"|"
+                   r"a lowercase RFC 1123 subdomain must consist of[^(]+|a valid config key must consist of[^(]+|"
+                   r"Too long: may not be more than \d+ bytes")
+"""Parts of an API server's messages that name places, types and rules, and no value."""
+
+
 def _without_values(status: Status) -> Status:
     """What the server said to a write of a Secret, without the values that it may quote."""
     causes = [StatusCause(reason=cause.reason, field=cause.field) for cause in status.causes]
-    faults = ", ".join(f"{cause.field}: {cause.reason or 'not valid'}" for cause in causes if cause.field)
+    faults = ", ".join([*(f"{cause.field}: {cause.reason or 'not valid'}" for cause in causes if cause.field),
+                        *re.findall(_QUOTES_NOTHING, status.message or "")])
     message = (f"{status.code} {status.reason}{': ' + faults if faults else ''}; the rest of the server's message "
                "is withheld: it may quote the content of the Secret")
     details = None if status.details is None else msgspec.structs.replace(status.details, causes=causes or None)

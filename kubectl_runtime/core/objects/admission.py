@@ -82,6 +82,8 @@ def failure_status(message: str, code: int, reason: str = "") -> Status:
 def status_dict(status: Status) -> dict[str, Any]:
     """What a Status says, without what it leaves open."""
     plain: dict[str, Any] = msgspec.to_builtins(status)
+    if plain.get("details"):
+        plain["details"] = {key: value for key, value in plain["details"].items() if value}
     return {key: value for key, value in plain.items() if value}
 
 

@@ -390,6 +390,22 @@ class TestErrors:
         assert "geheim" not in repr(error.value.status)
         assert f"create secrets default/a: {code} Invalid: data: not valid; " in str(error.value)
 
+    @pytest.mark.parametrize(("message", "shown"), [
+        ("Secret in version \"v1\" cannot be handled as a Secret: illegal base64 data at input byte 5: geheim",
+         "illegal base64 data at input byte 5"),
+        ("strict decoding error: unknown field \"sringData\" geheim", 'unknown field "sringData"'),
+        ("json: cannot unmarshal string into Go struct field Secret.stringData of type map[string]string; geheim",
+         "cannot unmarshal string into Go struct field Secret.stringData of type map[string]string"),
+        ('Secret "geheim_" is invalid: metadata.name: Invalid value: "geheim_": a lowercase RFC 1123 subdomain must '
+         "consist of lower case alphanumeric characters, '-' or '.' (e.g. 'geheim')",
+         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters")])
+    def test_what_quotes_no_content_of_a_secret_is_shown(self, message: str, shown: str) -> None:
+        with WireServer(answering(says(400, status(400, "BadRequest", message)))) as server, server.client() as client:
+            with pytest.raises(ApiError) as error:
+                Api.namespaced(client, Secret, "default").create({"metadata": {"name": "a"}})
+        assert shown in str(error.value)
+        assert "geheim" not in str(error.value)
+
     def test_other_messages_about_secrets_stay(self) -> None:
         with (
             WireServer(
