@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar
 T = TypeVar("T", bound=type)
 Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
 _ATTRIBUTE = "__kubernetes_rules__"
+_RULES = "x-kubernetes-validations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,10 @@ class Rule:
         given = {"rule": self.rule, "message": self.message, "messageExpression": self.message_expression,
                  "reason": self.reason, "fieldPath": self.field_path, "optionalOldSelf": self.optional_old_self}
         return {key: value for key, value in given.items() if value not in (None, "")}
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        schema = handler(core)
+        return {**schema, _RULES: [*schema.get(_RULES, ()), self.to_dict()]}
 
 
 def rules(*given: Rule) -> Callable[[T], T]:
@@ -99,6 +104,9 @@ class ListType:
 
     type: Literal["atomic", "set"]
 
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(core), "x-kubernetes-list-type": self.type}
+
 
 @dataclass(frozen=True, slots=True)
 class MapType:
@@ -109,6 +117,9 @@ class MapType:
     """
 
     type: Literal["atomic", "granular"]
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(core), "x-kubernetes-map-type": self.type}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +148,9 @@ class FieldSchema:
     def __repr__(self) -> str:
         return f"FieldSchema({self.schema!r})"
 
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {"x-kubernetes-field-schema": dict(self.schema)}
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedResource:
@@ -145,6 +159,9 @@ class EmbeddedResource:
     >>> class TemplateSpec(Struct):
     ...     template: Annotated[dict, EmbeddedResource()]
     """
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(core), "x-kubernetes-embedded-resource": True}
 
 
 @dataclass(frozen=True, slots=True)

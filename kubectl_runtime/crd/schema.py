@@ -1,7 +1,9 @@
 """Structural OpenAPI schemas, as CustomResourceDefinitions need them, from Python types.
 
     str int bool float bytes datetime date UUID     string, integer, number, boolean, and string formats
-    Struct, dataclass                               object; its docstring is the description; inlined, never a $ref
+    Struct, dataclass, attrs class                  object; its docstring is the description; inlined, never a $ref
+    Box[int] of a generic one                       the same, with its types filled in
+    a model of pydantic                             see `kubectl_runtime.crd.models`
     timedelta                                       string with the pattern of ISO durations, as msgspec writes them
     Condition                                       what Kubernetes' API conventions demand of one
     Quantity; GoDuration                            int-or-string, string, with the pattern of their texts
@@ -47,20 +49,21 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.interpreter import annotations_of
-from kubectl_runtime.core.base.plain import Omit, to_plain
+from kubectl_runtime.core.base.plain import Omit, defaults_of, to_plain
 from kubectl_runtime.core.base.wire import (
     NumberAsText,
     alternatives,
     field_types,
     hashable,
+    is_model,
     is_record_type,
     map_keys,
     marks_of,
     plain_type,
+    record_class,
     wire_names,
 )
 from kubectl_runtime.core.codec.views import MISSING
@@ -77,6 +80,7 @@ from kubectl_runtime.crd.marks import (
     Rule,
     rules_on,
 )
+from kubectl_runtime.crd.models import model_schema
 from kubectl_runtime.crd.parts import PLAIN, Style, part_name, part_schema
 
 Schema = dict[str, Any]
@@ -242,10 +246,12 @@ _SCALARS: dict[Any, Schema] = {
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
-def object_schema(cls: type, fields: Iterable[Field], within: Within = Within()) -> Schema:
+def object_schema(cls: Any, fields: Iterable[Field], within: Within = Within()) -> Schema:
     """The schema of an object with these fields; `cls` gives the description and the name in errors."""
-    if cls in within.classes:
-        way = " -> ".join(found.__name__ for found in (*within.classes[within.classes.index(cls):], cls))
+    found, cls = cls, record_class(cls)
+    if found in within.classes:
+        ring = (*within.classes[within.classes.index(found):], found)
+        way = " -> ".join(record_class(part).__name__ for part in ring)
         raise TypeError(f"{cls.__name__} contains itself ({way}): structural schemas cannot be recursive; mark the "
                         "field Annotated[..., PreserveUnknownFields()], or use dict[str, Any]")
     schema: Schema = {"type": "object"}
@@ -254,15 +260,15 @@ def object_schema(cls: type, fields: Iterable[Field], within: Within = Within())
     properties, required = {}, []
     for key, hint, default in fields:
         where = f"{cls.__name__}.{key}"
-        properties[key] = _with_default(_schema(hint, where, within.inside(cls)), hint, default, where)
+        properties[key] = _with_default(_schema(hint, where, within.inside(found)), hint, default, where)
         if default is MISSING:
             required.append(key)
     if properties:
         schema["properties"] = properties
     if required:
         schema["required"] = required
-    if found := rules_on(cls):
-        schema[RULES] = [rule.to_dict() for rule in found]
+    if rules := rules_on(cls):
+        schema[RULES] = [rule.to_dict() for rule in rules]
     return schema
 
 
@@ -271,8 +277,8 @@ def _record_schema(cls: type, within: Within) -> Schema:
 
 
 def _fields_of(cls: type) -> list[Field]:
-    hints, defaults = field_types(cls), _defaults(cls)
-    return [(key, hints[key], defaults[name]) for name, key in wire_names(cls).items()]
+    hints, defaults = field_types(cls), defaults_of(record_class(cls))
+    return [(key, hints[key], defaults.get(name, MISSING)) for name, key in wire_names(cls).items()]
 
 
 def _part_schema(cls: type, within: Within) -> Schema | None:
@@ -291,23 +297,6 @@ def _part_schema(cls: type, within: Within) -> Schema | None:
     return None
 
 
-def _defaults(cls: Any) -> dict[str, Any]:
-    """Attribute name -> default; MISSING where one must be given."""
-    fields: Iterable[Any]
-    none: Any
-    if issubclass(cls, msgspec.Struct):
-        fields, none = msgspec.structs.fields(cls), msgspec.NODEFAULT
-    else:
-        fields, none = dataclasses.fields(cls), dataclasses.MISSING
-    return {field.name: _default(field, none) for field in fields}
-
-
-def _default(field: Any, none: Any) -> Any:
-    if field.default is not none:
-        return field.default
-    return MISSING if field.default_factory is none else field.default_factory()
-
-
 def _with_default(schema: Schema, hint: Any, default: Any, where: str) -> Schema:
     """Empty lists and maps are left to the reader; an empty record is written: then its fields get their defaults."""
     if default is None or default is MISSING:
@@ -316,7 +305,7 @@ def _with_default(schema: Schema, hint: Any, default: Any, where: str) -> Schema
         plain = to_plain(default, hashable(hint), omit=Omit.DECLARED, path="its default")
     except RequestError as error:
         raise TypeError(f"{where}: {error}") from None
-    if plain in ([], {}) and not any(is_record_type(part) for part in alternatives(hint)):
+    if plain in ([], {}) and not any(is_record_type(part) or is_model(part) for part in alternatives(hint)):
         return schema
     return {**schema, "default": plain}
 
@@ -370,11 +359,13 @@ def _only_schema(options: tuple[Any, ...], hint: Any, where: str, within: Within
         return {_PRESERVE: True}
     if isinstance(only, type) and only in _SCALARS:
         return dict(_SCALARS[only])
+    if is_model(only):
+        return model_schema(only, where)
     if is_record_type(only):
-        return _part_schema(only, within) or _record_schema(only, within)
+        return _part_schema(record_class(only), within) or _record_schema(only, within)
     if values := _enum_values(only):
         text = _description(only) if isinstance(only, type) else ""
-        return {**_enum_schema(values, where), **({"description": text} if text else {})}
+        return {**enum_schema(values, where), **({"description": text} if text else {})}
     schema = _container_schema(only, where, within)
     if schema is None:
         raise TypeError(f"{where}: {getattr(only, '__name__', only)} has no structural schema; "
@@ -424,7 +415,13 @@ def _enum_values(hint: Any) -> list[Any]:
     return []
 
 
-def _enum_schema(values: list[Any], where: str) -> Schema:
+def schema_of(hint: Any, where: str) -> Schema:
+    """The schema of a type that stands at `where`. Raises TypeError."""
+    return _schema(hint, where, Within())
+
+
+def enum_schema(values: list[Any], where: str) -> Schema:
+    """The schema of these values; `where` is for the TypeError of mixed ones."""
     present = [value for value in values if value is not None]
     types = {type(value) for value in present}
     if types not in ({str}, {int}):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
@@ -30,6 +31,7 @@ from kubectl_runtime.core.base.wire import (
     declared_type,
     field_types,
     hashable,
+    is_model,
     is_record_type,
     map_keys,
     misfit,
@@ -93,7 +95,7 @@ def _to_plain(value: Any, declared: DeclaredType, layouts: _Layouts, place: _Pla
     if kind is float:
         return finite(value, place) if declared.number else misfit("a number", declared, _told(place))
     if kind in layouts or isinstance(value, msgspec.Struct) or (
-            kind is not dict and kind is not list and dataclasses.is_dataclass(value) and not isinstance(value, type)):
+            kind is not dict and kind is not list and is_record_type(kind)):
         if not declared.map:
             misfit(f"a {kind.__name__}", declared, _told(place))
         return _fields_to_plain(value, layouts, place, only)
@@ -108,7 +110,20 @@ def _to_plain(value: Any, declared: DeclaredType, layouts: _Layouts, place: _Pla
         if not declared.list:
             misfit(f"a {kind.__name__}", declared, _told(place))
         return (_items_to_plain if only is None else _parts_of_items)(value, declared, layouts, place, only)
+    if is_model(kind):
+        return _of_model(value, place, layouts.omit)
     return _leaf(value, declared, place)
+
+
+def _of_model(value: Any, place: _Place, omit: Omit) -> Any:
+    """What a model of pydantic writes: under its aliases, without null, without what is computed."""
+    try:
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True, round_trip=True, warnings="error",
+                                exclude_defaults=omit is Omit.DEFAULTS)
+    except ValueError as error:  # its text quotes the value
+        fields = ", ".join(sorted(set(re.findall(r"field_name='(\w+)'", str(error)))))
+        raise RequestError(f"{_told(place)}: a {type(value).__name__} has a value that its type does not allow"
+                           f"{f' ({fields})' if fields else ''}") from None
 
 
 def _key(key: Any, place: _Place) -> Any:
@@ -262,18 +277,32 @@ def _omits_defaults(cls: Any) -> bool:
 
 
 def defaults_of(cls: Any) -> dict[str, Any]:
-    """Attribute name -> default, for the fields of a Struct or dataclass that have one."""
+    """Attribute name -> default, for the fields of a record class that have one."""
     if issubclass(cls, msgspec.Struct):
         fields: Any = msgspec.structs.fields(cls)
         missing: Any = msgspec.NODEFAULT
-    else:
+    elif dataclasses.is_dataclass(cls):
         fields, missing = dataclasses.fields(cls), dataclasses.MISSING
+    else:
+        return _defaults_of_attrs(cls)
     found = {}
     for field in fields:
         if field.default is not missing:
             found[field.name] = field.default
         elif field.default_factory is not missing:
             found[field.name] = field.default_factory()
+    return found
+
+
+def _defaults_of_attrs(cls: Any) -> dict[str, Any]:
+    """Of a class of attrs; a default that is made of the other fields is left to the class."""
+    found = {}
+    for field in cls.__attrs_attrs__:
+        if hasattr(factory := field.default, "takes_self"):
+            if not factory.takes_self:
+                found[field.name] = factory.factory()
+        elif type(field.default).__name__ != "_Nothing":
+            found[field.name] = field.default
     return found
 
 

@@ -76,6 +76,9 @@ class MapKeys:
     def __repr__(self) -> str:
         return f"MapKeys{self.keys!r}"
 
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(core), "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(self.keys)}
+
 
 class NumberAsText:
     """Marks a text that the API also takes as a number: a quantity such as a CPU limit of `1`. Read, it is the text."""
@@ -95,29 +98,58 @@ def camel(name: str) -> str:
 
 
 def is_record_type(cls: Any) -> bool:
-    """Whether `cls` is a class with named fields: a Struct or a dataclass."""
-    return isinstance(cls, type) and (issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls))
+    """Whether `cls` is a class with named fields: a Struct, a dataclass or an attrs class; `Box[int]` of one, too."""
+    if not isinstance(cls, type):
+        cls = typing.get_origin(cls)
+    return isinstance(cls, type) and not is_model(cls) and (
+        issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__"))
+
+
+def is_model(cls: Any) -> bool:
+    """Whether `cls` is a class of pydantic (`BaseModel`, `RootModel`), which reads and writes its values itself. That
+    is told by its methods: pydantic is imported by nobody here."""
+    return isinstance(cls, type) and hasattr(cls, "__pydantic_validator__") and hasattr(cls, "model_validate")
+
+
+def record_class(cls: Any) -> Any:
+    """The class of the values of a record type: `Box` for `Box[int]`."""
+    return cls if isinstance(cls, type) else typing.get_origin(cls)
 
 
 @cache
 def wire_names(cls: Any) -> dict[str, str]:
-    """Attribute name -> wire key, for a Struct or dataclass."""
+    """Attribute name -> wire key, for a record type."""
+    cls = record_class(cls)
     if issubclass(cls, msgspec.Struct):
         declared = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
         if any(name != key for name, key in declared.items()):
             return declared
         return {name: camel(name) for name in declared}
-    return {field.name: field.metadata.get("name") or camel(field.name) for field in dataclasses.fields(cls)}
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else cls.__attrs_attrs__
+    return {field.name: field.metadata.get("name") or camel(field.name) for field in fields}
 
 
 @cache
 def field_types(cls: Any) -> dict[str, Any]:
-    """Wire key -> type, for a Struct or dataclass. Raises TypeError when an annotation cannot be resolved."""
+    """Wire key -> type, for a record type. Raises TypeError when an annotation cannot be resolved."""
+    made = record_class(cls)
     try:
-        hints = typing.get_type_hints(cls, include_extras=True)
+        hints = typing.get_type_hints(made, include_extras=True)
     except NameError as error:
-        raise TypeError(f"{cls.__name__}: {error}; its field types must be visible at module level") from None
-    return {key: hints[name] for name, key in wire_names(cls).items()}
+        raise TypeError(f"{made.__name__}: {error}; its field types must be visible at module level") from None
+    given = dict(zip(getattr(made, "__parameters__", ()), typing.get_args(cls), strict=False))
+    return {key: _filled(hints[name], given) for name, key in wire_names(cls).items()}
+
+
+def _filled(hint: Any, given: Mapping[Any, Any]) -> Any:
+    """A type with the arguments of a generic class in the place of its parameters."""
+    if not given:
+        return hint
+    if hint in given:
+        return given[hint]
+    parameters = getattr(hint, "__parameters__", ())
+    return hint[tuple(given.get(parameter, parameter) for parameter in parameters)] if parameters and not isinstance(
+        hint, type) else hint
 
 
 def needs_renaming(hint: Any) -> bool:
@@ -137,6 +169,7 @@ def _needs_renaming(hint: Any, seen: set[Any]) -> bool:
 
 def _is_renamed_here(cls: Any) -> bool:
     """Whether the wire keys of `cls` are other than those that msgspec itself uses."""
+    cls = record_class(cls)
     if issubclass(cls, msgspec.Struct):
         return list(wire_names(cls).values()) != list(cls.__struct_encode_fields__)
     return any(name != key for name, key in wire_names(cls).items())
@@ -182,6 +215,7 @@ def numbers_as_text(plain: Any, hint: Any) -> Any:
 @cache
 def _expected_names(cls: Any) -> dict[str, str]:
     """Wire key -> the key that msgspec takes for the field."""
+    cls = record_class(cls)
     if issubclass(cls, msgspec.Struct):
         return dict(zip(wire_names(cls).values(), cls.__struct_encode_fields__, strict=True))
     return {key: name for name, key in wire_names(cls).items()}
@@ -237,7 +271,16 @@ def member_type(hint: Any, key: str | None) -> Any:
     if key is None:
         return _item_type(hint, list, tuple, set, frozenset)
     cls = record_in(hint)
+    if cls is None and (model := next((part for part in alternatives(hint) if is_model(part)), None)) is not None:
+        return _model_types(model).get(key, Any)
     return _item_type(hint, dict, Mapping) if cls is None else field_types(cls).get(key, Any)
+
+
+@cache
+def _model_types(cls: Any) -> dict[str, Any]:
+    """Wire key -> type, with what `Annotated` says of it, for a class of pydantic."""
+    return {field.serialization_alias or field.alias or name: typing.Annotated[(field.annotation, *field.metadata)]
+            if field.metadata else field.annotation for name, field in cls.model_fields.items()}
 
 
 def map_keys(hint: Any) -> tuple[str, ...]:
@@ -268,17 +311,56 @@ class TextValue:
     def __repr__(self) -> str:
         return f"{type(self).__name__}.parse({str(self)!r})"
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return pydantic_schema(cls, str)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
+        return {"x-kubernetes-python-type": cls}
+
+
+def pydantic_schema(cls: Any, write: Callable[[Any], Any]) -> Any:
+    """For a class of the library as the type of a field in a pydantic model: how it is read, and written by `write`.
+    Called by pydantic alone, which then is there."""
+    from pydantic_core import core_schema
+
+    def read(value: Any) -> Any:
+        try:
+            return value if isinstance(value, cls) else converted(value, cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from None
+
+    return core_schema.no_info_plain_validator_function(
+        read, serialization=core_schema.plain_serializer_function_ser_schema(write))
+
 
 def from_text(kind: Any, value: Any) -> Any:
     """The `dec_hook` of msgspec: the value of the type `kind` that JSON's `value` stands for. Raises ValueError."""
     if kind is object:  # what is written for Any where type checkers are strict
         return value
+    if is_model(kind):
+        return _of_model(kind, value)
     if not (isinstance(kind, type) and issubclass(kind, TextValue)):
         raise NotImplementedError(f"{kind} cannot be read from JSON")
     try:
         return kind.parse(value)
     except RequestError as error:
         raise ValueError(str(error)) from None
+
+
+def _of_model(kind: Any, value: Any) -> Any:
+    """Raises ValueError with what is wrong and where, without the value."""
+    try:
+        return kind.model_validate(value)
+    except ValueError as error:
+        faults = error.errors(include_url=False, include_input=False, include_context=False) if hasattr(
+            error, "errors") else []
+        if not faults:
+            raise
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in faults[0]["loc"])
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise ValueError(f"{faults[0]['msg']}{more} - at `${path}`") from None
 
 
 def to_text(value: Any) -> str:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from kubectl_runtime.core.base.plain import to_plain
-from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, wire_names
+from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, record_class, wire_names
 
 FEW = 3
 """Fewer attributes of a Struct are read one by one, more of them all at once: `Part.__getattr__` makes a read dear."""
@@ -173,8 +173,8 @@ class _Walks:
     shape needs."""
 
     def __init__(self) -> None:
-        self._records: dict[type, Walk] = {}
-        """Of the record classes that were met, so that recursive types come to an end."""
+        self._records: dict[tuple[type, int], Walk] = {}
+        """Of the record classes that were met with their fields (`Box[int]` has others than `Box[str]`), so that recursive types come to an end."""
 
     def of(self, shape: _Shape) -> Walk:
         """The walk of values of one shape."""
@@ -186,8 +186,8 @@ class _Walks:
         return lambda value, found: found.extend(_items(shape, value))
 
     def _of_record(self, cls: Any, fields: _Fields) -> Walk:
-        if cls in self._records:
-            return self._records[cls]
+        if (known := self._records.get((cls, id(fields)))) is not None:
+            return known
         inner: list[Walk] = []
         parts = _reader(cls, [name for name, _, _ in fields.members])
 
@@ -197,7 +197,7 @@ class _Walks:
                     if part:
                         collect(part, found)
 
-        self._records[cls] = walk
+        self._records[cls, id(fields)] = walk
         inner += [self.of(shape) for _, _, shape in fields.members]
         return walk
 
@@ -242,7 +242,7 @@ def _shape_of(hint: Any, known: dict[type, _Fields]) -> _Shape:
         if is_record_type(part):
             fields = known[part] if part in known else _fields_of(part, known)
             if fields.members or not fields.known:
-                shape.fields[part] = fields
+                shape.fields[record_class(part)] = fields
         elif not isinstance(origin, type) or not arguments:
             continue
         elif issubclass(origin, Mapping):

@@ -18,6 +18,7 @@ from kubectl_runtime.core.base.wire import (
     converter_of,
     decoder_of,
     hashable,
+    is_model,
     is_record_type,
     needs_renaming,
     numbers_as_text,
@@ -133,7 +134,7 @@ def without_nulls(value: Any) -> Any:
 
 def _empty_value(hint: Any) -> Any:
     origin = typing.get_origin(hint) or hint
-    if is_record_type(hint):
+    if is_record_type(hint) or is_model(hint):
         return {}
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {}

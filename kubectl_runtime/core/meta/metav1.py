@@ -28,7 +28,8 @@ import msgspec.structs
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import RequestError, UnknownFieldError, did_you_mean
 from kubectl_runtime.core.base.interpreter import failed_attribute
-from kubectl_runtime.core.base.wire import MapKeys, camel, converted
+from kubectl_runtime.core.base.plain import Omit, to_plain
+from kubectl_runtime.core.base.wire import MapKeys, camel, converted, pydantic_schema
 
 _made: Any = msgspec.StructMeta.__call__
 _set: Any = msgspec.Struct.__setattr__
@@ -75,6 +76,14 @@ class _Hinting:
                 raise AttributeError(name)
             failed_attribute(self, name)
             raise AttributeError(_unknown(type(self), name))
+
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source, handler):
+            return pydantic_schema(cls, lambda value: to_plain(value, omit=Omit.DECLARED))
+
+        @classmethod
+        def __get_pydantic_json_schema__(cls, core, handler):
+            return {"x-kubernetes-python-type": cls}
 
 
 class Part(msgspec.Struct, _Hinting, metaclass=_PartType, kw_only=True, rename="camel", omit_defaults=True):

@@ -71,6 +71,8 @@ def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") ->
     path = found[1] if found else "$"
     if found:
         message = message[: found.start()]
+    if found and (inner := re.search(_PATH, message)):  # of a value that reads itself
+        path, message = path + inner[1][1:], message[: inner.start()]
     if enveloped:
         path = path.replace("$.object", "$", 1)
     path = at + path[1:]

@@ -1,0 +1,211 @@
+"""Structural schemas of pydantic models, from the JSON schemas that pydantic makes of them.
+
+    str, int, float, bool, Any, lists, dicts     as in `kubectl_runtime.crd.schema`; Literal, Enum, datetime, UUID, too
+    PodTemplateSpec and other parts, Quantity    as there
+    nested models, generics, RootModel           inlined, never a $ref; a model within itself is refused
+    T | None                                     nullable; null itself is never sent
+    int | str                                    `x-kubernetes-int-or-string`
+    any other union without a discriminator      refused
+    a discriminated union                        its members' properties side by side, the tag an enum, one `oneOf`
+                                                 branch a tag; refused where two members declare a property differently
+    Decimal; timedelta; bytes                    text: with a pattern; ISO 8601 with a pattern; UTF-8
+    Field(ge=…, max_length=…, pattern=…)         the limit; a pattern that RE2 does not know is refused by the class
+    Field(alias=…), alias_generator              the key on the wire; without one the attribute's name as it is.
+                                                 A validation alias of its own, or several, is refused
+    defaults                                     `default`; empty lists and maps are left to the reader
+    set[T], tuple[T, T]                          a list of type set, of scalars only; a list of two
+    constrained keys of dicts, tuples of mixed types, null alone, conditions by hand (if, not)     refused
+    extra="allow"                                unknown fields are preserved
+    computed fields                              never in the schema, never sent
+    Annotated[…, Rule(…) | MapKeys(…) | ListType(…) | MapType(…) | EmbeddedResource() | FieldSchema(…)]     as elsewhere
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from kubectl_runtime.crd.marks import rules_on
+
+Schema = dict[str, Any]
+
+_KEPT = ("type", "format", "description", "pattern", "minimum", "maximum", "multipleOf", "minLength", "maxLength",
+         "minItems", "maxItems", "minProperties", "maxProperties", "nullable", "exclusiveMinimum", "exclusiveMaximum")
+_DROPPED = {"title", "examples", "deprecated", "readOnly", "writeOnly", "discriminator", "contentMediaType",
+            "contentEncoding", "$defs"}
+_READ = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const", "properties", "required", "additionalProperties", "items",
+         "prefixItems", "uniqueItems", "default", *_KEPT}
+_FORMATS_OF_OURS = {"binary", "duration", "path", "file-path", "directory-path"}
+_ISO_DURATION = r"^[-+]?P(\d+(\.\d+)?W|(\d+(\.\d+)?D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)$"
+_DECIMAL = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+_PRESERVE, _INT_OR_STRING = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"
+_SCALAR = ("string", "integer", "number", "boolean")
+
+
+def model_schema(cls: Any, where: str) -> Schema:
+    """The structural schema of a model. Raises TypeError, naming the field, for what has none."""
+    for name, field in _all_fields(cls):
+        if not isinstance(field.validation_alias, (str, type(None))) or (
+                field.validation_alias or name) != (field.serialization_alias or name):
+            raise TypeError(f"{where}.{name}: a field is read and written under one key: use alias=, without "
+                            "validation_alias= or serialization_alias= of its own")
+    try:
+        found = cls.model_json_schema(by_alias=True, schema_generator=_generator())
+    except Exception as error:  # noqa: BLE001 - pydantic has no common base for them
+        raise TypeError(f"{where}: {cls.__name__} has no schema: {type(error).__name__}: {error}") from None
+    schema = _Structure(found.get("$defs") or {}).of(found, where, ())
+    if own := rules_on(cls):
+        schema["x-kubernetes-validations"] = [rule.to_dict() for rule in own]
+    return schema
+
+
+@cache
+def _generator() -> Any:
+    """Pydantic's generator, with decimals as they are written. Their schema is that of `float | str` otherwise."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Generator(GenerateJsonSchema):
+        def decimal_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002 - pydantic's signature
+            return {"type": "string", "pattern": _DECIMAL}
+
+    return Generator
+
+
+def _all_fields(cls: Any) -> list[tuple[str, Any]]:
+    return list(cls.model_fields.items())
+
+
+class _Structure:
+    """One model's JSON schema; `definitions` are what it refers to."""
+
+    def __init__(self, definitions: Mapping[str, Schema]) -> None:
+        self._definitions = definitions
+
+    def of(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
+        """The structural form of a node. Raises TypeError."""
+        if (reference := node.get("$ref")) is not None:
+            name = reference.rpartition("/")[2]
+            if name in inside:
+                way = " -> ".join((*inside[inside.index(name):], name))
+                raise TypeError(f"{where}: {name} contains itself ({way}): structural schemas cannot be recursive")
+            rest = {key: value for key, value in node.items() if key != "$ref"}
+            return self.of({**self._definitions[name], **rest}, where, (*inside, name))
+        if (by_hand := node.get("x-kubernetes-field-schema")) is not None:
+            return dict(by_hand)
+        if (part := node.get("x-kubernetes-python-type")) is not None:
+            from kubectl_runtime.crd.schema import schema_of
+
+            return schema_of(part, where)
+        if strange := [key for key in node if key not in _READ | _DROPPED and not key.startswith("x-kubernetes-")]:
+            raise TypeError(f"{where}: {', '.join(strange)} has no place in a structural schema: give the field "
+                            "Annotated[..., FieldSchema({...})]")
+        if len(parts := node.get("allOf") or []) == 1:
+            return self.of({**parts[0], **{key: value for key, value in node.items() if key != "allOf"}}, where, inside)
+        found = self._bare(node, where, inside)
+        found |= {key: value for key, value in node.items() if key.startswith("x-kubernetes-")}
+        default = node.get("default")
+        if default is not None and (default not in ([], {}) or "properties" in found):
+            found["default"] = default
+        if node.get("description") and "description" not in found:
+            found["description"] = node["description"]
+        return found
+
+    def _bare(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
+        if _INT_OR_STRING in node or (_PRESERVE in node and "properties" not in node):
+            return {"type": "object"} if node.get("type") == "object" else {}
+        if node.get("oneOf"):
+            return self._tagged(node, where, inside)
+        if options := node.get("anyOf"):
+            return self._union(options, where, inside)
+        if values := [node["const"]] if "const" in node else node.get("enum"):
+            return _enum(values, where)
+        kept = {key: value for key, value in node.items() if key in _KEPT}
+        for key, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            if key in kept:
+                kept |= {limit: kept[key], key: True}
+        kind = node.get("type")
+        if kind == "string":
+            return _text(kept)
+        if kind == "object":
+            return {**kept, **self._object(node, where, inside)}
+        if kind == "array":
+            return {**kept, **self._array(node, where, inside)}
+        if kind is None and not kept.keys() - {"description"}:
+            return {**kept, _PRESERVE: True}
+        if kind not in _SCALAR:
+            raise TypeError(f"{where}: a value that is {kind} alone has no structural schema")
+        return kept
+
+    def _object(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
+        extra, found = node.get("additionalProperties"), Schema()
+        if properties := node.get("properties"):
+            found["properties"] = {key: self.of(child, f"{where}.{key}", inside) for key, child in properties.items()}
+            if node.get("required"):
+                found["required"] = list(node["required"])
+        elif isinstance(extra, Mapping) and extra:
+            value = self.of(dict(extra), f"{where}[…]", inside)
+            return {_PRESERVE: True} if value == {_PRESERVE: True} else {"additionalProperties": value}
+        return {**found, _PRESERVE: True} if extra is True or (extra == {} and not properties) else found
+
+    def _array(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
+        if (parts := node.get("prefixItems")) is not None:
+            schemas = [self.of(part, f"{where}[{index}]", inside) for index, part in enumerate(parts)]
+            if not schemas or any(schema != schemas[0] for schema in schemas):
+                raise TypeError(f"{where}: a tuple of different types has no structural schema; use a model")
+            return {"items": schemas[0], "minItems": len(schemas), "maxItems": len(schemas)}
+        items = self.of(node.get("items") or {}, f"{where}[]", inside)
+        if not node.get("uniqueItems"):
+            return {"items": items}
+        if items.get("nullable") or items.get("type") not in _SCALAR:
+            raise TypeError(f"{where}: a set on the server holds scalars that are not null; use list")
+        return {"items": items, "x-kubernetes-list-type": "set"}
+
+    def _union(self, options: list[Schema], where: str, inside: tuple[str, ...]) -> Schema:
+        others = [option for option in options if option.get("type") != "null"]
+        if len(others) == 1 and len(options) == 2:
+            from kubectl_runtime.crd.schema import nullable
+
+            return nullable(self.of(others[0], where, inside))
+        kinds = sorted(str(option.get("type")) for option in others)
+        empty = {"nullable": True} if len(others) < len(options) else {}
+        if kinds == ["integer", "string"]:
+            return {_INT_OR_STRING: True, **empty}
+        raise TypeError(f"{where}: a union of {', '.join(kinds)} has no structural schema: of unions, T | None, int | "
+                        "str and those with a discriminator do; or give it Annotated[..., FieldSchema({...})]")
+
+    def _tagged(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
+        field = (node.get("discriminator") or {}).get("propertyName")
+        if field is None:
+            raise TypeError(f"{where}: a union without a field that tells its members apart has no structural schema")
+        properties: Schema = {field: {"type": "string", "enum": []}}
+        branches = []
+        for option in node["oneOf"]:
+            member = self.of(option, where, inside)
+            name = option.get("$ref", "").rpartition("/")[2] or member.get("description", "a member")
+            tags = member.get("properties", {}).get(field, {}).get("enum")
+            if not tags:
+                raise TypeError(f"{where}: {name} does not say its {field} by a Literal")
+            properties[field]["enum"] += tags
+            for key, child in member["properties"].items():
+                shared = {part: value for part, value in child.items() if part != "default"}
+                if key != field and properties.setdefault(key, shared) != shared:
+                    raise TypeError(f"{where}: {key} is declared differently by {name} and another member of the "
+                                    "union, which a structural schema cannot say: give one of them another name")
+            required = [key for key in member.get("required", ()) if key != field]
+            branches.append({"properties": {field: {"enum": tags}}, "required": [field, *required]})
+        return {"type": "object", "properties": properties, "required": [field], "oneOf": branches}
+
+
+def _text(kept: Schema) -> Schema:
+    form = kept.get("format")
+    if form == "duration":
+        kept["pattern"] = _ISO_DURATION
+    if form in _FORMATS_OF_OURS:
+        del kept["format"]
+    return kept
+
+
+def _enum(values: list[Any], where: str) -> Schema:
+    from kubectl_runtime.crd.schema import enum_schema
+
+    return enum_schema(values, where)
