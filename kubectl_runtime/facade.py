@@ -211,6 +211,7 @@ TOPICS = {
         "Fault": ("testing.lab.world", TOPIC),
         "Faults": ("apiserver.transport.faults", TOPIC),
         "MISSED": ("testing.lab.world", TOPIC),
+        "objects_of": ("testing.generated", TOPIC),
         "perturb": ("testing.lab.perturb", TOPIC),
         "RecordingError": ("testing.lab.recordings", TOPIC),
         "replay": ("testing.lab.replay", TOPIC),

@@ -6,7 +6,9 @@
     conversion.convert(content, "v2")               a dict, as a webhook answers it
 
 Where no function leads straight, the shortest chain does (v1 -> v2 -> v3). Functions say what happens to the content;
-apiVersion, kind and metadata are carried over, but labels and annotations may be changed. Nothing is sent: what a
+apiVersion, kind and metadata are carried over, but labels and annotations may be changed; so is the status where a
+function leaves it out. What a way there and back would lose is kept in an annotation, as Kubernetes' own controllers do
+it: `check` tells what that is. Nothing is sent: what a
 conversion webhook calls, a test or a migration calls as well. A class in a definition of several versions need not
 know of it; `missing()` is for a test that every version leads to every other one, as the API server asks.
 """
@@ -14,13 +16,18 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast, overload
 
+import msgspec
+
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.sameness import json_copy, same_json
 from kubectl_runtime.core.meta.gvk import split_api_version
+from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.objects.declare import codecs_of
 from kubectl_runtime.crd.customresource import CustomResource
 
 K = TypeVar("K", bound=CustomResource)
@@ -57,11 +64,15 @@ class Conversion:
     30
     """
 
-    def __init__(self, functions: Mapping[Step, Callable[[Any], Any]]) -> None:
+    def __init__(self, functions: Mapping[Step, Callable[[Any], Any]], *, keep: bool = True) -> None:
         """`functions`: (from, to) -> function. A step is named by two classes, whose function takes and returns their
         objects, or by two versions, whose function takes and returns the whole object as a dict of its own. Raises
         RequestError for classes of different kinds and for steps that are named in both ways or lead nowhere.
+
+        `keep`: what the functions do not carry to the other version and back travels in the annotation
+        GROUP/conversion-kept, and is put back where the way leads to its version again and nobody has changed it there.
         """
+        self._keep = keep
         self._classes: dict[str, type[CustomResource]] = {}
         self._steps: dict[str, dict[str, Callable[[Object], Object]]] = {}
         for (old, new), function in functions.items():
@@ -147,10 +158,56 @@ class Conversion:
             return self._converted(content, version)
         return version.from_dict(self._converted(content, version.api_resource.version))
 
+    def check(self, objects: Iterable[CustomResource | Mapping[str, Any]]) -> list[str]:
+        """Convert these objects to every other version and back: for tests, with the objects that
+        `kubectl_runtime.testing.objects_of` generates.
+
+        Returns what the functions alone do not carry, each as `v2 -> v1 -> v2: spec.fuel`. Raises ConversionError for
+        an object that does not come back as it was, with the place.
+        """
+        found: dict[str, None] = {}
+        for obj in objects:
+            content = json_copy(obj.to_dict() if isinstance(obj, CustomResource) else dict(obj))
+            version = split_api_version(content.get("apiVersion") or "")[1]
+            for other in self._steps:
+                if other == version:
+                    continue
+                there = self._converted(json_copy(content), other)
+                back = self._converted(json_copy(there), version)
+                for path, _, _ in lost(content, back):
+                    raise ConversionError(f"{version} -> {other} -> {version}: {'.'.join(path)} of "
+                                          f"{content.get('kind')} does not come back as it was")
+                alone = self._along(there, version, self.way(other, version) or ())
+                found |= dict.fromkeys(f"{version} -> {other} -> {version}: {'.'.join(path)}"
+                                       for path, _, _ in lost(content, alone))
+        return list(found)
+
     def _converted(self, content: Object, wanted: str) -> Object:
         group, version = split_api_version(content.get("apiVersion") or "")
-        named = f"{content.get('kind')} {(content.get('metadata') or {}).get('name') or ''}".strip()
         way = self.way(version, wanted)
+        if not self._keep or way is None or version == wanted:
+            return self._along(content, wanted, way)
+        key = f"{group}/{KEPT}"
+        kept, bare = _kept_in(content, key)
+        made = self._along(bare, wanted, way)
+        for path, was, value in kept.pop(wanted, ()):
+            _put_back(made, path, was, value)
+        if back := self.way(wanted, version):
+            try:
+                missing = lost(bare, self._along(json_copy(made), version, back))
+            except ConversionError:  # what comes of the way back is told when somebody goes it
+                missing = []
+            kept = {**kept, version: missing} if missing else {name: value for name, value in kept.items()
+                                                               if name != version}
+        if kept:
+            metadata = made["metadata"] = dict(made["metadata"])
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), key: json.dumps(kept, sort_keys=True)}
+        return made
+
+    def _along(self, content: Object, wanted: str, way: tuple[str, ...] | None) -> Object:
+        """The object at the end of a way, by its functions alone."""
+        group, version = split_api_version(content.get("apiVersion") or "")
+        named = f"{content.get('kind')} {(content.get('metadata') or {}).get('name') or ''}".strip()
         if way is None:
             steps = ", ".join(f"{old} -> {new}" for old, known in self._steps.items() for new in known)
             raise ConversionError(f"convert {named} from {version} to {wanted}: no functions lead there; there are "
@@ -167,9 +224,73 @@ class Conversion:
             if not isinstance(made, dict):
                 raise ConversionError(f"{said}: the function returned {type(made).__name__}, not an object")
             metadata = _metadata(metadata, made.get("metadata"), said)
+            if made.get("status") is None and content.get("status") is not None and self._fits(content, there):
+                made = {**made, "status": content["status"]}
             content = {"apiVersion": f"{group}/{there}", "kind": content["kind"], "metadata": metadata,
                        **{key: value for key, value in made.items() if key not in ("apiVersion", "kind", "metadata")}}
         return content
+
+
+    def _fits(self, content: Object, version: str) -> bool:
+        """Whether the status of an object is one of that version as well, as far as its class says."""
+        cls = self._classes.get(version)
+        if cls is None:
+            return True
+        try:
+            codecs_of(cls)["status"].from_plain(content["status"], None)
+        except (DecodeError, KeyError):
+            return False
+        return True
+
+
+KEPT = "conversion-kept"
+"""The name of the annotation, behind the group."""
+Lost = tuple[list[str], Any, Any]
+"""The path of a value, what stands there after the way back (None: nothing), and the value."""
+
+
+def lost(before: Any, after: Any, path: tuple[str, ...] = ()) -> list[Lost]:
+    """What of an object is not in another one: maps key by key, everything else as a whole. What only `after` has, such
+    as a default, is no loss; neither is metadata."""
+    found: list[Lost] = []
+    for key, value in before.items():
+        if not path and key in ("apiVersion", "kind", "metadata"):
+            continue
+        now = after.get(key)
+        if isinstance(value, dict) and isinstance(now, dict):
+            found += lost(value, now, (*path, key))
+        elif value is not None and not same_json(value, now):
+            found.append(([*path, key], now, value))
+    return found
+
+
+def _kept_in(content: Object, key: str) -> tuple[dict[str, list[Lost]], Object]:
+    """What the annotation holds by version, and the object without it. What cannot be read is dropped: it is a text
+    that anybody may change."""
+    metadata = content.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    if key not in annotations:
+        return {}, content
+    others = {name: value for name, value in annotations.items() if name != key}
+    bare = {**content, "metadata": {**{name: value for name, value in metadata.items() if name != "annotations"},
+                                    **({"annotations": others} if others else {})}}
+    try:
+        return msgspec.json.decode(annotations[key], type=dict[str, list[Lost]]), bare
+    except (msgspec.DecodeError, TypeError):
+        return {}, bare
+
+
+def _put_back(content: Object, path: list[str], was: Any, value: Any) -> None:
+    """Put a value where it was lost, unless something else has come there since."""
+    here = content
+    for key in path[:-1]:
+        if here.get(key) is None:
+            here[key] = {}
+        here = here[key]
+        if not isinstance(here, dict):
+            return
+    if path and path[0] not in ("apiVersion", "kind", "metadata") and same_json(here.get(path[-1]), was):
+        here[path[-1]] = value
 
 
 def _metadata(old: Object, new: Object | None, said: str) -> Object:

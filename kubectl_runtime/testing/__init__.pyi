@@ -3,6 +3,7 @@ from kubectl_runtime.apiserver.server import ApiServer as ApiServer
 from kubectl_runtime.apiserver.transport.faults import Faults as Faults
 from kubectl_runtime.testing.asking import eventually as eventually
 from kubectl_runtime.testing.clock import SimClock as SimClock
+from kubectl_runtime.testing.generated import objects_of as objects_of
 from kubectl_runtime.testing.lab.perturb import Divergence as Divergence
 from kubectl_runtime.testing.lab.perturb import Report as Report
 from kubectl_runtime.testing.lab.perturb import perturb as perturb

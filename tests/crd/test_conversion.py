@@ -2,16 +2,19 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+import re
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, find, given
 from hypothesis import strategies as st
+from msgspec import Meta
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.crd.conversion import Conversion, ConversionError
 from kubectl_runtime.crd.customresource import CustomResource
+from kubectl_runtime.testing.generated import objects_of
 
 
 class SpecV1(msgspec.Struct, rename="camel"):
@@ -177,3 +180,109 @@ def test_where_no_functions_lead_that_is_told_with_those_there_are(version: str,
 def test_what_makes_no_conversion_is_refused(functions: Any, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         Conversion(functions)
+
+
+class OvenSpecV1(msgspec.Struct, rename="camel"):
+    temperature: str
+    replicas: int = 1
+
+
+class OvenSpec(msgspec.Struct, rename="camel"):
+    degrees: Annotated[int, Meta(ge=50, le=300)]
+    fuel: Literal["wood", "gas"] = "wood"
+    replicas: int = 1
+    breads: list[str] = []
+
+
+class OvenStatus(msgspec.Struct, rename="camel"):
+    replicas: int = 0
+    note: str = ""
+
+
+class OvenV1(CustomResource, group="demo.example.com", version="v1", kind="Oven", storage=False):
+    spec: OvenSpecV1
+    status: OvenStatus | None = None
+
+
+class Oven(CustomResource, group="demo.example.com", version="v2", kind="Oven"):
+    spec: OvenSpec
+    status: OvenStatus | None = None
+
+
+BAKERY = Conversion({  # as people write it: without the status, and without what the other version has not
+    (OvenV1, Oven): lambda old: Oven(spec=OvenSpec(int(old.spec.temperature.removesuffix("C")),
+                                                   replicas=old.spec.replicas)),
+    (Oven, OvenV1): lambda new: OvenV1(spec=OvenSpecV1(f"{new.spec.degrees}C", new.spec.replicas))})
+GAS = {"apiVersion": "demo.example.com/v2", "kind": "Oven", "metadata": {"name": "a", "labels": {"l": "m"}},
+       "spec": {"degrees": 220, "fuel": "gas", "breads": ["rye"], "replicas": 2},
+       "status": {"replicas": 2, "note": "hot"}}
+
+
+def test_what_one_version_has_not_comes_back_after_a_write_through_it() -> None:
+    old = BAKERY.convert(GAS, "v1")
+    assert old["spec"] == {"temperature": "220C", "replicas": 2}
+    assert old["status"] == GAS["status"]
+    old["metadata"]["labels"]["x"] = "y"
+    old["spec"]["replicas"] = 3
+    new = BAKERY.convert(old, "v2")
+    assert new == {**GAS, "metadata": {"name": "a", "labels": {"l": "m", "x": "y"}},
+                   "spec": {**GAS["spec"], "replicas": 3}}
+
+
+def test_what_was_changed_since_is_not_overwritten() -> None:
+    steps = Conversion({("v1", "v2"): lambda obj: {**obj, "spec": {"size": f"{obj['spec']['size']}.0"}},
+                        ("v2", "v1"): lambda obj: {**obj, "spec": {"size": int(float(obj["spec"]["size"]))}}})
+    whole = {**content("v2"), "spec": {"size": "3.5"}}
+    old = steps.convert(whole, "v1")
+    assert old["spec"] == {"size": 3}
+    assert steps.convert(old, "v2")["spec"] == {"size": "3.5"}
+    old["spec"]["size"] = 7
+    assert steps.convert(old, "v2")["spec"] == {"size": "7.0"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"v2": 5}', '{"v2": [[["metadata", "name"], "a", "b"]]}',
+                                  '{"v2": [[["spec", "degrees", "x"], null, 1]]}', '{"v2": [[[], 1, 2]]}'])
+def test_an_annotation_that_somebody_changed_does_no_harm(text: str) -> None:
+    old = BAKERY.convert(GAS, "v1")
+    old["metadata"]["annotations"]["demo.example.com/conversion-kept"] = text
+    new = BAKERY.convert(old, "v2")
+    assert new["metadata"] == {"name": "a", "labels": {"l": "m"}}
+    assert new["spec"]["degrees"] == 220
+
+
+def test_without_keeping_nothing_is_annotated() -> None:
+    bare = Conversion({(OvenV1, Oven): lambda old: Oven(spec=OvenSpec(int(old.spec.temperature[:-1]))),
+                       (Oven, OvenV1): lambda new: OvenV1(spec=OvenSpecV1(f"{new.spec.degrees}C"))}, keep=False)
+    assert "annotations" not in bare.convert(GAS, "v1")["metadata"]
+    with pytest.raises(ConversionError, match=r"v2 -> v1 -> v2: spec\.fuel of Oven does not come back"):
+        bare.check([GAS])
+
+
+def test_a_chain_keeps_what_each_version_has_of_its_own() -> None:
+    steps = {(one, other): lambda obj: {**obj, "spec": {"x": obj["spec"].get("x", 0)}} for one, other in (
+        ("v1", "v2"), ("v2", "v1"), ("v2", "v3"), ("v3", "v2"))}
+    chain = Conversion(steps)
+    there = chain.convert({**content("v3"), "spec": {"x": 1, "only3": True}}, "v1")
+    there["spec"]["only1"] = 1
+    middle = chain.convert(there, "v2")
+    assert middle["spec"] == {"x": 1}
+    assert chain.convert(middle, "v3")["spec"] == {"x": 1, "only3": True}
+    assert chain.convert(middle, "v1")["spec"] == {"x": 1, "only1": 1}
+
+
+@given(st.one_of(objects_of(OvenV1), objects_of(Oven)))
+def test_generated_objects_of_both_versions_come_back_as_they_were(obj: Any) -> None:
+    assume(not isinstance(obj, OvenV1) or re.fullmatch(r"\d{2,3}C", obj.spec.temperature))
+    assert set(BAKERY.check([obj])) <= {f"v2 -> v1 -> v2: spec.{name}" for name in ("fuel", "breads")} | {
+        "v1 -> v2 -> v1: spec.temperature"}
+
+
+def test_check_tells_what_the_functions_do_not_carry() -> None:
+    assert BAKERY.check([GAS, Oven(name="b", spec=OvenSpec(100))]) == [
+        "v2 -> v1 -> v2: spec.fuel", "v2 -> v1 -> v2: spec.breads"]
+
+
+def test_the_strategy_makes_what_the_definition_takes() -> None:
+    found = find(objects_of(Oven), lambda oven: oven.spec.fuel == "gas" and len(oven.spec.breads) > 1)
+    assert found.violations() == []
+    assert (found.name, found.api_version) == ("generated", "demo.example.com/v2")
