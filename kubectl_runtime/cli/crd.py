@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.cli.places import CommandError, Place, UsageError, imported, place
+from kubectl_runtime.cli.places import CommandError, Place, UsageError, imported, place, print_utf8
 from kubectl_runtime.core.base.guard import printable
 from kubectl_runtime.crd.customresource import CustomResource, definitions_of
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"warning: {warning}", file=sys.stderr)
     if options.check is not None:
         return _check(options.check, found, options.classes)
-    print(_text(found), end="")
+    print_utf8(_text(found))
     return 0
 
 

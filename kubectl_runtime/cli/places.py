@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import io
 import os
 import sys
 import traceback
@@ -155,3 +156,10 @@ def _check_not_shadowed(name: str, module: ModuleType) -> None:
     if wanted.is_file() and (found is None or not wanted.samefile(found)):
         raise CommandError(f"{name} is {found or 'a part of Python'}, which was imported before {wanted} could be: "
                            "give the file another name")
+
+
+def print_utf8(text: str) -> None:
+    """Print the text of a file as UTF-8, whatever the terminal's encoding is: it may be redirected into one."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    print(text, end="")

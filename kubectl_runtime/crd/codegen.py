@@ -3,6 +3,9 @@
     a definition                      class Certificate(Resource, group=…, version=…, kind=…)
     an object with properties         class CertificateSpecIssuerRef(msgspec.Struct), named by its place
     a list of type map                Annotated[list[…], MapKeys("name")]
+    an enum of texts                  str, with the values in its docstring: a newer definition may have one more
+    a required field with a default   need not be given
+    a LabelSelector, Condition, ObjectReference, PodTemplateSpec, ...     the library's own class
     what is not described             Any, dict[str, Any]
 
 A definition comes from outside, so none of its text becomes code: `_literal` writes every value, `_named` and
@@ -27,6 +30,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import keyword
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -47,7 +51,9 @@ LARGEST = 200_000
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _FORMATS = {"date-time": "datetime", "byte": "bytes"}
 _SHADOWING = frozenset({"str", "int", "float", "bool", "bytes", "dict", "list", "datetime", "msgspec"})
-_IMPORTED = frozenset({"Annotated", "Any", "Literal", "MapKeys", "Resource", "Scope", "annotations"})
+_IMPORTED = frozenset({"Annotated", "Any", "Literal", "MapKeys", "Resource", "Scope", "annotations", "LabelSelector",
+                       "Condition", "ObjectReference", "ResourceRequirements", "Affinity", "Toleration",
+                       "PodTemplateSpec"})
 _TAKEN = _SHADOWING | _IMPORTED | frozenset(keyword.kwlist) | frozenset(dir(builtins))
 """What no class of a module may be called."""
 _RESOURCE_FIELDS = ("apiVersion", "kind", "metadata")
@@ -65,21 +71,24 @@ class CodegenError(Exception):
     """There is nothing that a module could be made of; the text says why."""
 
 
-def module_of(crds: Iterable[Node], version: str | None = None) -> str:
+def module_of(crds: Iterable[Node], version: str | None = None, *, strict_enums: bool = False) -> str:
     """The text of a module with a class for each of the definitions, in this version or else the stored one.
 
     The same definitions always give the same text. Importing it defines classes and does nothing else, whatever the
     definitions hold. Raises CodegenError when a definition lacks that version or a schema, when one of its names or
     its schema is malformed, or when there are none.
     """
-    module = _Module()
+    module = _Module(strict_enums=strict_enums)
     for crd in crds:
         module.add(crd, version)
     return module.text()
 
 
 class _Module:
-    def __init__(self) -> None:
+    def __init__(self, *, strict_enums: bool) -> None:
+        self._strict_enums = strict_enums
+        self._parts: dict[str, str] = {}
+        """Names of the library's own parts that are used, and their modules."""
         self._classes: list[str] = []
         self._names = _Names(_TAKEN)
         self._kinds: list[str] = []
@@ -150,6 +159,9 @@ class _Module:
             return "dict[str, Any]"
         kind = node.get("type")
         values = [value for value in node.get("enum") or () if value is not None]
+        if values and not self._strict_enums and kind in (None, "string") and all(
+                isinstance(value, str) for value in values):
+            return "str"  # a newer definition has one more, and one value must not make the object unreadable
         if values and kind in (None, "string", "integer") and all(map(_may_be_literal, values)):
             return f"Literal[{_BREAK.join(map(_literal, values))}]"
         if values and not kind:
@@ -169,6 +181,9 @@ class _Module:
         return _SCALARS.get(kind or "", "Any")
 
     def _struct(self, node: Node, wanted: str) -> str:
+        if (part := _known_part(node)) is not None:
+            self._parts[part[1]] = part[0]
+            return part[1]
         name, required, attributes = self._names.new(wanted), node.get("required") or (), _Names(frozenset(), "_")
         lines, described = [], _docstring(node)
         for key, child in node["properties"].items():
@@ -177,8 +192,11 @@ class _Module:
                 continue
             attribute = attributes.new(_attribute(key))
             hint, must = self._hint(child, name + _pascal(key)), key in required
-            lines.append(_field(attribute, key, hint if must else _optional(hint), must=must, struct=True))
-            lines += _docstring(child)
+            default = _default(child["default"], hint) if must and "default" in child else None
+            must = must and "default" not in child  # the server fills it in, and samples leave it out
+            lines.append(_field(attribute, key, hint if must or default else _optional(hint), must=must, struct=True,
+                                default=default))
+            lines += _docstring(_with_values(child) if hint == "str" else child)
         empty = [] if described or any(not line.lstrip().startswith("#") for line in lines) else ["    pass"]
         self._classes.append("\n".join([f"class {name}(msgspec.Struct, kw_only=True):", *described,
                                         *([""] if described else []), *lines, *empty]))
@@ -195,6 +213,9 @@ class _Module:
         top = "MapKeys, Resource" if re.search(r"\bMapKeys\b", body) else "Resource"
         ours = [f"from kubectl_runtime import {top}"]
         ours += ["from kubectl_runtime.kinds import Scope"] if re.search(r"\bScope\b", body) else []
+        for module in sorted(set(self._parts.values())):
+            used = sorted(name for name, home in self._parts.items() if home == module)
+            ours.append(f"from {module} import {', '.join(used)}")
         imports = ["\n".join(standard), "import msgspec" if "msgspec." in body else "", "\n".join(ours)]
         head = ['"""Generated by `kubectl-runtime codegen`:\n', *(f"    {kind}" for kind in self._kinds), '"""',
                 "from __future__ import annotations\n"]
@@ -271,8 +292,8 @@ _BREAK = ",\n"
 """Between the values of a Literal: where `_field` may break its line. No literal holds a line break of its own."""
 
 
-def _literal(value: str | int) -> str:
-    """Python's text for a value: printable, in one line, and an integer or a text whatever the value holds."""
+def _literal(value: str | float) -> str:
+    """Python's text for a value: printable, in one line, and a number or a text whatever the value holds."""
     text = repr(value)
     if text.startswith("'") and '"' not in text:  # double quotes, as all else of the module
         return f'"{text[1:-1]}"'
@@ -284,6 +305,54 @@ def _may_be_literal(value: Any) -> bool:
     if isinstance(value, str):
         return not re.search("[\ud800-\udfff]", value)
     return isinstance(value, int) and not isinstance(value, bool) and -2**63 <= value < 2**63
+
+
+_DEFAULTS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
+"""Hints whose defaults are written into the class, and the types of these."""
+
+
+def _default(value: Any, hint: str) -> str | None:
+    """Python's text for the default of a field with this hint; None for one that the class leaves to the server."""
+    if type(value) not in _DEFAULTS.get(hint, ()):
+        return None
+    plain = isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value)) or _may_be_literal(value)
+    return _literal(value) if plain else None
+
+
+_OBJECTS, _CORE = "kubectl_runtime.objects", "kubectl_runtime.resources.core_v1"
+_PARTS: dict[tuple[str, str], tuple[dict[str, str], dict[str, str]]] = {
+    (_OBJECTS, "LabelSelector"): ({"matchLabels": "object", "matchExpressions": "array"}, {}),
+    (_OBJECTS, "Condition"): (dict.fromkeys(("type", "status", "lastTransitionTime"), "string"),
+                              {"reason": "string", "message": "string", "observedGeneration": "integer"}),
+    (_CORE, "ObjectReference"): (dict.fromkeys(("apiVersion", "fieldPath", "kind", "name", "namespace",
+                                                "resourceVersion", "uid"), "string"), {}),
+    (_CORE, "ResourceRequirements"): ({"limits": "object", "requests": "object"}, {"claims": "array"}),
+    (_CORE, "Affinity"): (dict.fromkeys(("nodeAffinity", "podAffinity", "podAntiAffinity"), "object"), {}),
+    (_CORE, "Toleration"): ({**dict.fromkeys(("effect", "key", "operator", "value"), "string"),
+                             "tolerationSeconds": "integer"}, {}),
+    (_CORE, "PodTemplateSpec"): ({"metadata": "object", "spec": "object"}, {}),
+}
+"""The parts of the API that a schema shows by its keys and their types: those that it has, and those that it may
+have."""
+
+
+def _known_part(node: Node) -> tuple[str, str] | None:
+    """The module and name of the library's own class for an object with these keys; None for any other object."""
+    types = {key: child.get("type") for key, child in (node.get("properties") or {}).items()}
+    for part, (needed, more) in _PARTS.items():
+        if needed.items() <= types.items() <= {**needed, **more}.items():
+            spec = (node["properties"].get("spec") or {}).get("properties") or {}
+            return None if part[1] == "PodTemplateSpec" and not {"containers", "volumes"} <= spec.keys() else part
+    return None
+
+
+def _with_values(node: Node) -> Node:
+    """A node whose description names the values of its enum."""
+    values = [value for value in plain(node).get("enum") or () if isinstance(value, str)]
+    if not values:
+        return node
+    text = (node.get("description") or "").partition("\n\n")[0].strip()
+    return {**node, "description": f"{text}{' ' if text else ''}One of: {', '.join(values)}."}
 
 
 def _optional(hint: str) -> str:
@@ -313,12 +382,12 @@ def _pascal(key: str) -> str:
     return "".join(word.capitalize() for word in _words(key)) or "Field"
 
 
-def _field(attribute: str, key: str, hint: str, *, must: bool, struct: bool = False) -> str:
-    options = [] if must else ["default=None"]
+def _field(attribute: str, key: str, hint: str, *, must: bool, struct: bool = False, default: str | None = None) -> str:
+    options = [] if must else [f"default={default}"]
     named = struct and attribute != key
     if named:
         options.append(f"name={_literal(key)}")
-    value = f" = msgspec.field({', '.join(options)})" if named else "" if must else " = None"
+    value = f" = msgspec.field({', '.join(options)})" if named else "" if must else f" = {default}"
     first, *others = f"{attribute}: {hint}".split("\n")
     if len(line := "    " + " ".join([first, *others]) + value) <= WIDTH:
         return line

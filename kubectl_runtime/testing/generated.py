@@ -89,5 +89,5 @@ def _any(_: Mapping[str, Any], st: Any) -> Any:
                            max_size=2)
 
 
-_BY_TYPE: dict[str, Any] = {"object": _object, "array": _array, "string": _string, "integer": _number, "number": _number,
-            "boolean": lambda _, st: st.booleans()}
+_BY_TYPE: dict[str, Any] = {"object": _object, "array": _array, "string": _string, "integer": _number,
+                            "number": _number, "boolean": lambda _, st: st.booleans()}

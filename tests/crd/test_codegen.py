@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
+import typing
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -11,6 +13,7 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubectl_runtime.client.api.api import Api
@@ -18,9 +21,13 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.views import without_nulls
 from kubectl_runtime.core.meta.gvk import Scope
+from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector
+from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.crd.codegen import CodegenError, module_of
+from kubectl_runtime.crd.parts import part_schema
 from kubectl_runtime.crd.validator import Validator
 from kubectl_runtime.manifests.documents import read_objects
+from kubectl_runtime.resources.core_v1 import Affinity, ObjectReference, PodTemplateSpec, ResourceRequirements
 from kubectl_runtime.runtime.apply_crd import apply_crd
 from kubectl_runtime.testing import ApiServer
 from tests.crd.test_random_types import content, kind_of, some_shape
@@ -70,7 +77,8 @@ def change_application(spec: Any) -> None:
 def change_monitor(spec: Any) -> None:
     spec.endpoints[0].target_port = "web"
     spec.endpoints[0].params["match[]"].append("c")
-    spec.selector.match_expressions[0].values = ["c", "d"]
+    expressions = spec.selector.match_expressions
+    expressions[0] = msgspec.structs.replace(expressions[0], values=["c", "d"])
 
 
 def change_alerts(spec: Any) -> None:
@@ -194,7 +202,11 @@ def port(monitor: ServiceMonitor) -> int | str | None:
     assert done.returncode == 0, done.stdout
     wrong = subprocess.run([*command, "wrong.py"], cwd=tmp_path, capture_output=True, text=True, timeout=110,
                            check=False)
-    assert wrong.stdout.count("error:") == 2, wrong.stdout
+    assert wrong.stdout.count("error:") == 1, wrong.stdout
+    (tmp_path / "foreign_kinds.py").write_text(module_of(DEFINITIONS.values(), strict_enums=True))
+    strict = subprocess.run([*command, "wrong.py"], cwd=tmp_path, capture_output=True, text=True, timeout=110,
+                            check=False)
+    assert strict.stdout.count("error:") == 2, strict.stdout
 
 
 def test_the_text_is_always_the_same_and_no_line_of_code_is_too_long() -> None:
@@ -302,3 +314,80 @@ def test_objects_of_random_definitions_are_read_and_written_back_as_they_came(tm
         made = foreign(name="a", spec=read.spec)  # what is null may be left out, and nothing else
         assert without_nulls(made.to_dict()["spec"]) == without_nulls(obj["spec"])
         assert read.to_dict() == obj
+
+
+def of_spec(tmp_path: Path, name: str, properties: dict[str, Any], *required: str, strict: bool = False) -> Any:
+    """The module of a definition whose spec has these properties."""
+    schema = {"type": "object", "properties": {"spec": {
+        "type": "object", "properties": properties, **({"required": list(required)} if required else {})}}}
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+           "metadata": {"name": "things.example.com"}, "spec": {
+               "group": "example.com", "scope": "Namespaced", "names": {"kind": "Thing", "plural": "things"},
+               "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]}}
+    return loaded(module_of([crd], strict_enums=strict), tmp_path, name)
+
+
+def thing(module: Any, spec: dict[str, Any]) -> Any:
+    return module.Thing.from_dict({"metadata": {"name": "a"}, "spec": spec}).spec
+
+
+def test_one_more_value_of_an_enum_leaves_the_object_readable(tmp_path: Path) -> None:
+    properties = {"mode": {"type": "string", "enum": ["fast", "slow"], "description": "How."},
+                  "level": {"type": "integer", "enum": [1, 2]}}
+    module = of_spec(tmp_path, "enums_of_thing", properties)
+    assert thing(module, {"mode": "newer", "level": 1}).mode == "newer"
+    assert "How. One of: fast, slow." in Path(module.__file__).read_text()
+    strict = of_spec(tmp_path, "strict_enums_of_thing", properties, strict=True)
+    with pytest.raises(DecodeError, match=r"\$\.spec\.mode"):
+        thing(strict, {"mode": "newer"})
+
+
+def test_a_required_field_with_a_default_need_not_be_given(tmp_path: Path) -> None:
+    module = of_spec(tmp_path, "defaults_of_thing", {
+        "most": {"type": "integer", "default": 10}, "mode": {"type": "string", "default": "fast"},
+        "on": {"type": "boolean", "default": True}, "texts": {"type": "array", "items": {"type": "string"},
+                                                              "default": ["a"]}, "name": {"type": "string"}},
+        "most", "mode", "on", "texts", "name")
+    spec = thing(module, {"name": "n"})
+    assert (spec.most, spec.mode, spec.on, spec.texts) == (10, "fast", True, None)
+    assert module.ThingSpec(name="n").most == 10
+    with pytest.raises(DecodeError, match="name"):
+        thing(module, {})
+
+
+def test_parts_of_the_api_are_known(tmp_path: Path) -> None:
+    properties = {key: part_schema(name) for key, name in (
+        ("selector", "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"),
+        ("template", "io.k8s.api.core.v1.PodTemplateSpec"), ("target", "io.k8s.api.core.v1.ObjectReference"),
+        ("resources", "io.k8s.api.core.v1.ResourceRequirements"), ("affinity", "io.k8s.api.core.v1.Affinity"))}
+    properties["conditions"] = {"type": "array", "items": part_schema("io.k8s.apimachinery.pkg.apis.meta.v1.Condition")}
+    properties["other"] = {"type": "object", "properties": {"metadata": {"type": "object"}, "spec": {
+        "type": "object", "properties": {"size": {"type": "integer"}}}}}
+    module = of_spec(tmp_path, "parts_of_thing", properties)
+    hints = typing.get_type_hints(module.ThingSpec)
+    for key, part in (("selector", LabelSelector), ("template", PodTemplateSpec), ("target", ObjectReference),
+                      ("resources", ResourceRequirements), ("affinity", Affinity), ("other", module.ThingSpecOther)):
+        assert hints[key] == part | None
+    assert hints["conditions"] == list[Condition] | None
+    spec = thing(module, {"selector": {"matchLabels": {"a": "b"}}, "resources": {"limits": {"cpu": 1}},
+                          "template": {"spec": {"containers": [{"name": "a"}]}}})
+    assert spec.resources.limits == {"cpu": "1"}
+    assert spec.template.spec.containers[0].name == "a"
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "cp437", "ascii"])
+@pytest.mark.parametrize("command", ["codegen", "crd"])
+def test_files_are_utf8_whatever_the_terminal_is(tmp_path: Path, encoding: str, command: str) -> None:
+    (tmp_path / "kinds.py").write_text(
+        "import msgspec\nfrom kubectl_runtime import CustomResource\n\n\nclass Spec(msgspec.Struct):\n"
+        '    """Größe ✓ und Höhe."""\n\n    size: int = 1\n\n\n'
+        'class Box(CustomResource, group="example.com", version="v1", kind="Box"):\n    spec: Spec\n', "utf-8")
+    environment = {**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{tmp_path}",
+                   "PYTHONIOENCODING": encoding}
+    made = subprocess.run([sys.executable, "-m", "kubectl_runtime", "crd", "kinds:Box"], env=environment, cwd=tmp_path,
+                          capture_output=True, timeout=60, check=True).stdout
+    if command == "codegen":
+        (tmp_path / "crd.yaml").write_bytes(made)
+        made = subprocess.run([sys.executable, "-m", "kubectl_runtime", "codegen", "crd.yaml"], env=environment,
+                              cwd=tmp_path, capture_output=True, timeout=60, check=True).stdout
+    assert "Größe ✓ und Höhe." in made.decode("utf-8")
