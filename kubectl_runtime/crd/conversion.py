@@ -21,12 +21,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast, overload
 
-import msgspec
-
 from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.codec.sameness import json_copy, same_json
 from kubectl_runtime.core.meta.gvk import split_api_version
-from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
 from kubectl_runtime.core.objects.declare import codecs_of
 from kubectl_runtime.crd.customresource import CustomResource
 
@@ -249,6 +248,9 @@ Lost = tuple[list[str], Any, Any]
 """The path of a value, what stands there after the way back (None: nothing), and the value."""
 
 
+_decode_kept = decoder_of(dict[str, list[Lost]])
+
+
 def lost(before: Any, after: Any, path: tuple[str, ...] = ()) -> list[Lost]:
     """What of an object is not in another one: maps key by key, everything else as a whole. What only `after` has, such
     as a default, is no loss; neither is metadata."""
@@ -275,8 +277,8 @@ def _kept_in(content: Object, key: str) -> tuple[dict[str, list[Lost]], Object]:
     bare = {**content, "metadata": {**{name: value for name, value in metadata.items() if name != "annotations"},
                                     **({"annotations": others} if others else {})}}
     try:
-        return msgspec.json.decode(annotations[key], type=dict[str, list[Lost]]), bare
-    except (msgspec.DecodeError, TypeError):
+        return _decode_kept(annotations[key]), bare
+    except (*DECODE_FAILURES, TypeError):
         return {}, bare
 
 

@@ -37,6 +37,6 @@ def test_codegen_knows_them_again() -> None:
         "type": "object", "properties": {"spec": spec}}}}
     text = module_of([{"kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"}, "spec": {
         "group": "example.com", "scope": "Cluster", "names": {"kind": "Thing", "plural": "things"},
-        "versions": [version]}}])
+        "versions": [version]}}], strict_enums=True)
     assert 'color: Literal["a", "b"] | None = None' in text
     assert "blob: bytes | None = None" in text

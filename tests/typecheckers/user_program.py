@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pydantic import BaseModel
+
 from kubectl_runtime import (
     Action,
     Api,
@@ -27,7 +29,9 @@ from kubectl_runtime.params import DeleteParams
 from kubectl_runtime.resources import ClusterRole, ConfigMap, Deployment, Pod, Secret, Service
 from kubectl_runtime.resources import Deploymnt  # mistake: no such kind
 from kubectl_runtime.resources.apps_v1 import DeploymentSpec
+from kubectl_runtime.resources.batch_v1 import JobSpec, JobTemplateSpec
 from kubectl_runtime.resources.core_v1 import Container, ContainerPort, EnvVar, PodSpec, PodTemplateSpec, ServicePort
+from kubectl_runtime.resources.core_v1 import HTTPGetAction, Probe, ResourceRequirements, Volume
 from kubectl_runtime.resources.core_v1 import Contaner  # mistake: no such part
 from kubectl_runtime.resources.rbac_v1 import PolicyRule
 
@@ -140,3 +144,52 @@ def run() -> None:
 def fits(pod: Pod) -> bool:
     waiting = [status for status in pod.status.container_statuses if status.state.waiting is not None]
     return pod.status.phase == "Running" and not waiting and pod.spec.node_name is not None
+
+
+class RunnerSpec(BaseModel):
+    schedule: str
+    keep: int = 3
+
+
+@dataclass
+class RunnerStatus:
+    template: PodTemplateSpec
+    job: JobTemplateSpec | None = None
+
+
+class Runner(CustomResource, group="example.com", version="v1", kind="Runner"):
+    spec: RunnerSpec
+    status: RunnerStatus | None = None
+
+
+def embedded(runner: Runner, pod: Pod, web: Deployment) -> None:
+    Runner(name="a", spec=RunnerSpec(schedule="* * * * *"))
+    Runner(name="a", spec=RunnerSpec())  # mistake: the schedule is missing
+    Runner(name="a", spec=RunnerSpec(schedule="x", keep="three"))  # mistake: text for a number
+    Runner(name="a", spec=ShopSpec())  # mistake: another spec
+    print(runner.spec.schedul)  # mistake: typo
+    print(runner.spec.keep.upper())  # mistake: a number
+    runner.spec.keep = "3"  # mistake: text for a number
+    print(runner.status.template)  # mistake: it may be None
+    if runner.status is not None:
+        print(runner.status.template.spec.containers[0].image, runner.status.template.metadata.labels["a"])
+        print(runner.status.template.spec.container)  # mistake: typo
+        print(runner.status.template.metadata.label)  # mistake: typo
+        print(runner.status.job.spec)  # mistake: it may be None
+        runner.status.job = JobSpec()  # mistake: not the template
+        runner.status.template.metadata.labels["a"] = 5  # mistake: labels are text
+    pod.labels["app"] = "web"
+    pod.annotations.update(note="x")
+    pod.metadata.finalizers.append("example.com/a")
+    pod.labels["app"] = 1  # mistake: labels are text
+    pod.metadata.finalizers.append(5)  # mistake: text
+    pod.metadata.annotations = []  # mistake: a map
+    pod.kind = "Secret"  # mistake: read-only
+    print(pod.kind.lower(), pod.api_version.partition("/"), web.spec.selector.match_labels)
+    print(pod.api_verson)  # mistake: typo
+    ResourceRequirements(limits={"cpu": "1"}, requests={"cpu": 1})  # mistake: quantities are text
+    Probe(http_get=HTTPGetAction(port="web"), timeout_seconds="5")  # mistake: text for a number
+    HTTPGetAction(port=None)  # mistake: it is required
+    PodSpec(volumes=[Volume("a")])  # mistake: by keyword
+    web.spec.selector = None  # mistake: it is required
+    JobTemplateSpec(spec=PodSpec())  # mistake: a JobSpec

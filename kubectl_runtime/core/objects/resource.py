@@ -11,7 +11,7 @@ changes of both are sent, and where both changed one value, that of `obj["…"]`
 
 Objects are equal only to themselves, and their repr is their ref. One object belongs to one thread at a time.
 
-`Identity`: what every resource object says of itself, read-only, from the head that was decoded on arrival.
+`Identity`: what every resource object says of itself, from the head that was decoded on arrival.
 
 The metadata of a new object from single arguments, checked: what is wrong in them would be found by the server, or
 by JSON, in words that name no argument.
