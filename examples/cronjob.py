@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from kubectl_runtime import Action, Api, ApiError, Client, Context, Controller, CustomResource, KubeError, Reconciler
-from kubectl_runtime import status as statuses
+from kubectl_runtime.controller import status as statuses
 from kubectl_runtime.resources import Job
 from kubectl_runtime.resources.batch_v1 import JobTemplateSpec
 from kubectl_runtime.resources.core_v1 import ObjectReference

@@ -14,6 +14,7 @@ from kubectl_runtime.core.base.errors import PartialObjectError as PartialObject
 from kubectl_runtime.core.base.errors import RequestError as RequestError
 from kubectl_runtime.core.base.errors import RequestTimeout as RequestTimeout
 from kubectl_runtime.core.base.errors import TransportError as TransportError
+from kubectl_runtime.core.base.errors import UnknownFieldError as UnknownFieldError
 from kubectl_runtime.core.base.errors import WriteBackError as WriteBackError
 from kubectl_runtime.core.meta.problems import DecodeError as DecodeError
 from kubectl_runtime.crd.conversion import ConversionError as ConversionError

@@ -108,6 +108,7 @@ TOPICS = {
         "TerminalError": ("runtime.reconcile.reconciler", TOP),
         "TransportError": ("core.base.errors", TOP),
         "UnexpectedAnswer": ("client.http.retry", MOVED),
+        "UnknownFieldError": ("core.base.errors", TOPIC),
         "WaitFailed": ("runtime.wait", TOPIC),
         "WaitStopped": ("runtime.wait", MOVED),
         "WaitTimeout": ("runtime.wait", TOP),

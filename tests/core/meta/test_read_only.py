@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, Client, PartialView, Patch, WatcherConfig, watch_store
+from kubectl_runtime import Api, Client, Patch, WatcherConfig, watch_store
 from kubectl_runtime.core.meta.metav1 import ReadOnlyMap
+from kubectl_runtime.objects import PartialView
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 
