@@ -21,11 +21,12 @@
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 from kubectl_runtime.crd.marks import rules_on
+from kubectl_runtime.crd.nodes import enum_schema, nullable
 
 Schema = dict[str, Any]
 
@@ -42,8 +43,9 @@ _PRESERVE, _INT_OR_STRING = "x-kubernetes-preserve-unknown-fields", "x-kubernete
 _SCALAR = ("string", "integer", "number", "boolean")
 
 
-def model_schema(cls: Any, where: str) -> Schema:
-    """The structural schema of a model. Raises TypeError, naming the field, for what has none."""
+def model_schema(cls: Any, where: str, other: Callable[[Any, str], Schema]) -> Schema:
+    """The structural schema of a model. `other` gives that of a type of ours within it. Raises TypeError, naming the
+    field, for what has none."""
     for name, field in _all_fields(cls):
         if not isinstance(field.validation_alias, (str, type(None))) or (
                 field.validation_alias or name) != (field.serialization_alias or name):
@@ -53,7 +55,7 @@ def model_schema(cls: Any, where: str) -> Schema:
         found = cls.model_json_schema(by_alias=True, schema_generator=_generator())
     except Exception as error:  # noqa: BLE001 - pydantic has no common base for them
         raise TypeError(f"{where}: {cls.__name__} has no schema: {type(error).__name__}: {error}") from None
-    schema = _Structure(found.get("$defs") or {}).of(found, where, ())
+    schema = _Structure(found.get("$defs") or {}, other).of(found, where, ())
     if own := rules_on(cls):
         schema["x-kubernetes-validations"] = [rule.to_dict() for rule in own]
     return schema
@@ -78,8 +80,9 @@ def _all_fields(cls: Any) -> list[tuple[str, Any]]:
 class _Structure:
     """One model's JSON schema; `definitions` are what it refers to."""
 
-    def __init__(self, definitions: Mapping[str, Schema]) -> None:
+    def __init__(self, definitions: Mapping[str, Schema], other: Callable[[Any, str], Schema]) -> None:
         self._definitions = definitions
+        self._other = other
 
     def of(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
         """The structural form of a node. Raises TypeError."""
@@ -93,9 +96,7 @@ class _Structure:
         if (by_hand := node.get("x-kubernetes-field-schema")) is not None:
             return dict(by_hand)
         if (part := node.get("x-kubernetes-python-type")) is not None:
-            from kubectl_runtime.crd.schema import schema_of
-
-            return schema_of(part, where)
+            return self._other(part, where)
         if strange := [key for key in node if key not in _READ | _DROPPED and not key.startswith("x-kubernetes-")]:
             raise TypeError(f"{where}: {', '.join(strange)} has no place in a structural schema: give the field "
                             "Annotated[..., FieldSchema({...})]")
@@ -118,7 +119,7 @@ class _Structure:
         if options := node.get("anyOf"):
             return self._union(options, where, inside)
         if values := [node["const"]] if "const" in node else node.get("enum"):
-            return _enum(values, where)
+            return enum_schema(values, where)
         kept = {key: value for key, value in node.items() if key in _KEPT}
         for key, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if key in kept:
@@ -163,8 +164,6 @@ class _Structure:
     def _union(self, options: list[Schema], where: str, inside: tuple[str, ...]) -> Schema:
         others = [option for option in options if option.get("type") != "null"]
         if len(others) == 1 and len(options) == 2:
-            from kubectl_runtime.crd.schema import nullable
-
             return nullable(self.of(others[0], where, inside))
         kinds = sorted(str(option.get("type")) for option in others)
         empty = {"nullable": True} if len(others) < len(options) else {}
@@ -203,9 +202,3 @@ def _text(kept: Schema) -> Schema:
     if form in _FORMATS_OF_OURS:
         del kept["format"]
     return kept
-
-
-def _enum(values: list[Any], where: str) -> Schema:
-    from kubectl_runtime.crd.schema import enum_schema
-
-    return enum_schema(values, where)

@@ -26,11 +26,6 @@ Unions of tagged Structs as one structural object: all properties side by side, 
 A branch names its tag and what it requires. The defaults of the members' fields are left to the reader: the server
 would fill the default of one member into an object of another.
 
-What cannot be said by the keyword that is meant for it: enums that take a null, base64 that takes an empty text.
-
-The API server holds a null against an ``enum``, in which it finds none even if one stands there, and takes no empty
-text as ``format: byte``. A null is never held against an ``allOf``, and an ``anyOf`` names the empty text besides.
-
 The schema of one entry of `status.conditions`: metav1.Condition's limits, as Kubernetes' API conventions give them.
 
 Only `type` and `status` are required, since an apply leaves out what is empty; Go's own classes send empty texts.
@@ -81,6 +76,7 @@ from kubectl_runtime.crd.marks import (
     rules_on,
 )
 from kubectl_runtime.crd.models import model_schema
+from kubectl_runtime.crd.nodes import BASE64, enum_schema, nullable
 from kubectl_runtime.crd.parts import PLAIN, Style, part_name, part_schema
 
 Schema = dict[str, Any]
@@ -153,27 +149,6 @@ CONDITION: dict[str, Any] = {
     },
     "required": ["type", "status"],
 }
-
-
-BASE64: Schema = {"type": "string", "anyOf": [{"format": "byte"}, {"maxLength": 0}]}
-
-
-def nullable(schema: Schema) -> Schema:
-    """A schema that takes a null as well."""
-    if "enum" in schema:
-        choices = [value for value in schema["enum"] if value is not None]
-        schema = {key: value for key, value in schema.items() if key != "enum"} | {"allOf": [{"enum": choices}]}
-    return {**schema, "nullable": True}
-
-
-def plain(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema with `enum` and ``format: byte`` where it has the spellings of this module."""
-    match node:
-        case {"nullable": True, "allOf": [{"enum": choices, **others}]} if not others and "enum" not in node:
-            return {key: value for key, value in node.items() if key != "allOf"} | {"enum": choices}
-        case {"type": "string", "anyOf": branches} if branches == BASE64["anyOf"] and "format" not in node:
-            return {key: value for key, value in node.items() if key != "anyOf"} | {"format": "byte"}
-    return node
 
 
 def is_tagged(cls: Any) -> bool:
@@ -360,7 +335,7 @@ def _only_schema(options: tuple[Any, ...], hint: Any, where: str, within: Within
     if isinstance(only, type) and only in _SCALARS:
         return dict(_SCALARS[only])
     if is_model(only):
-        return model_schema(only, where)
+        return model_schema(only, where, schema_of)
     if is_record_type(only):
         return _part_schema(record_class(only), within) or _record_schema(only, within)
     if values := _enum_values(only):
@@ -418,16 +393,6 @@ def _enum_values(hint: Any) -> list[Any]:
 def schema_of(hint: Any, where: str) -> Schema:
     """The schema of a type that stands at `where`. Raises TypeError."""
     return _schema(hint, where, Within())
-
-
-def enum_schema(values: list[Any], where: str) -> Schema:
-    """The schema of these values; `where` is for the TypeError of mixed ones."""
-    present = [value for value in values if value is not None]
-    types = {type(value) for value in present}
-    if types not in ({str}, {int}):
-        raise TypeError(f"{where}: the values of an enum must all be text or all be integers")
-    schema: Schema = {"type": "string" if types == {str} else "integer", "enum": present}
-    return schema if len(present) == len(values) else nullable(schema)
 
 
 def _description(cls: type) -> str:

@@ -35,9 +35,13 @@ ENUMS = st.lists(TEXTS | st.integers(-2**70, 2**70) | st.booleans() | st.none() 
                  | st.lists(TEXTS, max_size=1), min_size=1, max_size=12)
 
 
+DEFAULTS = (TEXTS | st.integers(-2**70, 2**70) | st.booleans() | st.floats()
+            | st.lists(TEXTS, max_size=1))
+
+
 def described(schema: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     more = st.fixed_dictionaries({}, optional={"description": TEXTS, "nullable": st.booleans(), "pattern": TEXTS,
-                                               "default": TEXTS, "title": TEXTS, "format": TEXTS})
+                                               "default": DEFAULTS, "title": TEXTS, "format": TEXTS})
     return st.tuples(more, schema).map(lambda both: both[0] | both[1])
 
 
@@ -72,7 +76,9 @@ def spec_of(properties: Any, **more: Any) -> dict[str, Any]:
 
 
 ALLOWED = {"Annotated": "typing", "Any": "typing", "Literal": "typing", "annotations": "__future__",
-           "datetime": "datetime", **dict.fromkeys(("MapKeys", "Resource", "Scope"), "kubectl_runtime")}
+           "datetime": "datetime", **dict.fromkeys(("MapKeys", "Resource", "Scope"), "kubectl_runtime"),
+           "LabelSelector": "kubectl_runtime.objects", "Condition": "kubectl_runtime.objects",
+           "Toleration": "kubectl_runtime.resources.core_v1"}
 CALLS = {"MapKeys", "msgspec.field"}
 PARTS = (ast.Module, ast.Expr, ast.Constant, ast.ImportFrom, ast.Import, ast.alias, ast.ClassDef, ast.keyword, ast.Name,
          ast.Attribute, ast.AnnAssign, ast.Subscript, ast.Tuple, ast.BinOp, ast.BitOr, ast.Call, ast.Load, ast.Store,
@@ -144,12 +150,13 @@ def value_for(draw: Any, schema: Any) -> Any:
 
 
 @settings(max_examples=examples(400), deadline=None)
-@given(st.data(), ROOTS, TEXTS)
-def test_a_module_compiles_runs_nothing_and_reads_its_objects(data: Any, roots: dict[str, Any], text: str) -> None:
+@given(st.data(), ROOTS, TEXTS, st.booleans())
+def test_a_module_compiles_runs_nothing_and_reads_its_objects(data: Any, roots: dict[str, Any], text: str,
+                                                              strict: bool) -> None:
     crd = definition({"type": "object", "properties": roots, "description": text})
-    made = module_of([crd])
+    made = module_of([crd], strict_enums=strict)
     made.encode()
-    assert made == module_of([crd])
+    assert made == module_of([crd], strict_enums=strict)
     assert_only_defines(made)
     module = loaded(made)
     content = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"},
@@ -284,3 +291,36 @@ def test_the_command_runs_nothing_of_a_file(tmp_path: Path, capsys: pytest.Captu
         shown = capsys.readouterr()
         assert shown.out == ""
         assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("kind", "default", "held"), [
+    ("string", f"'\"\n{RUN}\n", True), ("string", "\u2028\x1b[2J\\", True), ("string", "\ud800", False),
+    ("string", 1, False), ("number", float("inf"), False), ("number", float("nan"), False), ("number", -1.5, True),
+    ("number", 2**64, False), ("integer", -2**63, True), ("integer", True, False), ("integer", [RUN], False),
+    ("boolean", False, True), ("boolean", 0, False)], ids=str)
+def test_a_default_is_a_value_and_no_code(kind: str, default: Any, held: bool) -> None:
+    text = module_of([definition(spec_of({"x-y": {"type": kind, "default": default}}, required=["x-y"]))])
+    assert_only_defines(text)
+    module = loaded(text)
+    assert module.ThingSpec().x_y == (default if held else None)
+    assert type(module.ThingSpec().x_y) is type(default if held else None)
+    assert module.Thing.from_dict({"metadata": {"name": "a"}, "spec": {}}).to_dict()["spec"] == {}
+
+
+TOLERATION = {"effect": {"type": "string"}, "key": {"type": "string"}, "operator": {"type": "string"},
+              "value": {"type": "string"}, "tolerationSeconds": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(("part", "known"), [
+    (TOLERATION, "Toleration"), ({**TOLERATION, "value": {"type": "integer"}}, None),
+    ({**TOLERATION, RUN: {"type": "string"}}, None),
+    ({"matchLabels": {"type": "object"}, "matchExpressions": {"type": "array"}}, "LabelSelector"),
+    ({"matchLabels": {"type": "array"}, "matchExpressions": {}}, None),
+    ({key: {"type": "string", "description": RUN} for key in ("type", "status", "lastTransitionTime")}, "Condition"),
+    ({"type": {"type": "string"}, "status": {"type": "boolean"}, "lastTransitionTime": {"type": "string"}}, None),
+], ids=range(7))
+def test_a_part_of_the_api_is_known_by_its_keys_and_their_types(part: Any, known: str | None) -> None:
+    text = module_of([definition(spec_of({"part": {"type": "object", "properties": part}}))])
+    assert_only_defines(text)
+    loaded(text)
+    assert f"part: {known or 'ThingSpecPart'} | None" in text

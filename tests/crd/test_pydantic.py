@@ -22,7 +22,7 @@ from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.marks import FieldSchema, ListType, Rule, rules
-from kubectl_runtime.crd.models import model_schema
+from kubectl_runtime.crd.schema import schema_of
 from kubectl_runtime.resources.core_v1 import PodTemplateSpec
 from kubectl_runtime.runtime.apply_crd import apply_crd
 from kubectl_runtime.schema.structural import schema_definition_causes
@@ -271,7 +271,7 @@ def test_a_model_goes_to_the_server_and_comes_back(client: Client, number: int) 
         with pytest.raises(ApiError) as refused:
             api.create({"metadata": {"name": "b"}, "spec": wrong})
         assert refused.value.status.code == 422
-    if not any("rule" in str(mark) for mark in (model_schema(model, "s"),)):
+    if not any("rule" in str(mark) for mark in (schema_of(model, "s"),)):
         with pytest.raises(DecodeError, match=r"\$\.spec") as failed:
             kind.from_dict({"metadata": {"name": "b"}, "spec": wrong}).validate()
         assert failed.value.path.startswith("$.spec")
@@ -345,22 +345,22 @@ def test_what_has_no_structural_schema_is_refused_with_its_field(model: Any, fie
 
 def test_schemas_are_structural_and_as_declared() -> None:
     for model, _, _ in CASES:
-        schema = {"type": "object", "properties": {"spec": model_schema(model, "spec")}}
+        schema = {"type": "object", "properties": {"spec": schema_of(model, "spec")}}
         assert [cause.text() for cause in schema_definition_causes(schema)] == [], model
-    assert model_schema(Limited, "s") == {
+    assert schema_of(Limited, "s") == {
         "type": "object", "required": ["name", "size"], "properties": {
             "name": {"type": "string", "minLength": 2, "maxLength": 5, "pattern": "^[a-z]+$"},
             "size": {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "maximum": 10, "exclusiveMaximum": True,
                      "multipleOf": 3},
             "items": {"type": "array", "items": {"type": "integer"}, "maxItems": 3, "default": [1]}}}
-    assert model_schema(Pet, "s")["properties"]["pet"] == {
+    assert schema_of(Pet, "s")["properties"]["pet"] == {
         "type": "object", "required": ["kind"], "properties": {
             "kind": {"type": "string", "enum": ["cat", "dog"]}, "lives": {"type": "integer"},
             "tricks": {"type": "array", "items": {"type": "string"}}, "owner": {"type": "string"}},
         "oneOf": [{"properties": {"kind": {"enum": ["cat"]}}, "required": ["kind"]},
                   {"properties": {"kind": {"enum": ["dog"]}}, "required": ["kind", "owner"]}]}
-    assert model_schema(Keyed, "s")["properties"]["ports"]["x-kubernetes-list-map-keys"] == ["name"]
-    assert "doubled" not in model_schema(Computed, "s")["properties"]
+    assert schema_of(Keyed, "s")["properties"]["ports"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert "doubled" not in schema_of(Computed, "s")["properties"]
 
 
 class Thing(CustomResource, group="models.example.com", version="v1", kind="Thing"):

@@ -114,6 +114,20 @@ def test_the_store_is_never_touched() -> None:
                 api.replace(partial)
 
 
+def test_a_changed_label_is_not_in_the_record_that_readers_share() -> None:
+    record = ConfigMap.from_dict({"metadata": {"name": "a", "labels": {"app": "web"}}}).record
+    first, second = ConfigMap.from_record(record), ConfigMap.from_record(record)
+    held = first.labels
+    held["app"] = "db"
+    held |= {"tier": "x"}
+    first.labels.pop("app")
+    assert first.labels == {"tier": "x"} == held == first.metadata.labels
+    assert second.labels == {"app": "web"} == record.head.labels == ConfigMap.from_record(record).metadata.labels
+    shared: Any = record.head.labels
+    with pytest.raises(TypeError):
+        shared["app"] = "db"
+
+
 def test_a_label_that_is_no_text_is_refused_with_its_place() -> None:
     obj: Any = ConfigMap(name="a")
     obj.labels["x"] = 5
