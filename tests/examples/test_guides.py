@@ -177,7 +177,7 @@ def test_the_guide_to_custom_resources_is_short_and_its_tests_types_and_commands
     save_blocks(RESOURCES_GUIDE, tmp_path)
     done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    assert "5 passed" in done.stdout
     command = re.findall(r"`kubectl-runtime (crd [^`]*)`", text)[0].split()
     crd = run(tmp_path, "-m", "kubectl_runtime", *command)
     (tmp_path / "crd.yaml").write_text(crd.stdout)
