@@ -146,7 +146,8 @@ class _Structure:
         elif isinstance(extra, Mapping) and extra:
             value = self.of(dict(extra), f"{where}[…]", inside)
             return {_PRESERVE: True} if value == {_PRESERVE: True} else {"additionalProperties": value}
-        return {**found, _PRESERVE: True} if extra is True or (extra == {} and not properties) else found
+        any_map = extra == {} if "additionalProperties" in node else "properties" not in node  # as pydantic 2.7 has it
+        return {**found, _PRESERVE: True} if extra is True or (any_map and not properties) else found
 
     def _array(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
         if (parts := node.get("prefixItems")) is not None:

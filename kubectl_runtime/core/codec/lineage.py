@@ -174,8 +174,8 @@ class _Walks:
 
     def __init__(self) -> None:
         self._records: dict[tuple[type, int], Walk] = {}
-        """Of the record classes that were met with their fields, since `Box[int]` and `Box[str]` have the same class; so
-        that recursive types come to an end."""
+        """Of the record classes that were met with their fields, since `Box[int]` and `Box[str]` have the same class;
+        so that recursive types come to an end."""
 
     def of(self, shape: _Shape) -> Walk:
         """The walk of values of one shape."""
