@@ -2,6 +2,7 @@
 from kubectl_runtime.runtime import status as status
 from kubectl_runtime.runtime.controller.controller import BoundController as BoundController
 from kubectl_runtime.runtime.controller.controller import Controller as Controller
+from kubectl_runtime.runtime.controller.options import Debounce as Debounce
 from kubectl_runtime.runtime.controller.running import Running as Running
 from kubectl_runtime.runtime.events import Recorder as Recorder
 from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler

@@ -53,6 +53,7 @@ TOPICS = {
         "BoundController": ("runtime.controller.controller", TOP),
         "Context": ("runtime.reconcile.reconciler", TOP),
         "Controller": ("runtime.controller.controller", TOP),
+        "Debounce": ("runtime.controller.options", TOPIC),
         "finalizer": ("runtime.finalizer", TOP),
         "FinalizingReconciler": ("runtime.finalizer", TOP),
         "KeyBackoff": ("runtime.queue.key_backoff", MOVED),

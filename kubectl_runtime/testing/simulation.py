@@ -231,7 +231,7 @@ class Simulation:
         bugs: list[BaseException] = []
         plan = replace(controller.plan(), clock=self.clock)
         if not self._record:
-            plan = replace(plan, record=None)
+            plan = plan.without_record()
         assembly: Assembly[K] = Assembly(plan, reconcile, policy, context, executor=executor,
                                          on_bug=lambda _what, error: bugs.append(error), rng=self.random)
         simulated = SimulatedController(assembly, executor)

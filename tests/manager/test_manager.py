@@ -214,7 +214,7 @@ def test_a_runnable_that_just_ends_leaves_the_others_alone(client: Client) -> No
 
 
 def test_a_controller_that_ends_by_itself_ends_the_manager(client: Client) -> None:
-    controller = Controller(Api.all(client, unserved()), sync_timeout=0.2)
+    controller = Controller(Api.all(client, unserved())).sync_timeout(0.2)
     with pytest.raises(ControllerError, match="ended by itself"):
         Manager(client, serve=None).add(controller, nothing).run()
 

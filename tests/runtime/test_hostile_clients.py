@@ -11,7 +11,7 @@ from kubectl_runtime import Action, Api, Client, Config, Context, Controller
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, eventually
-from kubectl_runtime.watch import WatchBackoff
+from kubectl_runtime.watch import WatchBackoff, WatcherConfig
 from kubectl_runtime.webhooks import application
 from kubectl_runtime.webhooks.server import WebhookSetup
 from tests.webhooks.hooks import Quota
@@ -55,7 +55,7 @@ def test_a_layer_that_raises_anything_is_a_failure_of_its_watch(server: ApiServe
                                                                 caplog: pytest.LogCaptureFixture) -> None:
     layer, seen = raising(error, 3)
     with Client(Config(cluster_url=server.url), layers=[layer]) as client:
-        controller = Controller(Api.namespaced(client, ConfigMap, "default"), watch_backoff=BACKOFF)
+        controller = Controller(Api.namespaced(client, ConfigMap, "default"), watch=WatcherConfig(backoff=BACKOFF))
         with controller.start(nothing) as running:
             running.wait_until_ready(10)
             assert running.error is None
@@ -82,7 +82,7 @@ def test_credentials_that_raise_anything_are_a_failure_of_their_watch(server: Ap
 
     auth: Any = Failing()
     with Client(Config(cluster_url=server.url, auth=auth)) as client:
-        controller = Controller(Api.namespaced(client, ConfigMap, "default"), watch_backoff=BACKOFF)
+        controller = Controller(Api.namespaced(client, ConfigMap, "default"), watch=WatcherConfig(backoff=BACKOFF))
         with controller.start(nothing) as running:
             running.wait_until_ready(10)
             assert running.error is None

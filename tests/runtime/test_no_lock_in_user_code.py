@@ -121,8 +121,8 @@ def test_of_a_controller(watchman: Watchman, own_writes: OwnWrites) -> None:
         client.on_answer(watchman.seen_by("on_answer"))
         client.on_close(watchman.seen_by("on_close"))
         controller = Controller(maps, predicate=predicates.when(watchman.seen_by("predicate", True)),
-                                modify=lambda obj: (watchman.look("modify"), obj)[1],
-                                on_gone=watchman.seen_by("on_gone", await_change))
+                                modify=lambda obj: (watchman.look("modify"), obj)[1])
+        controller.on_gone(watchman.seen_by("on_gone", await_change))
         controller.watches(secrets, watchman.seen_by("mapper", []),
                            predicate=predicates.value(watchman.seen_by("value", 1)))
         controller.watches(secrets, watchman.seen_by("event mapper", []), on="event")

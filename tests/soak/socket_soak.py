@@ -43,7 +43,7 @@ CALMED = WatchBackoff(initial=0.1, maximum=1.0)
 
 def watched(role: str) -> WatcherConfig:
     """A stalled watch is given up after 7 s at the most, and a server that went back is noticed after some seconds."""
-    return WatcherConfig(label_selector=f"role={role}", timeout=2, verify=3)
+    return WatcherConfig(label_selector=f"role={role}", timeout=2, verify=3, backoff=CALMED)
 
 
 def copied(obj: ConfigMap, ctx: Context[None]) -> Action:
@@ -102,7 +102,7 @@ def server_process() -> Iterator[Server]:
 
 def controller_of(client: Client, namespace: str, name: str) -> Running[ConfigMap]:
     api = Api.namespaced(client, ConfigMap, namespace)
-    controller = Controller(api, name=name, watch=watched("parent"), watch_backoff=CALMED, concurrency=4)
+    controller = Controller(api, name=name, watch=watched("parent"), concurrency=4)
     return controller.owns(api, watch=watched("child")).start(copied)
 
 

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger, HousekeepingLogger, guarded_logger
 from kubectl_runtime.core.codec.record import Record
@@ -185,8 +185,8 @@ class TakenWatches:
         name = str(WatchTarget(api.resource, api.namespace, config.label_text, config.field_text))
         if name in self.shares:  # the same kind twice, in two forms or with different options
             name = f"{name} #{len(self.shares) + 1}"
-        share = shared_watches(api).take(api, config, backoff=plan.watch_backoff, modify=scope.plan.modify,
-                                         clock=plan.clock, rng=self._rng, name=name, observer=plan.observer,
+        share = shared_watches(api).take(api, config, modify=scope.plan.modify, clock=plan.clock,
+                                         rng=self._rng, name=name, observer=plan.options.observer,
                                          on_bug=self._on_bug)
         self.shares = {**self.shares, name: share}  # replaced whole: other threads go through it
         return share, name
@@ -218,7 +218,7 @@ class TakenWatches:
 
     def _made(self, plan: WatchPlan, scope: WatchScope, states: Sequence[StoreState]) -> Store[Any]:
         return Store(plan.api.resource, scope.reader(), *states,
-                     own_writes=self._plan.own_writes is OwnWrites.OVERLAY)
+                     own_writes=self._plan.options.own_writes is OwnWrites.OVERLAY)
 
 
 K = TypeVar("K")
@@ -239,7 +239,7 @@ class Assembly(Generic[K]):
                  data: Any, *, executor: Executor, on_bug: Callable[[str, BaseException], None],
                  rng: random.Random | None = None) -> None:
         """`on_bug(what, error)` is called with defects of the library; `rng` draws all jitter."""
-        self.plan = plan
+        self.plan, options = plan, plan.options
         self.logger = _logger_of(plan)
         self._clock = plan.clock
         self.shutdown = Shutdown(plan.clock)
@@ -261,17 +261,18 @@ class Assembly(Generic[K]):
         self.recorder = Recorder(plan.events or plan.client, qualified_name(plan.name) or "controller", rng=rng)
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
-            backoff=plan.backoff, rng=jitter, store_of=self.store_of, stored=self._taken.stored, clock=plan.clock,
-            recorder=self.recorder, run_timeout=plan.run_timeout)
-        rate_limit = None if plan.retry_rate is None else RetryRateLimit(plan.retry_rate)
-        queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait, rate_limit=rate_limit), rate_limit)
-        self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
-        self.flight = None if plan.record is None else FlightRecorder(plan.record, plan.name, plan.clock)
+            backoff=options.backoff, rng=jitter, store_of=self.store_of, stored=self._taken.stored, clock=plan.clock,
+            recorder=self.recorder, run_timeout=options.run_timeout)
+        rate_limit = None if options.retry_rate is None else RetryRateLimit(options.retry_rate)
+        queue = WorkQueue(Scheduler(debounce=seconds(options.debounce.quiet), max_wait=options.debounce.limit,
+                                    rate_limit=rate_limit), rate_limit)
+        self._timeouts = RunTimeouts(options.run_timeout, self.shutdown, plan.clock, self._wake)
+        self.flight = None if options.record is None else FlightRecorder(options.record, plan.name, plan.clock)
         self.execute = self._execute(reconcile, error_policy, environment)
         """Runs one key; for callers that choose the key, such as a simulation."""
         queue.on_forget = self.loops.forget
-        self.runner = Runner(queue, self.execute, executor, concurrency=plan.concurrency, clock=plan.clock,
-                             name=plan.name, observer=plan.observer, on_bug=partial(on_bug, "the executor"))
+        self.runner = Runner(queue, self.execute, executor, concurrency=options.concurrency, clock=plan.clock,
+                             name=plan.name, observer=options.observer, on_bug=partial(on_bug, "the executor"))
         self.inbox = Inbox(plan.resource, self.store, self._schedule(), logger=self.logger, on_bug=on_bug,
                            namespaces=namespaces_of(main.api) if isinstance(main, WatchPlan) else frozenset())
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
@@ -279,9 +280,9 @@ class Assembly(Generic[K]):
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._taken.trouble_of, clock=plan.clock,
                              logger=self.logger, timeout=plan.sync_timeout,
                              then="reconciling" if plan.hold is None else "ready to reconcile")
-        self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, jitter)
-        self._outage = OutageLog(self.logger, plan.clock, self.runner.failing, plan.retry_rate)
-        self._blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
+        self._resync = Resync(options.resync, self.inbox.trigger_everything, plan.clock, jitter)
+        self._outage = OutageLog(self.logger, plan.clock, self.runner.failing, options.retry_rate)
+        self._blocked = BlockedLog(self.logger, plan.clock, self.runner.held, options.run_timeout)
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)
@@ -291,9 +292,9 @@ class Assembly(Generic[K]):
         """What a run is, with the parts that it has beside the reconciler, in their order."""
         plan = self.plan
         parts: list[RunPart] = []
-        if observer := RunObserver(plan.name, plan.observer, plan.clock):
+        if observer := RunObserver(plan.name, plan.options.observer, plan.clock):
             parts.append(observer)
-        if plan.run_timeout is not None:
+        if plan.options.run_timeout is not None:
             parts.append(self._timeouts)
         if self.flight is not None:
             parts.append(self.flight)
@@ -313,7 +314,7 @@ class Assembly(Generic[K]):
 
     def subscribe(self) -> None:
         """Connect the watches with the runner: from then on their steps lead to runs, and runs know their writes."""
-        self.plan.observer.controller_started(self.plan.name, self.plan.concurrency)
+        self.plan.options.observer.controller_started(self.plan.name, self.plan.options.concurrency)
         self.shutdown.draining.on_set(self.plan.client.writes.begun.add(begin_write))
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         if self.plan.partition is not None:
@@ -426,7 +427,7 @@ class Assembly(Generic[K]):
         dropped = self.runner.drain()
         waited_for = what_is_waited_for(self.runner.running(), self.shutdown, self.plan.clock)
         self.drained = f"{dropped} due run{'' if dropped == 1 else 's'} dropped; {waited_for}"
-        self.plan.observer.keys_dropped(self.plan.name, dropped)
+        self.plan.options.observer.keys_dropped(self.plan.name, dropped)
 
 
 def what_is_waited_for(runs: list[Run], shutdown: Shutdown, clock: Clock) -> str:

@@ -8,6 +8,8 @@
       .reconcile_all_on(source)  ... all of them, for each item of an iterable or queue
       .shutdown_on_signal()      stop on SIGINT and SIGTERM
       .graceful_shutdown_on(t)   stop when the token `t` is set
+      .sync_timeout(60)          end when the first lists take longer
+      .on_gone(function)         call it for objects that do not exist, as after a deletion
       .on_result(callback)       call it with the report of each run
       .run(reconciler)           blocks until it is stopped
       .start(reconciler)         returns a `Running`
@@ -20,18 +22,22 @@ stopped, and not before.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.clock import Duration, duration_of, period_of
+from kubectl_runtime.core.base.clock import Duration, duration_of
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Modify
 from kubectl_runtime.core.requests.params import check_flag
+from kubectl_runtime.runtime.controller.options import (
+    ControllerOptions,
+    StreamOptions,
+    WatchOptions,
+    current_options,
+    takes_options,
+)
 from kubectl_runtime.runtime.controller.plan import (
     GoneFunction,
     MainStream,
@@ -40,17 +46,12 @@ from kubectl_runtime.runtime.controller.plan import (
     WatchPlan,
     check_children,
     check_functions,
-    check_gone,
     check_predicate,
     clock_of,
     functions_of,
-    own_writes_of,
-    path_of,
-    plan_of,
 )
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE
-from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles, ResultCallback
 from kubectl_runtime.runtime.store.store import Store, StoreState
 from kubectl_runtime.runtime.triggers.predicates import Predicate
@@ -65,15 +66,12 @@ from kubectl_runtime.runtime.triggers.triggers import (
     trigger_self,
 )
 from kubectl_runtime.runtime.usercode import check_api, check_callback, check_type
-from kubectl_runtime.runtime.watch.backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, WatcherConfig
 from kubectl_runtime.runtime.watch.driver import reader_of
 from kubectl_runtime.runtime.watch.event import Event
 from kubectl_runtime.runtime.watch.states import apis_of, as_configured
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from kubectl_runtime.client.api.api import Api, Namespaces
     from kubectl_runtime.client.api.client import Client
 
@@ -100,85 +98,71 @@ class Controller(Generic[K]):
     ...     running.wait_until_ready(10)
     """
 
-    def __init__(self, api: Api[K] | Namespaces[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10,
-                 debounce: Duration = 0, max_wait: Duration | None = None, backoff: KeyBackoff = DEFAULT_KEY_BACKOFF,
-                 name: str | None = None, sync_timeout: Duration | None = None,
-                 watch_backoff: WatchBackoff = DEFAULT_BACKOFF, predicate: Predicate[K] | None = None,
-                 modify: Modify | None = None, resync: Duration | None = None,
-                 on_gone: GoneFunction | None = None, observer: Observer | None = None,
-                 executor: Executor | None = None, retry_rate: float | None = RETRY_RATE,
-                 run_timeout: Duration | None = None, own_writes: OwnWrites | None = None,
-                 record: str | Path | None = None) -> None:
+    @takes_options(WatchOptions)
+    def __init__(self, api: Api[K] | Namespaces[K], **options: Unpack[WatchOptions[K]]) -> None:
         """Reconcile the objects of `api`, at most `concurrency` of them at the same time.
 
-        - `watch`: how to list and watch: selectors, page size. `watch_backoff`: the wait after a watch failed.
+        - `watch`: how to list and watch: selectors, page size, the wait after a failure.
+        - `concurrency`: the most runs at the same time. Default: 10.
+        - `debounce`: run when an object has not changed for this long, after ten times that in any case; a `Debounce`
+          says another limit. Default: run at once.
+        - `backoff`: the wait after a failed run of an object.
+        - `name`: in logs, metrics and thread names. Default: the kind in lower case.
         - `predicate`: which changes lead to a run (see `predicates`). Default: all changes.
         - `modify`: a function that removes what you do not need from each object before the store keeps it, such as
           `strip_managed_fields`. It changes what you read, never the object on the server.
-        - `debounce`: run when an object has not changed for this long, after `max_wait` (ten times that) in any case.
-        - `backoff`: the wait after a failed run of an object. `retry_rate`: the most retries a second of all objects
-          together, while runs fail. None: no limit.
         - `resync`: run every object again after this time, give or take a tenth. Default: never.
-        - `run_timeout`: a run that takes longer finds `ctx.stop` set. Default: no limit.
-        - `sync_timeout`: the first lists may take so long, then SyncTimeoutError. Default: no limit; warns after 30 s.
-        - `on_gone(ref, ctx)`: called in place of the reconciler when the object does not exist, as after its deletion.
-        - `name`: in logs, metrics and thread names. Default: the kind in lower case.
         - `observer`: gets the events of watches, stores, queue and runs. Default: the client's.
         - `executor`: your own thread pool; you shut it down. Default: daemon threads of the controller.
+        - `retry_rate`: the most retries a second of all objects together, while runs fail. Default: 10. None: no limit.
+        - `run_timeout`: a run that takes longer finds `ctx.stop` set. Default: no limit.
         - `own_writes`: what the stores show after this process wrote and before the watch shows it. OVERLAY: the answer
-          to the write. OFF: the old state.
-          Default: the client's.
+          to the write. OFF: the old state. Default: the client's.
         - `record`: a file that records what it sees and does, for `kubectl-runtime replay`. Default: none.
 
-        Durations are seconds or `timedelta`. Raises RequestError for an argument that cannot be used, TypeError for an
-        observer that is not an Observer.
+        Durations are seconds or `timedelta`. Raises RequestError for a value that cannot be used, TypeError for an
+        observer that is not an Observer and for an option that does not exist.
         """
         check_api(api, "Controller")
-        check_type("watch", watch, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
-        check_type("watch_backoff", watch_backoff, WatchBackoff, "WatchBackoff(maximum=10)")
-        check_predicate(predicate)
-        check_gone(on_gone)
-        if modify is not None:
-            check_callback("modify", modify, "obj")
-        reader = reader_of(as_configured(apis_of(api)[0], watch).kind)
-        reads = own_writes_of(api.client, own_writes)
+        given, methods = current_options(options, WatchOptions, "Controller")
+        made = ControllerOptions.of(given, api.client, api.resource)
+        reader = reader_of(as_configured(apis_of(api)[0], made.watch).kind)
         # Nothing feeds it before the controller starts.
         state = StoreState(api.resource, clock_of(api.client))
         state.unstarted = "its controller was never started: controller.start(...) or .run(...)"
-        store = Store(api.resource, reader, state, own_writes=reads is OwnWrites.OVERLAY)
-        subscription = trigger_self(api.resource, predicate=predicate, run_gone=on_gone is not None)
-        plan = plan_of(WatchPlan(api, watch, subscription, store, modify), api.client, name, concurrency, debounce,
-                     max_wait, backoff, sync_timeout, observer, executor, retry_rate, run_timeout)
-        self._set_up(replace(plan, watch_backoff=watch_backoff, on_gone=on_gone, own_writes=reads,
-                             resync=None if resync is None else period_of("resync", resync),
-                             record=None if record is None else path_of("record", record)))
+        store = Store(api.resource, reader, state, own_writes=made.own_writes is OwnWrites.OVERLAY)
+        main = WatchPlan(api, made.watch, trigger_self(api.resource, predicate=made.predicate), store, made.modify)
+        self._set_up(main, made, api.client, methods)
 
     @classmethod
+    @takes_options(StreamOptions)
     def for_stream(cls, stream: Iterable[Event[K]] | Iterable[K], store: Store[K], *, client: Client,
-                   stop: StopToken | None = None, concurrency: int = 10, debounce: Duration = 0,
-                   max_wait: Duration | None = None, backoff: KeyBackoff = DEFAULT_KEY_BACKOFF,
-                   name: str | None = None, sync_timeout: Duration | None = None,
-                   observer: Observer | None = None, executor: Executor | None = None,
-                   retry_rate: float | None = RETRY_RATE, run_timeout: Duration | None = None) -> Controller[K]:
+                   stop: StopToken | None = None, **options: Unpack[StreamOptions[K]]) -> Controller[K]:
         """Reconcile the objects of `store` whenever `stream` says that one of them changed.
 
         `stream` comes from a `reflector`, which fills `store`, directly or through filters. It yields events or
         objects. The controller reads it in a thread of its own and closes it. The controller ends with an error when
         the stream ends, or when the stream did not pass a reflector. An object that is no longer in the store counts as
         deleted. `stop` is the token that ends the stream: the controller sets it when it stops. A stream can be used
-        once, and so can this controller. `observer` gets the events of queue and runs.
+        once, and so can this controller. The options are those of `Controller`, except `watch`, `modify` and `record`,
+        which need a watch of its own; `observer` gets the events of queue and runs.
         """
+        given, methods = current_options(options, StreamOptions, "Controller.for_stream", ("max_wait", "sync_timeout"))
+        made = ControllerOptions.of(given, client, store.resource)
         self: Controller[K] = cls.__new__(cls)
-        main = MainStream(stream, trigger_self(store.resource), stop, store)
-        self._set_up(plan_of(main, client, name, concurrency, debounce, max_wait, backoff, sync_timeout, observer,
-                           executor, retry_rate, run_timeout))
+        main = MainStream(stream, trigger_self(store.resource, predicate=made.predicate), stop, store)
+        self._set_up(main, made, client, methods)
         return self
 
-    def _set_up(self, plan: Plan) -> None:
-        self._plan = plan
+    def _set_up(self, main: WatchPlan | MainStream, options: ControllerOptions, client: Client,
+                methods: Mapping[str, Any]) -> None:
+        resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource
+        self._plan = Plan(options, client, clock_of(client), resource, main)
         self._running: Running[K] | None = None
         """The last start."""
         self._claim, self._is_launching = threading.Lock(), False
+        for name, value in methods.items():  # options of 0.2
+            getattr(self, name)(value)
 
     @property
     def store(self) -> Store[K]:
@@ -204,7 +188,7 @@ class Controller(Generic[K]):
         if isinstance(self._plan.main, WatchPlan):
             check_children(api, self._plan.main.api)
         subscription = trigger_owners(self._plan.resource, predicate=predicate, controller_only=controller_only)
-        return self._watch(WatchPlan(api.with_metadata_only(), watch, subscription))
+        return self._watch(WatchPlan(api.with_metadata_only(), self._as_main(watch), subscription))
 
     @overload
     def watches(self, api: Api[R] | Namespaces[R], mapper: Mapper[R], *, watch: WatcherConfig = ...,
@@ -227,7 +211,7 @@ class Controller(Generic[K]):
         check_type("watch", watch, WatcherConfig, "WatcherConfig()")
         check_predicate(predicate)
         check_mapper(mapper, on)
-        return self._watch(WatchPlan(api, watch, trigger_others(mapper, predicate=predicate, on=on)))
+        return self._watch(WatchPlan(api, self._as_main(watch), trigger_others(mapper, predicate=predicate, on=on)))
 
     def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
                     controller_only: bool = False) -> Self:
@@ -274,6 +258,25 @@ class Controller(Generic[K]):
         """Stop when `stop` is set, with `grace` seconds for runs in progress: for `run` in a thread of your own."""
         check_type("stop", stop, StopToken, "StopToken()")
         self._plan = replace(self._plan, stop=stop, grace=duration_of("grace", grace))
+        return self
+
+    def sync_timeout(self, timeout: Duration) -> Self:
+        """Raise SyncTimeoutError when the first lists have not arrived after `timeout`; the controller ends with it.
+
+        Without it the controller waits, and warns every 30 s. Raises RequestError for what is no duration.
+        """
+        self._plan = replace(self._plan, sync_timeout=duration_of("sync_timeout", timeout))
+        return self
+
+    def on_gone(self, function: GoneFunction) -> Self:
+        """Call `function(ref, ctx)` in place of the reconciler when the object does not exist, as after its deletion.
+
+        It is a run as any other: never beside another of the same object, and tried again when it raises. Nobody sees
+        a deletion while no program runs: what must not be missed needs a finalizer.
+        """
+        check_callback("on_gone", function, "ref", "ctx")
+        subscription = trigger_self(self._plan.resource, predicate=self._plan.options.predicate, run_gone=True)
+        self._plan = replace(self._plan, main=replace(self._plan.main, subscription=subscription), on_gone=function)
         return self
 
     def on_result(self, callback: ResultCallback) -> Self:
@@ -343,6 +346,10 @@ class Controller(Generic[K]):
         """What runs and has not come to its end, if there is anything."""
         running = self._running
         return None if running is None or running.has_ended else running
+
+    def _as_main(self, watch: WatcherConfig) -> WatcherConfig:
+        """With the backoff of the main watch, where `watch` has none."""
+        return watch if watch.backoff is not None else replace(watch, backoff=self._plan.options.watch.backoff)
 
     def _watch(self, plan: WatchPlan) -> Self:
         self._plan = replace(self._plan, related=(*self._plan.related, plan))

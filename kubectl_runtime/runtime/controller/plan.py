@@ -1,7 +1,7 @@
 """`Plan`: everything a `Controller` is given before it starts, checked and frozen. `Assembly` makes the parts from it.
 
-`plan_of` checks the arguments that both kinds of controllers have; `check_...` and `functions_of` refuse functions that
-could only fail at each run.
+Its options are a value of their own (`options.py`); `check_...` and `functions_of` refuse functions that could only
+fail at each run.
 
 Which watch serves which plan of a controller: a watch of whole objects also serves a plan that needs a part of them.
 
@@ -21,23 +21,20 @@ import threading
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, duration_of, period_of
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Modify, Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.core.requests.request import list_
+from kubectl_runtime.runtime.controller.options import ControllerOptions
 from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE
-from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff, RetryRateLimit
 from kubectl_runtime.runtime.reconcile.invoker import success_function
 from kubectl_runtime.runtime.reconcile.reconciler import (
     Context,
@@ -54,14 +51,11 @@ from kubectl_runtime.runtime.triggers.shared_watches import Share, form_of, is_w
 from kubectl_runtime.runtime.triggers.streams import TriggerSource
 from kubectl_runtime.runtime.triggers.triggers import Subscription
 from kubectl_runtime.runtime.usercode import check_callback, check_type, is_async, misfit, name_of
-from kubectl_runtime.runtime.watch.backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.driver import reader_of
 from kubectl_runtime.runtime.watch.states import WatchApi, WatchApis, apis_of, as_configured, namespaces_of
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from kubectl_runtime.client.api.client import Client
 
 GoneFunction = Callable[[ObjectRef, Context[Any]], object]
@@ -104,7 +98,7 @@ class MainStream(StreamPlan):
 class Plan:
     """Everything a controller is given before it starts. Times are seconds."""
 
-    name: str
+    options: ControllerOptions
     client: Client
     clock: Clock
     resource: ApiResource
@@ -113,22 +107,12 @@ class Plan:
     streams: tuple[StreamPlan, ...] = ()
     triggers: tuple[TriggerSource, ...] = ()
     bulk_triggers: tuple[TriggerSource, ...] = ()
-    concurrency: int = 10
-    debounce: float = 0.0
-    max_wait: float | None = None
-    backoff: KeyBackoff = DEFAULT_KEY_BACKOFF
     sync_timeout: float | None = None
-    resync: float | None = None
     on_gone: GoneFunction | None = None
-    watch_backoff: WatchBackoff = DEFAULT_BACKOFF
     grace: float = DEFAULT_GRACE
-    retry_rate: float | None = RETRY_RATE
-    run_timeout: float | None = None
-    executor: Executor | None = None
     on_result: ResultCallback | None = None
     signals: bool = False
     stop: StopToken | None = None
-    observer: Observer = NO_OBSERVER
     hold: Callable[[Callable[[], None]], None] | None = None
     """Is passed what begins the runs, once all stores are complete, and calls it when they may begin; None: at once."""
     partition: Partition | None = None
@@ -136,11 +120,17 @@ class Plan:
     events: Client | None = None
     """Writes its events, where the writes of `client` need the leadership: events need none, and may be sent when it
     is over. None: `client`."""
-    own_writes: OwnWrites = OwnWrites.OVERLAY
-    record: Path | None = None
-    """Where a flight recorder writes; None: nowhere."""
     housekeeping: bool = False
     """Whether it is the library's own: its start and end are logged at DEBUG, by a logger of that name."""
+
+    @property
+    def name(self) -> str:
+        """The controller's name."""
+        return self.options.name
+
+    def without_record(self) -> Plan:
+        """The same plan, which writes no recording."""
+        return replace(self, options=replace(self.options, record=None))
 
 
 def clock_of(client: Client) -> Clock:
@@ -213,35 +203,6 @@ def fullest(scope: WatchScope, scopes: Sequence[WatchScope]) -> WatchScope:
     return next(whole, None) or next(other for other in same if form_of(other.api, other.plan.config, None) == form)
 
 
-def plan_of(main: WatchPlan | MainStream, client: Client, name: str | None, concurrency: int, debounce: Duration,
-            max_wait: Duration | None, backoff: KeyBackoff, sync_timeout: Duration | None, observer: Observer | None,
-            executor: Executor | None, retry_rate: float | None, run_timeout: Duration | None) -> Plan:
-    """The arguments that both kinds of controllers have, checked. Raises as `Controller`."""
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-        raise RequestError(f"concurrency must be a whole number of at least 1, not {concurrency}")
-    quiet, longest = duration_of("debounce", debounce), None if max_wait is None else duration_of("max_wait", max_wait)
-    if longest is not None and longest < quiet:
-        raise RequestError(f"debounce must be at most max_wait, not {debounce} and {max_wait}")
-    check_type("backoff", backoff, KeyBackoff, "KeyBackoff(maximum=60)")
-    if name is not None:
-        check_type("name", name, str, "'web'")
-    if retry_rate is not None:
-        RetryRateLimit(retry_rate)  # refuses a number that makes no sense
-    resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource
-    return Plan(
-        name=name or resource.kind.lower(), client=client, clock=clock_of(client), resource=resource, main=main,
-        concurrency=concurrency, debounce=quiet, max_wait=longest, backoff=backoff, executor=executor,
-        sync_timeout=None if sync_timeout is None else duration_of("sync_timeout", sync_timeout),
-        run_timeout=None if run_timeout is None else period_of("run_timeout", run_timeout), retry_rate=retry_rate,
-        own_writes=own_writes_of(client),
-        observer=together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer))
-
-
-def own_writes_of(client: Client, wanted: OwnWrites | None = None) -> OwnWrites:
-    """How the stores of a controller read what this process wrote. Raises RequestError."""
-    return OwnWrites.checked(getattr(client, "own_writes", OwnWrites.OVERLAY) if wanted is None else wanted)
-
-
 class RunningNames:
     """The names of the controllers that run, so that no two of one client have the same. Safe to use from any thread,
     and after a fork, where nothing of the parent's runs."""
@@ -297,12 +258,6 @@ def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
                            ", but no context= was given")
 
 
-def check_gone(on_gone: Any) -> None:
-    """Raise RequestError for anything but a function `(ref, ctx)`."""
-    if on_gone is not None:
-        check_callback("on_gone", on_gone, "ref", "ctx")
-
-
 def check_children(api: Any, owners: Any) -> None:
     """Raise RequestError where the children that `api` gives are in none of the namespaces of `owners`."""
     children, own = namespaces_of(api), namespaces_of(owners)
@@ -355,10 +310,3 @@ def _data_type(function: Any) -> Any:
             (data,) = typing.get_args(hint)
             return data if isinstance(data, type) and data not in (Any, type(None), object) else None
     return None
-
-
-def path_of(what: str, value: Any) -> Path:
-    """The path of a file. Raises RequestError for anything but a text or a path."""
-    if not isinstance(value, str | Path) or not str(value).strip() or Path(value).is_dir():
-        raise RequestError(f"{what} is the path of a file, such as Path('flight.jsonl'), not {value!r}")
-    return Path(value)

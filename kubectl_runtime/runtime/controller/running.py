@@ -152,7 +152,8 @@ class Running(Lifecycle, Generic[K]):
                  data: Any, *, rng: random.Random | None = None) -> None:
         self._plan = plan
         self.name = plan.name
-        self._executor = executor_for(plan.executor, plan.concurrency, f"{plan.name} worker", self._worker_failed)
+        self._executor = executor_for(plan.options.executor, plan.options.concurrency, f"{plan.name} worker",
+                                      self._worker_failed)
         self._assembly: Assembly[K] = Assembly(plan, reconcile, error_policy, data, executor=self._executor,
                                                on_bug=self.fail, rng=rng)
         super().__init__(plan.name, self._assembly.shutdown, self._assembly.logger, plan.grace)
@@ -315,7 +316,7 @@ class Running(Lifecycle, Generic[K]):
 
     def _start(self, signal_thread: bool) -> None:
         plan, assembly = self._plan, self._assembly
-        plan.client.grow(plan.concurrency)
+        plan.client.grow(plan.options.concurrency)
         if plan.signals:
             self._signals.install()
         assembly.subscribe()
@@ -329,7 +330,7 @@ class Running(Lifecycle, Generic[K]):
             self._forget.append(plan.stop.on_set(self._stop_was_set))
         self._forget.append(plan.client.on_close(self._client_was_closed))
         assembly.logger.info("starting: watches %s; %d workers", ", ".join(assembly.watches) or "a given stream",
-                             plan.concurrency)
+                             plan.options.concurrency)
         self._threads.start()
 
     def add_watch(self, plan: WatchPlan) -> None:
@@ -389,7 +390,7 @@ class Running(Lifecycle, Generic[K]):
         return left
 
     def _release(self) -> None:
-        self._plan.observer.controller_stopped(self.name, len(self._stuck_runs))
+        self._plan.options.observer.controller_stopped(self.name, len(self._stuck_runs))
         for forget in self._forget:
             forget()
 

@@ -5,7 +5,7 @@
 
 A reconciler that runs on half a store sees children missing that exist, and makes them again.
 
-`with_gone`: what runs for a key without an object in the store, with `on_gone=`. It is a run like any other: never
+`with_gone`: what runs for a key without an object in the store, with `on_gone`. It is a run like any other: never
 beside another of the same key, with a `Context`, logged and tried again with backoff when it raises. It comes when a
 deletion is seen, and when anything else asks for an object that is not there. No controller sees a deletion that
 happens while none runs: what must not be missed needs a finalizer.

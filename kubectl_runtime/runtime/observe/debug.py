@@ -309,7 +309,7 @@ def _controller(running: Inspected, rows: int, error: _Errors) -> ControllerStat
     look = assembly.runner.look(rows)
     now, kind = look.now, assembly.plan.resource
     return ControllerState(
-        name=_cut(running.name), kind=kind.full_name, concurrency=assembly.plan.concurrency,
+        name=_cut(running.name), kind=kind.full_name, concurrency=assembly.plan.options.concurrency,
         not_ready=_cut(running.why_not_ready, 2 * MOST_TEXT), not_alive=_cut(running.why_not_alive, 2 * MOST_TEXT),
         counts=Counts(**look.counts),
         runs=look.runs, failed=look.failed,

@@ -57,15 +57,7 @@ from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.store.store_writer import StoreWriter, Written
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscriber, Subscription
 from kubectl_runtime.runtime.usercode import guarded, name_of
-from kubectl_runtime.runtime.watch.backoff import (
-    DEFAULT_BACKOFF,
-    IDLE_PAUSE,
-    FailureLog,
-    WatchBackoff,
-    WatchFailures,
-    WatchTarget,
-    absent,
-)
+from kubectl_runtime.runtime.watch.backoff import IDLE_PAUSE, FailureLog, WatchFailures, WatchTarget, absent
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, ListSemantic, WatcherConfig
 from kubectl_runtime.runtime.watch.driver import Modifier, Verifier, WatchDriver, modifier_of, reader_of, validated
 from kubectl_runtime.runtime.watch.event import INIT_DONE, Apply, Delete, Event, Failed, Init
@@ -137,8 +129,8 @@ class Watch(Generic[K]):
     """One watched resource. `step` and `run` are for one thread at a time; all else is safe to use from any thread."""
 
     def __init__(self, api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *, stop: StopToken,
-                 backoff: WatchBackoff = DEFAULT_BACKOFF, relist_triggers: bool = False, modify: Modify | None = None,
-                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None, name: str | None = None,
+                 relist_triggers: bool = False, modify: Modify | None = None, clock: Clock = SYSTEM_CLOCK,
+                 rng: random.Random | None = None, name: str | None = None,
                  observer: Observer = NO_OBSERVER) -> None:
         """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter. With
         `config.fields`, what is stored are the views. Raises RequestError for those that cannot be kept or modified.
@@ -155,7 +147,7 @@ class Watch(Generic[K]):
         self._read = reader_of(api.kind)
         self._modify = modifier_of(modify, api.kind, clock)
         self._validate = config.validate
-        self._backoff = WatchFailures(backoff, rng=rng)
+        self._backoff = WatchFailures(config.failure_backoff, rng=rng)
         self._failures = FailureLog(self.target)
         self._writer: StoreWriter[K] = StoreWriter(api.resource, self._read, clock=clock)
         self._relist_triggers = relist_triggers
@@ -392,8 +384,8 @@ class Watch(Generic[K]):
         self._observer.watch_phase_changed(self._name, phase, now)
 
 
-_HOW_ONLY = frozenset(("page_size", "timeout", "bookmarks", "shared", "fields"))
-"""Options that change how a watch goes about it, and not what comes out."""
+_HOW_ONLY = frozenset(("page_size", "timeout", "bookmarks", "shared", "fields", "backoff"))
+"""Options that change how a watch goes about it, and not what comes out; and the backoff, which may be left open."""
 
 OnBug = Callable[[str, BaseException], None]
 """Hears of a defect that ended the thread of a watch."""
@@ -431,11 +423,11 @@ class SharedWatches:
         return len(self._held)
 
     def take(self, api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, *,
-             backoff: WatchBackoff = DEFAULT_BACKOFF, modify: Modify | None = None, clock: Clock = SYSTEM_CLOCK,
-             rng: random.Random | None = None, name: str | None = None, observer: Observer = NO_OBSERVER,
+             modify: Modify | None = None, clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
+             name: str | None = None, observer: Observer = NO_OBSERVER,
              on_bug: OnBug = lambda _what, _error: None) -> Share:
         """One more user of such a watch; nothing is requested yet. Arguments as for `Watch`."""
-        key = (selection_of(api, config), form_of(api, config, modify), backoff, id(clock), observer)
+        key = (selection_of(api, config), form_of(api, config, modify), id(clock), observer)
         made: _Held | None = None
         while True:
             with self.lock:
@@ -443,8 +435,8 @@ class SharedWatches:
             # Outside the lock: `modify` may be an object with an `==` of its own.
             joined = next((held for held in known if _same(held.modify, modify)), None)
             if joined is None and made is None:
-                watch = Watch(api, config, stop=StopToken(clock=clock), backoff=backoff, modify=modify, clock=clock,
-                              rng=rng, name=name, observer=observer)
+                watch = Watch(api, config, stop=StopToken(clock=clock), modify=modify, clock=clock, rng=rng,
+                              name=name, observer=observer)
                 made = _Held(key, modify, watch)
             with self.lock:
                 if joined is not None:
@@ -567,10 +559,10 @@ def shared_watches(api: WatchApi[Any]) -> SharedWatches:
 
 
 def selection_of(api: WatchApi[Any], config: WatcherConfig) -> Hashable:
-    """Which objects a watch is about, and how recent: the part of the key that is no form."""
+    """Which objects a watch is about, how recent, and its backoff: the part of the key that is no form."""
     options = tuple((option.name, str(getattr(config, option.name) or "") if option.name.endswith("_selector")
                      else getattr(config, option.name)) for option in fields(config) if option.name not in _HOW_ONLY)
-    return api.resource, api.namespace, options
+    return api.resource, api.namespace, config.failure_backoff, options
 
 
 def form_of(api: WatchApi[Any], config: WatcherConfig, modify: Modify | None) -> Hashable:

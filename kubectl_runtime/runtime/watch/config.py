@@ -16,6 +16,8 @@ from kubectl_runtime.core.meta.selectors import (
 )
 from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.core.requests.params import check_flags, keep_selections
+from kubectl_runtime.runtime.usercode import check_type
+from kubectl_runtime.runtime.watch.backoff import DEFAULT_BACKOFF, WatchBackoff
 
 
 class ListSemantic(Enum):
@@ -84,6 +86,9 @@ class WatcherConfig:
     verify: Duration | None = None
     """Compare the store with a list of metadata so often (see `verifier`), at least every second: for clusters whose
     database may be restored from a copy. None: never. Only where there is a store."""
+    backoff: WatchBackoff | None = field(default=None, kw_only=True)
+    """How long to wait after a failure. None: for what a controller `owns` or `watches` that of its own objects'
+    watch, else `WatchBackoff()`."""
 
     def __post_init__(self) -> None:
         keep_selections(self)
@@ -97,6 +102,13 @@ class WatcherConfig:
             raise RequestError(f"a watch's timeout must be at least 1 s, and finite, not {self.timeout}")
         if self.verify is not None and not seconds(self.verify) >= 1:
             raise RequestError(f"verify must be at least 1 s or None, not {self.verify}")
+        if self.backoff is not None:
+            check_type("backoff", self.backoff, WatchBackoff, "WatchBackoff(maximum=10)")
+
+    @property
+    def failure_backoff(self) -> WatchBackoff:
+        """How long a watch of this configuration waits after a failure."""
+        return DEFAULT_BACKOFF if self.backoff is None else self.backoff
 
     @property
     def label_text(self) -> str | None:

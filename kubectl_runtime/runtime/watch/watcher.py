@@ -91,6 +91,7 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
             rng: random.Random | None = None) -> Generator[Event[K]] | Generator[Event[K] | Failed]:
     """Yield everything that exists, then everything that changes, until `stop` is set (None: until it is closed).
 
+    `backoff`: the wait after a failure. By default `config.backoff` says it.
     With `backoff=None` failures come out as `Failed` and nothing is waited for or logged: the consumer has to pace it.
     (While nobody answers at all, the watcher itself waits, with the other watches of its client.) `rng` draws the
     jitter. Each event has a reader of its own, which the consumer may change; with `config.fields` it has the view.
@@ -124,7 +125,8 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
         steps = _validated(steps, read)
     if backoff is None:
         return readers(_without_idle(steps, stop, clock), read)
-    waited = backoff_stage(steps, stop, target, backoff, clock=clock, rng=rng,
+    rule = config.failure_backoff if backoff is DEFAULT_BACKOFF else backoff
+    waited = backoff_stage(steps, stop, target, rule, clock=clock, rng=rng,
                            on_trouble=lambda text: setattr(stream, "trouble", text))
     stream = TellingStream(readers(waited, read))
     return stream

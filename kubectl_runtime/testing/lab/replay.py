@@ -344,7 +344,7 @@ class _Player:
         session.mount("http://", self.transport)
         client = Client(Config(cluster_url=URL), session=session, clock=self.clock)
         bound = _controller_of(build(client), recording.head.controller)
-        plan = replace(bound.controller.plan(), clock=self.clock, record=None, partition=None, hold=None)
+        plan = replace(bound.controller.plan().without_record(), clock=self.clock, partition=None, hold=None)
         reconcile, policy = functions_of(bound.reconciler, bound.error_policy)
         rng = random.Random(0)
         self._resource = plan.resource

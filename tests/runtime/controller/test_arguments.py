@@ -11,9 +11,11 @@ import pytest
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.record import strip_managed_fields
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.options import Debounce
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Reconciler
 from kubectl_runtime.runtime.triggers import predicates
+from kubectl_runtime.runtime.watch.config import WatcherConfig
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 
@@ -66,7 +68,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a text as watch of related ones": (
         lambda: new().watches(related(), lambda obj: None, watch="x"), "watch is a WatcherConfig"),
     "a number as backoff": (lambda: new(backoff=3), "backoff is a KeyBackoff"),
-    "a number as watch_backoff": (lambda: new(watch_backoff=3), "watch_backoff is a WatchBackoff"),
+    "a number as watch_backoff": (lambda: new(watch=WatcherConfig(backoff=3)), "backoff is a WatchBackoff"),
     "a number as name": (lambda: new(name=3), "name is a str"),
     "True as concurrency": (lambda: new(concurrency=True), "concurrency must be a whole number"),
     "a text as retry rate": (lambda: new(retry_rate="10"), "retry_rate is the retries a second"),
@@ -74,7 +76,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a text as source": (lambda: new().reconcile_on("abc"), "a trigger source is an iterable or a queue, not str"),
     "bytes as source": (lambda: new().reconcile_all_on(b"abc"), "a trigger source is an iterable or a queue"),
     **{f"a text as {name}": (functools.partial(new, **{name: "3"}), f"{name} is seconds or a timedelta, not '3'")
-       for name in ("debounce", "max_wait", "resync", "sync_timeout", "run_timeout")},
+       for name in ("debounce", "resync", "run_timeout")},
+    "a text as max_wait": (lambda: Debounce(1, max_wait="3"), "max_wait is seconds or a timedelta, not '3'"),
+    "a text as sync_timeout": (lambda: new().sync_timeout("3"), "sync_timeout is seconds or a timedelta, not '3'"),
+    "a number as on_gone": (lambda: new().on_gone(3), r"on_gone is a function \(ref, ctx\), not 3"),
     "a text as grace": (lambda: new().shutdown_on_signal(grace="3"), "grace is seconds or a timedelta"),
 }
 

@@ -19,6 +19,7 @@ from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.scope import enter_scope
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.options import Debounce
 from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
@@ -201,11 +202,19 @@ def test_a_mapper_that_returns_names_is_told_so_and_the_controller_lives_on(
 
 
 @pytest.mark.parametrize("numbers", [
-    {"concurrency": 0}, {"concurrency": 2.5}, {"debounce": -1}, {"debounce": 5, "max_wait": 1},
-    {"debounce": float("nan")}, {"debounce": 1, "max_wait": float("nan")}, {"sync_timeout": -1}])
+    {"concurrency": 0}, {"concurrency": 2.5}, {"debounce": -1}, {"debounce": float("nan")},
+    {"resync": 0}, {"run_timeout": 0}])
 def test_numbers_that_make_no_sense_are_refused(cluster: FakeCluster, numbers: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match=f"^{next(iter(numbers))}|^max_wait"):
+    with pytest.raises(RequestError, match=f"^{next(iter(numbers))}"):
         Controller(cluster.api(Parent), **numbers)
+
+
+@pytest.mark.parametrize("give", [
+    lambda controller: Debounce(5, max_wait=1), lambda controller: Debounce(-1, max_wait=1),
+    lambda controller: Debounce(1, max_wait=float("nan")), lambda controller: controller.sync_timeout(-1)])
+def test_waits_that_make_no_sense_are_refused(cluster: FakeCluster, give: Any) -> None:
+    with pytest.raises(RequestError, match=r"^(debounce|max_wait|sync_timeout) must be at "):
+        give(Controller(cluster.api(Parent)))
 
 
 @pytest.mark.parametrize("grace", [-1, float("nan")])
@@ -225,7 +234,7 @@ def test_an_infinite_wait_is_a_wait_without_limit(cluster: FakeCluster) -> None:
         end.wait(LIMIT)
         return Action.await_change()
 
-    running = Controller(cluster.api(Parent), sync_timeout=float("inf")).start(Calls(answer))
+    running = Controller(cluster.api(Parent)).sync_timeout(float("inf")).start(Calls(answer))
     running.wait_until_ready(float("inf"))
     assert began.wait(LIMIT)
     running._assembly.shutdown.draining.on_set(end.set)
@@ -537,7 +546,7 @@ def test_a_sync_timeout_ends_the_controller_with_an_error_that_names_the_kind() 
     clock = SimClock()
     cluster = FakeCluster(clock, blocking=True)
     cluster.failing.add(Child.api_resource)
-    running = Controller(cluster.api(Parent), sync_timeout=10).owns(cluster.api(Child)).start(Calls())
+    running = Controller(cluster.api(Parent)).sync_timeout(10).owns(cluster.api(Child)).start(Calls())
     until = time.monotonic() + LIMIT
     while not running.watch_states["children.test.example"].last_error:  # before time goes on
         assert time.monotonic() < until

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.options import Debounce
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.store.reflector import Reflector
 from kubectl_runtime.runtime.store.store_writer import StoreWriter
@@ -238,7 +239,7 @@ def test_debounced_triggers_become_few_runs_and_none_later_than_the_longest_wait
         seen.append((sim.clock.monotonic(), obj.spec["value"]))
         return Action.await_change()
 
-    sim.start(Controller(cluster.api(Parent), debounce=2, max_wait=6), reconcile)
+    sim.start(Controller(cluster.api(Parent), debounce=Debounce(2, max_wait=6)), reconcile)
     sim.settle(1)
     puts: list[tuple[float, int]] = []
     for value, gap in enumerate(gaps):

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,7 +91,7 @@ def delete_quietly(api: Api[Any], name: str) -> None:
 
 def controller(client: Client, watch: WatcherConfig = PARENTS, **more: Any) -> Controller[ConfigMap]:
     api = Api.namespaced(client, ConfigMap, "default")
-    return Controller(api, watch=watch, watch_backoff=QUICK, **more).owns(Api.namespaced(client, Secret, "default"))
+    return Controller(api, watch=replace(watch, backoff=QUICK), **more).owns(Api.namespaced(client, Secret, "default"))
 
 
 def copies_agree(client: Client) -> bool:

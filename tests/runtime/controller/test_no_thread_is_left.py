@@ -84,7 +84,7 @@ def callback_stops(case: Case) -> None:
 
 
 def sync_times_out(case: Case) -> None:
-    case.controller = Controller(Api.namespaced(case.client, ConfigMap, "default"), name="case", sync_timeout=0.01)
+    case.controller = Controller(Api.namespaced(case.client, ConfigMap, "default"), name="case").sync_timeout(0.01)
     case.running = case.controller.watches(Api.namespaced(case.client, ConfigMap, "other"), mapper).start(
         case.reconcile)
     case.started.set()

@@ -47,7 +47,7 @@ class Rig:
 
     def start(self, reconcile: Callable[[Parent, Context[Any]], Action] = satisfied,
               **options: Any) -> SimulatedController[Parent]:
-        options = {"backoff": EXACT, "watch_backoff": WATCH_EXACT, "observer": self.observer, **options}
+        options = {"backoff": EXACT, "watch": WatcherConfig(backoff=WATCH_EXACT), "observer": self.observer, **options}
         return self.sim.start(Controller(self.cluster.api(Parent), **options), reconcile)
 
     def results(self, name: str) -> list[tuple[str, str]]:
@@ -286,12 +286,12 @@ def test_a_client_s_observer_is_its_controllers_and_a_controller_can_have_its_ow
     ours, own = RecordingObserver(), RecordingObserver()
     with Client(Config(cluster_url="http://127.0.0.1:1"), observer=ours) as client:
         api = Api.all(client, ConfigMap)
-        assert Controller(api).plan().observer is client.observer
-        Controller(api, observer=own).plan().observer.store_changed("pods", 1)
-        Controller(api).plan().observer.store_changed("pods", 2)
+        assert Controller(api).plan().options.observer is client.observer
+        Controller(api, observer=own).plan().options.observer.store_changed("pods", 1)
+        Controller(api).plan().options.observer.store_changed("pods", 2)
     assert (own.of("store_changed"), ours.of("store_changed")) == ([("pods", 1)], [("pods", 2)])
     with Client(Config(cluster_url="http://127.0.0.1:1")) as client:
-        assert client.observer is Controller(Api.all(client, ConfigMap)).plan().observer is NO_OBSERVER
+        assert client.observer is Controller(Api.all(client, ConfigMap)).plan().options.observer is NO_OBSERVER
         with pytest.raises(TypeError, match="an instance of a subclass of Observer, not the class RecordingObserver"):
             Controller(Api.all(client, ConfigMap), observer=RecordingObserver)  # type: ignore[arg-type]
 

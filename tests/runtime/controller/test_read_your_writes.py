@@ -189,7 +189,7 @@ def test_what_makes_two_watches_different_keeps_those_of_controllers_apart() -> 
     controllers = [Controller(world.maps, name="one"), Controller(world.maps, name="two", watch=selected),
                    Controller(world.maps, name="three", watch=cached), Controller(world.secrets, name="four"),
                    Controller(world.maps, name="five", modify=strip_managed_fields),
-                   Controller(world.maps, name="six", watch_backoff=WatchBackoff(maximum=60)),
+                   Controller(world.maps, name="six", watch=WatcherConfig(backoff=WatchBackoff(maximum=60))),
                    Controller(world.maps.with_metadata_only(), name="seven"),
                    Controller(Api.all(world.client, ConfigMap), name="eight"),
                    Controller(world.maps, name="nine", watch=WatcherConfig(shared=False))]

@@ -269,7 +269,7 @@ def test_a_watch_whose_request_is_never_answered_ends_the_start_with_a_timeout_t
         raise TimeoutError
 
     api.list_page = list_page  # type: ignore[method-assign]
-    running = Controller(cluster.api(Parent), sync_timeout=10).owns(api).start(do_nothing)
+    running = Controller(cluster.api(Parent)).sync_timeout(10).owns(api).start(do_nothing)
     assert asked.wait(LIMIT)
     for _ in range(60):
         if running._shutdown.draining.is_set():
@@ -287,7 +287,7 @@ def test_a_watch_whose_request_is_never_answered_ends_the_start_with_a_timeout_t
 def test_a_stop_before_the_stores_are_complete_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     cluster = FakeCluster(blocking=True)
     cluster.failing.add(Child.api_resource)
-    with Controller(cluster.api(Parent), sync_timeout=60).owns(cluster.api(Child)).start(do_nothing) as running:
+    with Controller(cluster.api(Parent)).sync_timeout(60).owns(cluster.api(Child)).start(do_nothing) as running:
         pass
     assert running.error is None
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

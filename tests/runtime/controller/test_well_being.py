@@ -20,6 +20,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.triggers.shared_watches import SLACK, Watch
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
+from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
@@ -41,7 +42,7 @@ def eventually(done: Callable[[], bool]) -> None:
 
 @contextmanager
 def started(cluster: FakeCluster, reconcile: Any = satisfied, **options: Any) -> Iterator[Running[Parent]]:
-    controller = Controller(cluster.api(Parent), name="c", watch_backoff=QUICK, **options)
+    controller = Controller(cluster.api(Parent), name="c", watch=WatcherConfig(backoff=QUICK), **options)
     running = controller.owns(cluster.api(Child)).start(reconcile)
     try:
         yield running

@@ -133,7 +133,7 @@ def test_a_predicate_of_one_watch_does_not_affect_the_others(story: Story) -> No
 def test_a_deletion_that_a_predicate_holds_back_still_frees_what_is_known_of_the_key(story: Story) -> None:
     story.cluster.put(Parent, "a")
     never = predicates.when(lambda event: not event.deleted)
-    simulated = story.start(Controller(story.cluster.api(Parent), predicate=never, on_gone=lambda ref, ctx: 1 / 0))
+    simulated = story.start(Controller(story.cluster.api(Parent), predicate=never).on_gone(lambda ref, ctx: 1 / 0))
     simulated.trigger(ObjectRef.of(Parent, "a", "default"))
     story.cluster.delete(Parent, "a")
     story.after()
@@ -270,7 +270,7 @@ def test_a_mapper_of_a_controller_of_namespaces_may_spell_no_namespace_as_it_lik
 def test_on_gone_runs_once_for_a_deleted_object_and_never_beside_its_reconciler(story: Story) -> None:
     gone: list[ObjectRef] = []
     story.cluster.put(Parent, "a")
-    story.start(Controller(story.cluster.api(Parent), on_gone=lambda ref, ctx: gone.append(ref)))
+    story.start(Controller(story.cluster.api(Parent)).on_gone(lambda ref, ctx: gone.append(ref)))
     story.cluster.delete(Parent, "a")
     assert story.after() == []
     assert gone == [ObjectRef.of(Parent, "a", "default")]
@@ -285,7 +285,7 @@ def test_on_gone_that_raises_is_logged_and_tried_again(story: Story, caplog: pyt
             raise ValueError("planned")
 
     story.cluster.put(Parent, "a")
-    story.start(Controller(story.cluster.api(Parent), on_gone=let_go))
+    story.start(Controller(story.cluster.api(Parent)).on_gone(let_go))
     story.cluster.delete(Parent, "a")
     story.after(10)
     assert attempts == [1, 2, 3]
@@ -295,7 +295,7 @@ def test_on_gone_that_raises_is_logged_and_tried_again(story: Story, caplog: pyt
 
 def test_on_gone_runs_for_whatever_asks_for_an_object_that_is_not_there(story: Story) -> None:
     gone: list[str] = []
-    simulated = story.start(Controller(story.cluster.api(Parent), on_gone=lambda ref, ctx: gone.append(ref.name)))
+    simulated = story.start(Controller(story.cluster.api(Parent)).on_gone(lambda ref, ctx: gone.append(ref.name)))
     simulated.trigger(ObjectRef.of(Parent, "never-was", "default"))
     story.after()
     assert gone == ["never-was"]
@@ -304,7 +304,7 @@ def test_on_gone_runs_for_whatever_asks_for_an_object_that_is_not_there(story: S
 @pytest.mark.parametrize("wrong", [5, lambda: None, lambda ref: None])
 def test_what_is_no_function_of_a_ref_and_a_context_is_refused(story: Story, wrong: Any) -> None:
     with pytest.raises(RequestError, match="on_gone"):
-        Controller(story.cluster.api(Parent), on_gone=wrong)
+        Controller(story.cluster.api(Parent)).on_gone(wrong)
 
 
 # Time
@@ -550,8 +550,8 @@ def test_what_a_mapper_names_outside_the_namespaces_is_ignored_and_logged_once_f
         def add(controller: Controller[Any]) -> None:
             controller.watches(Api.all(client, Secret), mapper, on=on)
 
-        controller = Controller(Api.namespaces(client, ConfigMap, ["team-a"]), name="scoped",
-                                on_gone=lambda ref, ctx: gone.append(ref))
+        controller = Controller(Api.namespaces(client, ConfigMap, ["team-a"]), name="scoped")
+        controller.on_gone(lambda ref, ctx: gone.append(ref))
         if added == "before":
             add(controller)
         with controller.start(ran) as running:

@@ -14,6 +14,7 @@ from kubectl_runtime.runtime.observe.debug import DebugApplication, DebugPage, D
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
+from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.runtime.fake_cluster import FakeCluster, Parent
 
@@ -39,7 +40,7 @@ class DebugRig:
     def start(self, reconcile: Callable[[Parent, Context[Any]], Action], *, name: str = "c",
               **options: Any) -> SimulatedController[Parent]:
         controller = Controller(self.cluster.api(Parent), name=name, backoff=KeyBackoff(initial=30, jitter=0),
-                                watch_backoff=WatchBackoff(jitter=False), **options)
+                                watch=WatcherConfig(backoff=WatchBackoff(jitter=False)), **options)
         started = self.sim.start(controller, reconcile)
         self.seen.append(Seen(name, started.assembly))
         return started

@@ -13,6 +13,7 @@ from kubectl_runtime.runtime.observe.metrics import Metrics
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
+from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.runtime.fake_cluster import FakeCluster, Parent
 
@@ -34,7 +35,8 @@ class Rig:
     def start(self, reconcile: Callable[[Parent, Context[Any]], Action] = satisfied, *, name: str = "c",
               **options: Any) -> SimulatedController[Parent]:
         controller = Controller(self.cluster.api(Parent), name=name, observer=self.metrics,
-                                backoff=KeyBackoff(initial=1, jitter=0), watch_backoff=WatchBackoff(jitter=False),
+                                backoff=KeyBackoff(initial=1, jitter=0),
+                                watch=WatcherConfig(backoff=WatchBackoff(jitter=False)),
                                 **options)
         return self.sim.start(controller, reconcile)
 

@@ -24,6 +24,7 @@ from kubectl_runtime.runtime.triggers.triggers import (
     trigger_self,
 )
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
+from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.event import Apply, Delete, Event, InitDone
 from kubectl_runtime.runtime.watch.states import Phase
 from kubectl_runtime.testing.clock import SimClock
@@ -67,8 +68,8 @@ class World:
         self.clock = SimClock(self_advancing=True)
         self.stop = StopToken(clock=self.clock)
         self.api = ScriptedApi(self.stop, lists, watches, pass_time=self.clock.advance)
-        self.watch: Watch[Thing] = Watch(self.api, stop=self.stop, backoff=WatchBackoff(jitter=False), clock=self.clock,
-                                         rng=random.Random(1), **options)
+        self.watch: Watch[Thing] = Watch(self.api, WatcherConfig(backoff=WatchBackoff(jitter=False)), stop=self.stop,
+                                         clock=self.clock, rng=random.Random(1), **options)
         self.ears = Ears()
 
     def subscribed(self) -> World:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,8 +124,8 @@ class World:
         self.clock = SimClock(self_advancing=True)
         self.stop = StopToken(clock=self.clock)
         self.api = ScriptedApi(self.stop, lists, watches, pass_time=self.clock.advance)
-        self.watch: Watch[Thing] = Watch(self.api, config, stop=self.stop, backoff=WatchBackoff(jitter=False),
-                                         clock=self.clock, rng=random.Random(1))
+        self.watch: Watch[Thing] = Watch(self.api, replace(config, backoff=WatchBackoff(jitter=False)),
+                                         stop=self.stop, clock=self.clock, rng=random.Random(1))
         self.shown: list[dict[str, str]] = []
         while not self.watch.stopped:
             wait = self.watch.step()

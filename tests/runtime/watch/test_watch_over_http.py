@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import requests
@@ -39,7 +40,7 @@ class Followed:
         self.client = server.client()
         self.api = Api.namespaced(self.client, ConfigMap, "default")
         self.stop = StopToken()
-        self.watch: Watch[ConfigMap] = Watch(self.api, config, stop=self.stop, backoff=QUICK)
+        self.watch: Watch[ConfigMap] = Watch(self.api, replace(config, backoff=QUICK), stop=self.stop)
         self.known: dict[str, str] = {}
         self.heard = threading.Condition()
         self.watch.subscribe(self._hear, lambda _: None)

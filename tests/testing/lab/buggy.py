@@ -257,7 +257,7 @@ def deletions_heard_and_not_looked_for(client: Client) -> BoundController[Site]:
     def gone(ref: ObjectRef, ctx: Context[Any]) -> None:
         maps(ctx.client).delete(ref.name)
 
-    return Controller(Api.all(client, Site), on_gone=gone).bind(reconcile)
+    return Controller(Api.all(client, Site)).on_gone(gone).bind(reconcile)
 
 
 def high_water_mark_of_what_it_saw(client: Client) -> BoundController[Site]:
