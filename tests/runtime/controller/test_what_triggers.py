@@ -397,6 +397,24 @@ def test_an_object_of_a_stream_that_is_not_in_the_store_any_more_counts_as_delet
     assert ran.names.empty()
 
 
+def test_a_stream_takes_a_predicate_a_resync_and_a_function_for_what_is_gone(cluster: FakeCluster) -> None:
+    a, old = (Parent.from_record(cluster.put(Parent, name)) for name in ("a", "old"))
+    writer = StoreWriter(Parent.api_resource, reader_of(Parent))
+    end = StopToken()
+
+    def events() -> Iterator[Any]:
+        yield from (INIT, InitApply(a), InitApply(old), INIT_DONE, Delete(old))
+        end.wait(LIMIT)
+
+    ran = Ran()
+    gone: queue.SimpleQueue[str] = queue.SimpleQueue()
+    controller = Controller.for_stream(reflector(writer, events()), writer.store, client=cluster.client, stop=end,
+                                       predicate=predicates.when(lambda event: event.obj.name != "a"), resync=0.05)
+    with controller.on_gone(lambda ref, ctx: gone.put(ref.name)).start(ran):
+        assert gone.get(timeout=LIMIT) == "old"
+        ran.until("a")  # which no event asks for
+
+
 @pytest.mark.parametrize("events", [[INIT, INIT_DONE], [INIT_DONE]])
 def test_a_stream_without_a_reflector_ends_the_controller_and_says_what_is_missing(cluster: FakeCluster,
                                                                                    events: list[Any]) -> None:

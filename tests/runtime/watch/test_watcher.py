@@ -15,7 +15,7 @@ from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.core.requests.params import WatchParams
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, ListSemantic, WatcherConfig
-from kubectl_runtime.runtime.watch.event import Apply, Failed, InitApply
+from kubectl_runtime.runtime.watch.event import Apply, Failed, InitApply, InitDone
 from kubectl_runtime.runtime.watch.watcher import metadata_watcher, watch_object, watcher
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watch.watch_fakes import (
@@ -165,6 +165,19 @@ def test_a_kind_that_cannot_be_watched_slows_down_and_is_not_listed_again() -> N
     world.run(backoff=WatchBackoff(jitter=False))
     assert world.api.verbs().count("list") == 1
     assert world.clock.monotonic() > 20 * 30
+
+
+@pytest.mark.parametrize(("config", "more", "waited"), [
+    (WatcherConfig(), {}, 0.8),
+    (WatcherConfig(backoff=WatchBackoff(initial=7, jitter=False)), {}, 7),
+    (WatcherConfig(backoff=WatchBackoff(initial=7)), {"backoff": WatchBackoff(initial=20, jitter=False)}, 20)])
+def test_the_wait_after_a_failure_is_the_config_s_unless_the_call_says_another(
+        config: WatcherConfig, more: dict[str, Any], waited: float) -> None:
+    world = World([api_error(403, "Forbidden"), page(9, A)])
+    events = watcher(world.api, config, world.stop, clock=world.clock, rng=random.Random(1), **more)
+    while not isinstance(next(events), InitDone):
+        pass
+    assert waited <= world.clock.monotonic() <= 2 * waited
 
 
 def test_a_crd_that_goes_and_comes_back_leaves_an_empty_list_and_no_old_version() -> None:
