@@ -29,10 +29,8 @@ from kubectl_runtime.testing.lab.journal import Identity
 
 Object = dict[str, Any]
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
-_NO_CONTROLLER = {"statefulsets.apps": "StatefulSet", "daemonsets.apps": "DaemonSet", "cronjobs.batch": "CronJob",
-                  "horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscaler",
-                  "ingresses.networking.k8s.io": "Ingress", "persistentvolumeclaims": "PersistentVolumeClaim",
-                  "poddisruptionbudgets.policy": "PodDisruptionBudget"}
+_NO_CONTROLLER = {"horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscaler",
+                  "ingresses.networking.k8s.io": "Ingress"}
 """Built-in kinds whose controllers the simulated server does not have."""
 _TEMPLATES = {"deployments.apps", "statefulsets.apps", "daemonsets.apps"}
 _KEYS = ("name", "type", "key", "uid", "containerPort", "port", "mountPath", "ip", "topologyKey")
@@ -384,8 +382,7 @@ def _rollout(identity: Identity, old: Object, new: Object, made: int, gone: int)
     changed = not equal_json(one.get("template"), other.get("template"))
     if identity[0] != "deployments.apps":
         if changed:
-            count = "all its" if identity[0] == "daemonsets.apps" else f"its {replicas}"
-            yield f"will replace {count} Pods (its controller is not simulated)"
+            yield "replaces all its Pods" if identity[0] == "daemonsets.apps" else f"replaces its {replicas} Pods"
         return
     if changed and gone:
         strategy = other.get("strategy") or {}

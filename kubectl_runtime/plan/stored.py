@@ -26,6 +26,7 @@ import msgspec
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.version import VERSION
+from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
@@ -233,14 +234,14 @@ class StoredSnapshot:
         try:
             if data[:2] == b"\x1f\x8b":
                 data = gzip.decompress(data)
-            version = msgspec.json.decode(data, type=_Head).format
+            version = decoded(data, _Head).format
         except (*DECODE_FAILURES, EOFError, OSError, zlib.error) as error:
             raise SnapshotError(f"{path} holds no snapshot: {error}") from None
         if version != FORMAT:
             raise SnapshotError(f"{path} has version {version} of the format of snapshots, and this library "
                                 f"({VERSION}) reads version {FORMAT}: read the cluster again")
         try:
-            saved = msgspec.json.decode(data, type=_Saved)
+            saved = decoded(data, _Saved)
             at = datetime.fromisoformat(saved.read_at).astimezone(UTC)
         except (*DECODE_FAILURES, ValueError) as error:
             raise SnapshotError(f"{path} holds a damaged snapshot: {error}") from None

@@ -70,12 +70,12 @@ def test_what_follows_is_folded_under_its_cause(spec: dict[str, Any], words: str
     assert '-      - image: x:1' in change.difference or "x:1" in change.difference
 
 
-def test_a_controller_that_is_not_there_is_named() -> None:
+def test_what_a_stateful_set_does_follows_from_its_change() -> None:
     stateful = {**deployment(), "kind": "StatefulSet"}
     stateful["spec"]["serviceName"] = "web"
     found = planned(with_image("x:2"), [stateful], StatefulSet)
-    assert found.changes[0].follows == ("will replace its 3 Pods (its controller is not simulated)",)
-    assert "what the controller of StatefulSet objects does then" in found.not_simulated
+    assert found.changes[0].follows == ("replaces its 3 Pods", "makes 1 ControllerRevision")
+    assert not any("StatefulSet" in one for one in found.not_simulated)
 
 
 def test_deletions_take_what_is_owned_with_them(world: World) -> None:
