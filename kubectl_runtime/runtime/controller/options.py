@@ -1,5 +1,5 @@
 """The options of a controller: their names, types, defaults and checks. `ControllerOptions` is the value that its parts
-read, as `plan.options`.
+read, as the `options` of the plan.
 
 An option is one line of `StreamOptions` or `WatchOptions`, which say what a caller may pass, and one field of
 `ControllerOptions`, which says what the parts read, the default and the check. `Controller` and `for_stream` take all
