@@ -72,8 +72,15 @@ from kubectl_runtime.runtime.watch.event import Event
 from kubectl_runtime.runtime.watch.states import apis_of, as_configured
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor  # noqa: F401 - the signature names it, for the reference
+    from pathlib import Path  # noqa: F401 - the signature names it, for the reference
+
     from kubectl_runtime.client.api.api import Api, Namespaces
     from kubectl_runtime.client.api.client import Client
+    from kubectl_runtime.core.base.observer import Observer  # noqa: F401 - the signature names it, for the reference
+    from kubectl_runtime.core.codec.record import Modify  # noqa: F401 - the signature names it, for the reference
+    from kubectl_runtime.runtime.controller.options import Debounce  # noqa: F401 - the signature names it, for the reference
+    from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff  # noqa: F401 - the signature names it, for the reference
 
 K = TypeVar("K")
 R = TypeVar("R")
