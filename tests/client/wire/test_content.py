@@ -236,7 +236,7 @@ def client(request: pytest.FixtureRequest, answers_of_a_server: tuple[Answers, W
             session.hooks["response"].append(lambda response, **_: len(response.content) and None)
         else:
             session.mount("http://", requests.adapters.HTTPAdapter(max_retries=1))
-    with answers_of_a_server[1].client(client={**ONCE, "session": session}) as made:
+    with answers_of_a_server[1].client(client={**FAST, "session": session}) as made:
         yield made
 
 
