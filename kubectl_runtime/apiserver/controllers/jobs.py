@@ -392,14 +392,11 @@ def _untrack(cluster: Cluster, pod: Version) -> None:
     patch(cluster, served_type(cluster, PODS), pod, {"metadata": {"finalizers": kept or None}}, agent=AGENT)
 
 
-FINISHED_JOBS = "batch/jobs"
-
-
 class TtlAfterFinishedController(KeyQueue):
     """See the module."""
 
     name = "ttl-after-finished"
-    storage = FINISHED_JOBS
+    storage = JOBS
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
         """Delete the Job, or look again when its time is up."""
@@ -414,4 +411,4 @@ class TtlAfterFinishedController(KeyQueue):
         if left > 0:
             self.look_later(cluster, version, left)
         else:
-            delete(cluster, served_type(cluster, FINISHED_JOBS), version, agent=AGENT, policy="Foreground")
+            delete(cluster, served_type(cluster, JOBS), version, agent=AGENT, policy="Foreground")
