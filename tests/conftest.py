@@ -22,9 +22,9 @@ settings.load_profile("whole-suite")
 
 
 if os.environ.get("COMPRESS_ALL") == "1":  # embedded servers then compress each answer to a client that accepts gzip
-    from kubectl_runtime.apiserver.transport import compression
+    from kubectl_runtime.apiserver import encoding
 
-    compression.COMPRESS_ABOVE = 0
+    encoding.COMPRESS_ABOVE = 0
 
 
 class _AskedForCel(MetaPathFinder):
@@ -136,7 +136,7 @@ def _everything_goes_through_a_proxy(tmp_path_factory: pytest.TempPathFactory) -
         return
     from kubectl_runtime.certificates.authority import Authority
     from kubectl_runtime.certificates.bundles import server_context
-    from kubectl_runtime.client.wire.adapters import ApiAdapter
+    from kubectl_runtime.client.wire.carrier import ApiAdapter
     from tests.client.proxies import ProxyServer
 
     tls = None

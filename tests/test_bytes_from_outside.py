@@ -14,10 +14,10 @@ from kubectl_runtime import DecodeError
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.cli.rbac import _recorded
 from kubectl_runtime.cli.top import read
-from kubectl_runtime.client.server.discovery_documents import ServerVersion
+from kubectl_runtime.client.server import ServerVersion
 from kubectl_runtime.client.streaming.process import _status
 from kubectl_runtime.core.requests.rights import _blocked_owners
-from kubectl_runtime.runtime.ring_file import Folded
+from kubectl_runtime.runtime.recording import Folded
 from kubectl_runtime.testing.lab.recordings import Recording, RecordingError
 
 PACKAGE = Path(__file__).parent.parent / "kubectl_runtime"

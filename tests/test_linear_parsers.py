@@ -14,15 +14,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_runtime.apiserver.output import jsonpath
+from kubectl_runtime.apiserver.output import table
 from kubectl_runtime.certificates.bundles import certificates_in
-from kubectl_runtime.client.http import tls
+from kubectl_runtime.client.http import sockets
 from kubectl_runtime.client.http.retry import error_of
 from kubectl_runtime.core.codec import salvage
-from kubectl_runtime.core.codec.decode import head_of_object
-from kubectl_runtime.core.meta.godurations import GoDuration
+from kubectl_runtime.core.codec.jsonbytes import head_of_object
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.metav1 import parse_time
+from kubectl_runtime.core.meta.metav1 import GoDuration, parse_time
 from kubectl_runtime.core.meta.problems import problem_of
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.core.meta.selectors import Selector
@@ -63,12 +62,12 @@ CASES: list[tuple[Callable[[Any], Any], Any]] = [
         b'{"kind":"' + b"\\" * 200_000, b'{"kind":"a",' * 20_000, b"{" + b" " * 200_000, b'{"metadata":' * 20_000)),
     *((certificates_in, raw) for raw in (b"-----BEGIN CERTIFICATE-----" * 20_000,
                                          b"-----BEGIN CERTIFICATE-----a-----END " * 20_000)),
-    (lambda raw: list(tls._CERTIFICATES.finditer(raw)), b"-----BEGIN CERTIFICATE-----" * 20_000),
+    (lambda raw: list(sockets._CERTIFICATES.finditer(raw)), b"-----BEGIN CERTIFICATE-----" * 20_000),
     *((read_text, text) for text in ("\n" * 30_000 + "x: 1\n---\n", "# a\n \n" * 10_000 + "x: 1\n---\n",
                                      "%YAML 1.1\n" + "---\n" * 20_000, "%a\n---\n" * 20_000, "{}" * 5_000)),
     *((email, text) for text in (" " * 100_000, "a " * 50_000, "a" + "." * 100_000, '"' * 100_001, "a@" * 50_000)),
     *((compiled.__wrapped__, text) for text in ("a*" * 20_000, r"\p{L}" * 1_000, r"\d" * 5_000, "(?" * 20_000)),
-    *((lambda text: jsonpath.find({}, f".a[?({text})]"), text) for text in (
+    *((lambda text: table.find({}, f".a[?({text})]"), text) for text in (
         "@.a" + " " * 100_000, "a " * 50_000 + "==", "@.a == " + " " * 100_000 + "b")),
     *((_words, text) for text in ("A" * 100_000, "AS" * 50_000, "_" * 100_000)),
     *((Quantity.parse, text) for text in ("1" * 4_000, "0." + "1" * 100_000, "1e" + "9" * 100_000)),

@@ -25,13 +25,12 @@ from typing import Any
 from kubectl_runtime.apiserver import discovery, errors, openapi
 from kubectl_runtime.apiserver.access import Access, User
 from kubectl_runtime.apiserver.access.authn import AUTHENTICATED, MASTERS
-from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.context import RequestContext, page_not_found
 from kubectl_runtime.apiserver.controllers.accounts import create_defaults
 from kubectl_runtime.apiserver.controllers.loop import ControlLoop
 from kubectl_runtime.apiserver.crds.controller import CrdController
 from kubectl_runtime.apiserver.discovery import unready
-from kubectl_runtime.apiserver.encoding.body import PROTOBUF, check_readable
-from kubectl_runtime.apiserver.handlers.answers import page_not_found
+from kubectl_runtime.apiserver.encoding import PROTOBUF, check_readable
 from kubectl_runtime.apiserver.handlers.dispatch import handle_resource
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
@@ -45,11 +44,9 @@ from kubectl_runtime.apiserver.output.negotiation import (
     wants_protobuf_only,
     warning_headers,
 )
-from kubectl_runtime.apiserver.query.selectors import duration_error
-from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Cluster, Version
-from kubectl_runtime.apiserver.webhooks.hooks import Hooks
-from kubectl_runtime.apiserver.webhooks.outgoing import NoCaller, WebhookCaller
+from kubectl_runtime.apiserver.query import duration_error
+from kubectl_runtime.apiserver.storage import Cluster, ServedResource, Version
+from kubectl_runtime.apiserver.webhooks.hooks import Hooks, NoCaller, WebhookCaller
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, RequestInfo, parse
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.guard import guarded_logger

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.encoding.body import JSON, MEDIA_TYPES, YAML
+from kubectl_runtime.apiserver.encoding import JSON, MEDIA_TYPES, YAML
 from kubectl_runtime.apiserver.output import negotiation
 from kubectl_runtime.apiserver.output.negotiation import Media, clauses, encode, negotiated, render
-from kubectl_runtime.apiserver.storage.registry import Registry, ServedResource, Subresource
+from kubectl_runtime.apiserver.storage import Registry, ServedResource, Subresource
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 
 _START = (

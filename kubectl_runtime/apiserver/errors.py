@@ -2,7 +2,7 @@
 refusal.
 
 Texts follow the real server's, since kubectl prints them and controllers match them. A `Cause` is one field that is
-wrong; it and its constructors are those of `schema.causes`, known here by the same names.
+wrong; it and its constructors are those of `schema.validation`, known here by the same names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kubectl_runtime.schema.causes import (
+from kubectl_runtime.schema.validation import (
     Cause,
     duplicate,
     forbidden_field,

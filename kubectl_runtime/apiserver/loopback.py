@@ -7,8 +7,7 @@ from typing import Any
 
 from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.output.negotiation import encode
-from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Cluster, Version
+from kubectl_runtime.apiserver.storage import Cluster, ServedResource, Version
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 
 Object = dict[str, Any]

@@ -31,10 +31,9 @@ from kubectl_runtime.apiserver.core import DEFAULT_COMPACTION, ApiCore, Starting
 from kubectl_runtime.apiserver.credentials import Credentials, Issuer, ServerTls, server_tls, write_kubeconfig
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.loopback import path_of
-from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Version, make_version
+from kubectl_runtime.apiserver.storage import ServedResource, Version, make_version
 from kubectl_runtime.apiserver.transport.faults import Faults, Recording
-from kubectl_runtime.apiserver.transport.http.listener import GRACE, Listener
+from kubectl_runtime.apiserver.transport.http.connection import GRACE, Listener
 from kubectl_runtime.apiserver.transport.webhook_calls import Application, WebhookRouter
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.certificates.authority import Authority

@@ -25,8 +25,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from kubectl_runtime.apiserver.errors import Cause
-from kubectl_runtime.apiserver.managedfields.tracking import ResetFields, reset_for
-from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors
+from kubectl_runtime.apiserver.managedfields.entries import ResetFields, reset_for
+from kubectl_runtime.apiserver.names import dns_subdomain_errors
 
 WHOLE = "whole"  # names, labels, annotations, owners, finalizers: as at creation
 CHANGE = "change"  # what cannot change; labels, annotations and owners

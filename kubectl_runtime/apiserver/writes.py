@@ -15,20 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kubectl_runtime.apiserver import errors, managedfields
+from kubectl_runtime.apiserver import errors, managedfields, objectmeta
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.crds.controller import STORAGE, is_terminating
-from kubectl_runtime.apiserver.encoding.body import Keys, warning_texts
-from kubectl_runtime.apiserver.objectmeta import metadata
-from kubectl_runtime.apiserver.objectmeta.metadata import restore, without_times
-from kubectl_runtime.apiserver.objectmeta.names import generated_name
-from kubectl_runtime.apiserver.output.forms import shown_object
-from kubectl_runtime.apiserver.policies import unobeyed
+from kubectl_runtime.apiserver.encoding import Keys, warning_texts
+from kubectl_runtime.apiserver.names import generated_name
+from kubectl_runtime.apiserver.objectmeta import restore, without_times
+from kubectl_runtime.apiserver.output.negotiation import shown_object
+from kubectl_runtime.apiserver.policies import admission
 from kubectl_runtime.apiserver.policies.admission import charge, secure
-from kubectl_runtime.apiserver.query.selectors import parse_uint
+from kubectl_runtime.apiserver.query import parse_uint
 from kubectl_runtime.apiserver.schemas import ANY, Schema
-from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import ObjectTooLarge, Version, make_version
+from kubectl_runtime.apiserver.storage import ObjectTooLarge, ServedResource, Version, make_version
 from kubectl_runtime.apiserver.webhooks.calls import still
 from kubectl_runtime.apiserver.webhooks.chain import NOT_ON_CREATE, admitted, approved, shown
 from kubectl_runtime.apiserver.webhooks.review import CREATE, UPDATE
@@ -131,7 +129,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     posted = ctx.request.method == "POST"
     if not posted:
         parse_version(meta.get("resourceVersion") or "")
-    ctx.warnings += metadata.tidy_owners(meta, patched=ctx.request.method == "PATCH")
+    ctx.warnings += objectmeta.tidy_owners(meta, patched=ctx.request.method == "PATCH")
     if not applied:
         obj = with_managers(ctx, None, obj, "")
         meta = obj["metadata"]
@@ -147,10 +145,10 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     strategy.prepare_create(obj, ctx)
     if strategy.has_generation:
         meta["generation"] = 1
-    causes = metadata.validate_create(meta, strategy) + strategy.validate_create(obj, ctx)
+    causes = objectmeta.validate_create(meta, strategy) + strategy.validate_create(obj, ctx)
     if causes:
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
-    ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
+    ctx.warnings += objectmeta.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
     partial = strategy.canonicalize(obj, ctx)
     secure(ctx, obj, None)
     if ctx.asks:
@@ -166,7 +164,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     version = _put(ctx, obj, fields, None)
     version.partial = partial
     if not ctx.type.is_custom and ctx.cluster.warns and (
-            told := unobeyed.warning(ctx.type.group, ctx.type.kind, ctx.cluster.controllers)):
+            told := admission.warning(ctx.type.group, ctx.type.kind, ctx.cluster.controllers)):
         ctx.warnings.append(told)
     return version
 
@@ -218,7 +216,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     deleted object, the object is gone and the answer shows it as the client wanted it, with its last resourceVersion.
     """
     strategy = ctx.type.strategy
-    ctx.warnings += metadata.tidy_owners(new["metadata"], patched=ctx.request.method == "PATCH")
+    ctx.warnings += objectmeta.tidy_owners(new["metadata"], patched=ctx.request.method == "PATCH")
     if not applied:
         new = with_managers(ctx, old, new, subresource)
     asked = json_copy(old) if ctx.asks else old
@@ -308,11 +306,11 @@ def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresou
 
 def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:
     strategy, meta = ctx.type.strategy, new["metadata"]
-    causes = metadata.validate_update(meta, before["metadata"], strategy, subresource)
+    causes = objectmeta.validate_update(meta, before["metadata"], strategy, subresource)
     causes += strategy.validate_update(new, before, subresource, ctx)
     if causes:
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
-    ctx.warnings += metadata.warnings(meta, before["metadata"], ctx.type)
+    ctx.warnings += objectmeta.warnings(meta, before["metadata"], ctx.type)
     if subresource in ("", "scale"):
         ctx.warnings += strategy.warnings(new, before)
 

@@ -25,13 +25,12 @@ from kubectl_runtime.client.config.config import SERVICE_ACCOUNT_ORIGIN, Config,
 from kubectl_runtime.client.http.layers import Stack
 from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import described, guarded_logger
 from kubectl_runtime.core.base.observer import Observer, together
 from kubectl_runtime.manager.leases import LeaderElection
 from kubectl_runtime.manager.manager import DEBUG, SERVE, Manager, ManagerDefaults, manager_defaults
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.observe.debug import DebugPage
-from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from kubectl_runtime.cli.places import CommandError, Place, UsageError, hint, users_traceback
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.guard import described, misfit
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.manager.manager import Manager
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
-from kubectl_runtime.runtime.usercode import described, misfit
 
 _RULE = "a function that is called with a client, and returns a Manager or Controller(...).bind(reconciler)"
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from kubectl_runtime.cli.places import SEVERAL_LINES, CommandError, imported, place, users_traceback
 from kubectl_runtime.cli.program import program_in
 from kubectl_runtime.cli.run_options import level_option, set_up_logs
-from kubectl_runtime.core.base.guard import printable
-from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.core.base.guard import described, printable
 from kubectl_runtime.testing.lab.recordings import RecordingError
 from kubectl_runtime.testing.lab.replay import Replayed, replay
 

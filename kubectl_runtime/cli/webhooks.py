@@ -15,7 +15,7 @@ from typing import Any
 
 from kubectl_runtime.cli.places import CommandError, Place, UsageError, checked_name, hint, imported, place
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.answering import Application
 from kubectl_runtime.webhooks.configurations import Target, configurations
 
 

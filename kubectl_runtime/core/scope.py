@@ -27,9 +27,9 @@ from typing import Any, Protocol
 import msgspec
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import FirstOf, StopToken
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 
 
 class ScopedRun(Protocol):
@@ -42,7 +42,7 @@ class ScopedRun(Protocol):
         """A write of `ref` (None: of a new object) is going to be sent."""
 
     def wrote(self, write: Any) -> None:
-        """The server answered a write, a `client.api.writes.Write`."""
+        """The server answered a write, a `client.api.client.Write`."""
 
 
 class LoggedRun(Protocol):

@@ -38,7 +38,7 @@ from typing import Any
 
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.crd.nodes import plain
+from kubectl_runtime.crd.models import plain
 
 Node = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kubectl_runtime.crd.nodes import plain
+from kubectl_runtime.crd.models import plain
 
 Node = Mapping[str, Any]
 

@@ -18,6 +18,11 @@
     extra="allow"                                unknown fields are preserved
     computed fields                              never in the schema, never sent
     Annotated[…, Rule(…) | MapKeys(…) | ListType(…) | MapType(…) | EmbeddedResource() | FieldSchema(…)]     as elsewhere
+
+What cannot be said by the keyword that is meant for it: enums that take a null, base64 that takes an empty text.
+
+The API server holds a null against an ``enum``, in which it finds none even if one stands there, and takes no empty
+text as ``format: byte``. A null is never held against an ``allOf``, and an ``anyOf`` names the empty text besides.
 """
 from __future__ import annotations
 
@@ -26,9 +31,39 @@ from functools import cache
 from typing import Any
 
 from kubectl_runtime.crd.marks import rules_on
-from kubectl_runtime.crd.nodes import enum_schema, nullable
 
 Schema = dict[str, Any]
+
+BASE64: Schema = {"type": "string", "anyOf": [{"format": "byte"}, {"maxLength": 0}]}
+
+
+def nullable(schema: Schema) -> Schema:
+    """A schema that takes a null as well."""
+    if "enum" in schema:
+        choices = [value for value in schema["enum"] if value is not None]
+        schema = {key: value for key, value in schema.items() if key != "enum"} | {"allOf": [{"enum": choices}]}
+    return {**schema, "nullable": True}
+
+
+def plain(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema with `enum` and ``format: byte`` where `nullable` and `BASE64` spell them otherwise."""
+    match node:
+        case {"nullable": True, "allOf": [{"enum": choices, **others}]} if not others and "enum" not in node:
+            return {key: value for key, value in node.items() if key != "allOf"} | {"enum": choices}
+        case {"type": "string", "anyOf": branches} if branches == BASE64["anyOf"] and "format" not in node:
+            return {key: value for key, value in node.items() if key != "anyOf"} | {"format": "byte"}
+    return node
+
+
+def enum_schema(values: list[Any], where: str) -> Schema:
+    """The schema of these values; `where` is for the TypeError of mixed ones."""
+    present = [value for value in values if value is not None]
+    types = {type(value) for value in present}
+    if types not in ({str}, {int}):
+        raise TypeError(f"{where}: the values of an enum must all be text or all be integers")
+    schema: Schema = {"type": "string" if types == {str} else "integer", "enum": present}
+    return schema if len(present) == len(values) else nullable(schema)
+
 
 _KEPT = ("type", "format", "description", "pattern", "minimum", "maximum", "multipleOf", "minLength", "maxLength",
          "minItems", "maxItems", "minProperties", "maxProperties", "nullable", "exclusiveMinimum", "exclusiveMaximum")

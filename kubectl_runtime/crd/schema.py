@@ -62,8 +62,7 @@ from kubectl_runtime.core.base.wire import (
     wire_names,
 )
 from kubectl_runtime.core.codec.views import MISSING
-from kubectl_runtime.core.meta.godurations import GoDuration
-from kubectl_runtime.core.meta.metav1 import STATUSES, Condition
+from kubectl_runtime.core.meta.metav1 import STATUSES, Condition, GoDuration
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.marks import (
     EmbeddedResource,
@@ -75,8 +74,7 @@ from kubectl_runtime.crd.marks import (
     Rule,
     rules_on,
 )
-from kubectl_runtime.crd.models import model_schema
-from kubectl_runtime.crd.nodes import BASE64, enum_schema, nullable
+from kubectl_runtime.crd.models import BASE64, enum_schema, model_schema, nullable
 from kubectl_runtime.crd.parts import PLAIN, Style, part_name, part_schema
 
 Schema = dict[str, Any]

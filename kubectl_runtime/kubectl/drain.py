@@ -39,10 +39,9 @@ from kubectl_runtime.core.base.clock import Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, Status, message_of
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.meta.gvk import ApiResource, Scope
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, Scope
 from kubectl_runtime.core.meta.selectors import LabelSelection
-from kubectl_runtime.core.objects.dynamic import DynamicObject
+from kubectl_runtime.core.objects.partial import DynamicObject
 from kubectl_runtime.core.requests.params import ListParams, Preconditions
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee

@@ -24,7 +24,7 @@ from typing import Any, Self, TextIO
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.discovery import Discovery
-from kubectl_runtime.client.server.discovery_documents import ServedKind
+from kubectl_runtime.client.server import ServedKind
 from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import (
     AuthError,
@@ -34,17 +34,16 @@ from kubectl_runtime.core.base.errors import (
     TransportError,
     error_behind,
 )
+from kubectl_runtime.core.base.guard import mapping
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
-from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.core.objects.dynamic import DynamicObject
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, ObjectRef, Scope
+from kubectl_runtime.core.objects.partial import DynamicObject
 from kubectl_runtime.kubectl.readiness import Wait, await_all
 from kubectl_runtime.kubectl.report import ManifestAction, ManifestOutcome, ManifestReport, ManifestsFailed, Progress
 from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.runtime.apply_crd import TimeLeft
 from kubectl_runtime.runtime.conditions import Missing
 from kubectl_runtime.runtime.logs import said
-from kubectl_runtime.runtime.usercode import mapping
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,9 +26,9 @@ from typing import Any
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.guard import condition_of, holds, items_of, mapping, number_of, part_of
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, ObjectRef
 from kubectl_runtime.kubectl.report import Progress
 from kubectl_runtime.runtime.apply_crd import TimeLeft
 from kubectl_runtime.runtime.conditions import (
@@ -43,7 +43,6 @@ from kubectl_runtime.runtime.conditions import (
     why_never,
 )
 from kubectl_runtime.runtime.logs import said
-from kubectl_runtime.runtime.usercode import condition_of, holds, items_of, mapping, number_of, part_of
 from kubectl_runtime.runtime.wait import WaitError, WaitStopped, WaitTimeout, await_condition
 
 

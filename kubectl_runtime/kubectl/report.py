@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal, TextIO
 
 from kubectl_runtime.core.base.errors import KubeError
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.logs import said
 
 ManifestAction = Literal["created", "updated", "unchanged", "deleted", "absent", "failed", "skipped"]

@@ -53,24 +53,24 @@ from kubectl_runtime.client.http.middleware import Call
 from kubectl_runtime.client.http.send import Fence
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import described, guarded, guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.manager.lease_machine import LeaseState, Phase, Rules, expired, step
-from kubectl_runtime.manager.lease_store import LeaseStore, Trouble
 from kubectl_runtime.manager.leases import (
     Action,
     Campaign,
     Input,
     LeaderElection,
+    LeaseStore,
     Leave,
     Now,
     Tick,
+    Trouble,
     Wait,
     checked_election,
     own_identity,
 )
-from kubectl_runtime.runtime.usercode import described, guarded
 
 
 class NotLeaderError(KubeError):

@@ -31,15 +31,12 @@ from typing import Any, Final, TypeVar, overload
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, duration_of
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import check_callback
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.params import check_flag
 from kubectl_runtime.manager.elector import LeaderLock, elect
 from kubectl_runtime.manager.leases import LeaderElection
-from kubectl_runtime.manager.members import (
-    ControllerMember,
-    Member,
-    RunnableMember,
-)
+from kubectl_runtime.manager.members import ControllerMember, Member, RunnableMember
 from kubectl_runtime.manager.running import RunningManager
 from kubectl_runtime.manager.serving import (
     CONTROLLER,
@@ -60,7 +57,6 @@ from kubectl_runtime.runtime.observe.debug import DebugPage, Inspected, ManagerS
 from kubectl_runtime.runtime.observe.health_checks import Check, OwnCheck, TimedCheck, store_checks
 from kubectl_runtime.runtime.observe.listener import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
-from kubectl_runtime.runtime.usercode import check_callback
 
 
 class ManagerView:

@@ -33,16 +33,14 @@ from functools import partial
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import described, guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.manager.elector import LeaderLock, NotLeaderError
 from kubectl_runtime.manager.members import ABORT_GRACE, LeadershipLost, Member, ShardMembership
 from kubectl_runtime.manager.serving import LEAST_SECONDS, Checks, Server, ServerGroup
 from kubectl_runtime.manager.sharding import Sharding
-from kubectl_runtime.runtime.lifecycle.lifecycle import Lifecycle, Phase, StillRunning, join
-from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
-from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.runtime.lifecycle.lifecycle import Lifecycle, Phase, Shutdown, StillRunning, join
 
 log = guarded_logger(__name__)
 

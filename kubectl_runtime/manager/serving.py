@@ -13,16 +13,14 @@ from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import described, guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.observer import Observer, parts_of
-from kubectl_runtime.runtime.lifecycle.shutdown import stack_of
-from kubectl_runtime.runtime.lifecycle.shutdown_log import ShutdownLog
+from kubectl_runtime.runtime.lifecycle.lifecycle import ShutdownLog, stack_of
 from kubectl_runtime.runtime.observe.debug import Debugged, DebugPage
 from kubectl_runtime.runtime.observe.health import HealthServer
 from kubectl_runtime.runtime.observe.health_checks import TIMEOUT, Check, OwnCheck, TimedCheck, Unhealthy, answers
 from kubectl_runtime.runtime.observe.listener import ListenAddress
-from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 

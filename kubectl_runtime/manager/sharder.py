@@ -52,14 +52,13 @@ from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
 from kubectl_runtime.core.scope import current_scope
 from kubectl_runtime.manager.elector import only_while_leading
 from kubectl_runtime.manager.lease_machine import Phase as LeasePhase
-from kubectl_runtime.manager.lease_store import LeaseStore, Trouble
-from kubectl_runtime.manager.leases import LeaseRecord, Now, Request, Tick, Wait, own_identity
+from kubectl_runtime.manager.leases import LeaseRecord, LeaseStore, Now, Request, Tick, Trouble, Wait, own_identity
 from kubectl_runtime.manager.shard_machine import Phase, ShardRules, ShardState, step
 from kubectl_runtime.manager.sharding import (
     OWN,

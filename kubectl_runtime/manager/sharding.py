@@ -33,7 +33,7 @@ from typing import TypeAlias
 
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.requests.request import checked_label
 from kubectl_runtime.manager.leases import Answer, LeaderElection, LeaseRecord, Request, Tick, Wait
 

@@ -6,7 +6,7 @@
     left out        what the cluster does by itself, which has no cause in the program
 
 Two states of an object are alike if they differ in nothing but what the server alone writes (see
-`kubectl_runtime.kubectl.diff`), times in their status, and observedGeneration. Of the status of built-in kinds, which
+`kubectl_runtime.kubectl.apply`), times in their status, and observedGeneration. Of the status of built-in kinds, which
 is the cluster's, nothing is compared.
 """
 from __future__ import annotations
@@ -17,15 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.storage import Version
 from kubectl_runtime.core.codec.sameness import equal_json
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.kubectl.diff import comparable, difference
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
+from kubectl_runtime.kubectl.apply import comparable, difference
 from kubectl_runtime.plan.report import STARS, Change, FieldChange, Plan, Problem
 from kubectl_runtime.plan.stored import StoredSnapshot
 from kubectl_runtime.runtime.logs import said
-from kubectl_runtime.testing.lab.journal import Identity
+from kubectl_runtime.testing.lab.recordings import Identity
 
 Object = dict[str, Any]
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")

@@ -4,17 +4,43 @@
     its webhooks            mounted in the simulated server under the addresses by which the cluster calls them
     the kinds it declares   what its controllers watch; what else it reads is found when it runs (see `snapshot`)
     what is not run         functions of a Manager, sources of triggers that need a thread
+
+The outside of a plan: sockets, processes and files that a program opens while it is planned, refused.
+
+    a connection, a look-up of a host, a socket that is bound      refused
+    a subprocess, a fork, a program that replaces this one         refused
+    a file outside of the temporary folder, to be written          refused
+    a file outside of the temporary folder, to be read             refused, but what Python and installed packages are
+                                                                   made of, and source files, which are code; while the
+                                                                   program is built it may read its configuration
+
+Python reports each of these by an audit event before it does it, also to code that holds the C function itself, and a
+hook that raises refuses it. Extension modules that open connections on their own (libpq, gRPC) report nothing, so that
+no hook can refuse them.
+
+Hooks cannot be taken out again, so there is one for the process, which does nothing while no plan is made. It holds for
+the thread of the plan and for threads that began later; it ignores threads that existed before.
 """
 from __future__ import annotations
 
+import os
+import sys
+import sysconfig
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+import kubectl_runtime
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
 from kubectl_runtime.crd.conversion import Conversion
 from kubectl_runtime.crd.customresource import definitions_of
@@ -23,7 +49,7 @@ from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.watch.states import apis_of
 from kubectl_runtime.testing.lab.world import controllers_of, kinds_of
-from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.answering import Application
 from kubectl_runtime.webhooks.server import WebhookServer
 
 if TYPE_CHECKING:
@@ -154,3 +180,202 @@ def _called(config: Object) -> tuple[str, str]:
         return f"https://{service.get('name')}.{service.get('namespace')}.svc", service.get("path") or "/"
     parts = urlsplit(config.get("url") or "")
     return f"{parts.scheme}://{parts.netloc}", parts.path or "/"
+
+
+_WRITING = {"os.remove": 1, "os.rmdir": 1, "os.mkdir": 1, "os.truncate": 1, "os.chmod": 1, "os.chown": 1,
+            "os.utime": 1, "os.rename": 2, "os.link": 2, "os.symlink": 2, "shutil.rmtree": 1, "shutil.move": 2}
+"""Events that change files, and how many of their arguments are paths."""
+_HOSTS = {"socket.getaddrinfo": 2, "socket.gethostbyname": 1, "socket.gethostbyaddr": 1}
+_SOCKETS = {"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"}
+_PROCESSES = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
+              "pty.spawn"}
+_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CODE = (".py", ".pyc", ".so", ".pyd", ".pth")
+_DEVICES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/zero")
+_PACKAGE = str(Path(kubectl_runtime.__file__).parent)
+_LIBRARIES = tuple({os.path.realpath(path) + os.sep for path in (
+    *sysconfig.get_paths().values(), *(entry for entry in sys.path if "-packages" in entry), _PACKAGE,
+    "/usr/share/zoneinfo") if path})
+
+
+class OutsideRefused(KubeError):
+    """A program that is planned opened a socket, a process or a file; nothing was opened.
+
+    `address` is what it wanted: `db.example.com:5432`, `/etc/app/token`, `the program git`.
+
+    >>> OutsideRefused("db.example.com:5432").address
+    'db.example.com:5432'
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"a plan reaches nothing outside of it, and {address} is outside: outside= (on the command "
+                         "line --outside MODULE:NAME) names a function that replaces it")
+        self.address = address
+
+
+Refused = Callable[[str, str], object]
+"""Called with the address, and the line of the user's code that wanted it."""
+
+
+class _Guard:
+    def __init__(self, refused: Refused, folders: tuple[str, ...]) -> None:
+        self.refused = refused
+        self.building = True
+        self.folders = folders
+        self._thread = threading.get_ident()
+        self._others = {thread.ident for thread in threading.enumerate()} - {self._thread}
+        self._looking: set[int] = set()
+        """Threads that are looking at an event: what they open for that is not looked at."""
+
+    def look(self, event: str, args: tuple[Any, ...]) -> None:
+        thread = threading.get_ident()
+        if thread in self._looking or thread in self._others:
+            return
+        self._looking.add(thread)
+        try:
+            address = self._address(event, args)
+            if address is None:
+                return
+            self.refused(address, users_line(sys._getframe(2)))
+        finally:
+            self._looking.discard(thread)
+        raise OutsideRefused(address)
+
+    def _address(self, event: str, args: tuple[Any, ...]) -> str | None:
+        """What is wanted, if it is refused."""
+        if event == "open":
+            return self._file(args[0], args[1], args[2])
+        if event in _HOSTS:
+            found = [part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part)
+                     for part in args[:_HOSTS[event]] if part not in (None, "", 0)]
+            return ":".join(found)
+        if event in _SOCKETS:
+            return _socket_address(args)
+        if event in _PROCESSES:
+            return f"the program {_program(args)}" if args else "a process of its own"
+        if event in _WRITING:
+            outside = [path for path in map(_text, args[:_WRITING[event]]) if path and not self._is_inside(path)]
+            return outside[0] if outside else None
+        if event == "sqlite3.connect":
+            path = _text(args[0]) or ""
+            return None if path in ("", ":memory:") or path.startswith("file::memory:") or self._is_inside(path) \
+                else path
+        return None
+
+    def _file(self, path: Any, mode: Any, flags: Any) -> str | None:
+        text = _text(path)
+        if not text or text in _DEVICES or self._is_inside(text) or "__pycache__" in text:
+            return None
+        writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else bool(
+            isinstance(flags, int) and flags & _WRITE_FLAGS)
+        if writes:
+            return text
+        if self.building or text.endswith(_CODE):
+            return None
+        return None if os.path.realpath(text).startswith(_LIBRARIES) else text
+
+    def _is_inside(self, path: str) -> bool:
+        return (os.path.realpath(path) + os.sep).startswith(self.folders)
+
+
+def _text(path: Any) -> str | None:
+    """A path as text; None for what is already open."""
+    if isinstance(path, int) or path is None:
+        return None
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        return str(path)
+
+
+def _socket_address(args: tuple[Any, ...]) -> str:
+    address = args[1] if len(args) > 1 else None
+    if isinstance(address, tuple) and len(address) >= 2:
+        return f"{address[0]}:{address[1]}"
+    return os.fsdecode(address) if isinstance(address, str | bytes) else "a socket"
+
+
+def _program(args: tuple[Any, ...]) -> str:
+    """Its name alone: arguments may hold passwords."""
+    first = args[0]
+    if isinstance(first, list | tuple):
+        first = first[0] if first else ""
+    text = (_text(first) or "").strip()
+    return text.split()[0] if text else "of a shell"
+
+
+def users_line(frame: FrameType | None) -> str:
+    """`file.py:12 in function` of the innermost frame that is neither Python's, nor an installed package's, nor this
+    library's; of the innermost that is not this library's or Python's where there is none."""
+    installed = ""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(("<", _PACKAGE)):
+            if not os.path.realpath(name).startswith(_LIBRARIES):
+                return _line(name, frame.f_lineno, frame.f_code.co_name)
+            if "-packages" in name and not installed:
+                installed = _line(name, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back
+    return installed
+
+
+def error_line(error: BaseException) -> str:
+    """The same of the line that raised an exception."""
+    found = installed = ""
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith(("<", _PACKAGE)):
+            line = _line(code.co_filename, trace.tb_lineno, code.co_name)
+            if os.path.realpath(code.co_filename).startswith(_LIBRARIES):
+                installed = line
+            else:
+                found = line
+        trace = trace.tb_next
+    return found or installed
+
+
+def _line(file: str, number: int, function: str) -> str:
+    try:
+        shown = os.path.relpath(file)
+    except ValueError:  # on another drive
+        shown = file
+    return f"{file if shown.startswith('..') else shown}:{number} in {function}"
+
+
+class _Hook:
+    """The process's audit hook, and whom it asks."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.guard: _Guard | None = None
+        self.is_installed = False
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        guard = self.guard
+        if guard is not None:
+            guard.look(event, args)
+
+
+_HOOK = _Hook()
+
+
+@contextmanager
+def refused_outside(refused: Refused) -> Iterator[_Guard]:
+    """Refuse the outside inside the block, and call `refused` for each attempt.
+
+    The guard begins in the mode for a program that is built, which may read files; `guard.building = False` ends that
+    mode. Raises RuntimeError when another plan is being made in this process.
+    """
+    guard = _Guard(refused, (os.path.realpath(tempfile.gettempdir()) + os.sep,))
+    with _HOOK.lock:
+        if _HOOK.guard is not None:
+            raise RuntimeError("another plan is being made in this process: one at a time")
+        if not _HOOK.is_installed:
+            sys.addaudithook(_HOOK)
+            _HOOK.is_installed = True
+        _HOOK.guard = guard
+    try:
+        yield guard
+    finally:
+        _HOOK.guard = None

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.logs import said
 
 STARS = "***"

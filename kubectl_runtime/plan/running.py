@@ -26,8 +26,7 @@ from requests.adapters import BaseAdapter
 
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.errors import BodyDecodeError
-from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
+from kubectl_runtime.apiserver.storage import Bucket, Change, ServedResource, Version
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
@@ -40,16 +39,15 @@ from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.plan.analysis import Observed, Run, Step, moved, plan_of
-from kubectl_runtime.plan.outside import OutsideRefused, error_line, refused_outside
-from kubectl_runtime.plan.program import Program, addresses, allow_all
+from kubectl_runtime.plan.program import OutsideRefused, Program, addresses, allow_all, error_line, refused_outside
 from kubectl_runtime.plan.report import Plan, Problem
 from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, StoredSnapshot
 from kubectl_runtime.runtime.controller.plan import functions_of
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.testing.asking import muted_logs
-from kubectl_runtime.testing.lab.journal import PASSING, Asked, Identity, identity_of, resource_of
+from kubectl_runtime.testing.lab.recordings import PASSING, Asked, Identity, identity_of, resource_of
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
-from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.answering import Application
 from kubectl_runtime.webhooks.configurations import apply_webhooks
 
 Object = dict[str, Any]

@@ -23,6 +23,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, TransportError
+from kubectl_runtime.core.base.guard import condition_of
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
@@ -33,7 +34,6 @@ from kubectl_runtime.crd.compare import Loss, losses
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.conditions import Described, is_crd_established, is_deleted, names_refused
-from kubectl_runtime.runtime.usercode import condition_of
 from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_condition
 
 log = logging.getLogger(__name__)

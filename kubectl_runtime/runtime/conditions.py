@@ -38,10 +38,7 @@ from dataclasses import dataclass, field
 from typing import Any, Never, Protocol, TypeAlias, cast, overload
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.meta.gvk import GroupVersionKind
-from kubectl_runtime.core.meta.metav1 import STATUSES
-from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.runtime.usercode import (
+from kubectl_runtime.core.base.guard import (
     condition_of,
     holds,
     is_async,
@@ -51,6 +48,9 @@ from kubectl_runtime.runtime.usercode import (
     number_of,
     part_of,
 )
+from kubectl_runtime.core.meta.gvk import GroupVersionKind
+from kubectl_runtime.core.meta.metav1 import STATUSES
+from kubectl_runtime.core.objects.resource import Resource
 
 Missing: TypeAlias = Callable[[Any], str]
 """From the object, or None while it does not exist, to what is missing; empty when nothing is."""

@@ -54,8 +54,7 @@ from kubectl_runtime.core.base.errors import (
     message_of,
 )
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, PartialView
 from kubectl_runtime.core.requests.body import Patch, pointer
 from kubectl_runtime.core.requests.request import Place

@@ -31,7 +31,7 @@ from typing import Any, TextIO
 import msgspec
 
 from kubectl_runtime.core.base.guard import guarded_logger, printable
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.scope import LoggedRun, current_scope
 
 VARIABLE = "KUBECTL_RUNTIME_LOG"

@@ -24,19 +24,18 @@ from weakref import WeakKeyDictionary
 from cachetools import TTLCache
 
 from kubectl_runtime.client.api.api import Api
-from kubectl_runtime.client.api.writes import WriteObservers
+from kubectl_runtime.client.api.client import WriteObservers
 from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, RequestError
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import condition_of, guarded_logger, mapping, part_of
 from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.plain import Omit, to_plain
-from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.codec.sameness import equal_json
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.metav1 import Condition, set_condition
 from kubectl_runtime.core.objects.partial import is_partial
 from kubectl_runtime.core.objects.resource import Resource, applied_fields
 from kubectl_runtime.core.requests.rights import foresee
-from kubectl_runtime.runtime.usercode import condition_of, mapping, part_of
 
 log = guarded_logger(__name__)
 

@@ -27,9 +27,17 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.retry import KindNotServedError, is_about_the_uid
 from kubectl_runtime.core.base.clock import Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, Status
+from kubectl_runtime.core.base.guard import (
+    check_api,
+    check_callback,
+    closing_source,
+    generation_of,
+    is_current,
+    not_awaitable,
+)
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.stop import FirstOf, StopToken
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.selectors import fields
 from kubectl_runtime.core.objects.partial import InvalidObject
@@ -40,14 +48,6 @@ from kubectl_runtime.core.requests.request import Named, object_name
 from kubectl_runtime.core.requests.rights import foresee
 from kubectl_runtime.core.scope import scoped_stop
 from kubectl_runtime.runtime.conditions import Condition, NeverReady, OfExisting, is_deleted, name_of, why_never
-from kubectl_runtime.runtime.usercode import (
-    check_api,
-    check_callback,
-    closing_source,
-    generation_of,
-    is_current,
-    not_awaitable,
-)
 from kubectl_runtime.runtime.watch.backoff import FailureLog, WatchTarget, backoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.driver import reader_of

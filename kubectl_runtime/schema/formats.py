@@ -23,7 +23,7 @@ from datetime import date, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubectl_runtime.core.meta.godurations import GoDuration, nanoseconds_of
+from kubectl_runtime.core.meta.metav1 import GoDuration, nanoseconds_of
 
 _NAMED = re.compile("(?<!\\d)(\\d+)\\s*([A-Za-z\u00b5]+)")
 _UNITS = (("ns nano", 0.001), ("us \u00b5s micro", 1), ("ms milli", 1e3), ("s sec", 1e6), ("m min", 6e7),

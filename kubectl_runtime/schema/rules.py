@@ -16,11 +16,10 @@ from typing import Any
 
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.sameness import same_json
-from kubectl_runtime.schema import causes, cel
-from kubectl_runtime.schema.causes import Cause
+from kubectl_runtime.schema import cel, validation
 from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.structural import RULES, branches, children, leads_somewhere
-from kubectl_runtime.schema.validation import NOTHING
+from kubectl_runtime.schema.validation import NOTHING, Cause
 
 Node = Mapping[str, Any]
 
@@ -49,7 +48,7 @@ def _definitions(node: Node, path: str, *, comparable: bool, root: bool = False)
         yield from _definitions(child, place, comparable=comparable and kept)
     for branch, place in branches(node, path):
         if branch.get(RULES):
-            yield causes.forbidden_field(f"{place}.{RULES}", "must be empty to be structural")
+            yield validation.forbidden_field(f"{place}.{RULES}", "must be empty to be structural")
 
 
 def _rule_list_causes(rules: list[Node], node: Node, path: str, *, comparable: bool, root: bool) -> Iterator[Cause]:
@@ -63,11 +62,11 @@ def _rule_list_causes(rules: list[Node], node: Node, path: str, *, comparable: b
         at, text = f"{path}[{index}]", (rule.get("rule") or "").strip()
         yield from _option_causes(rule, node, at)
         if not text:
-            yield causes.required(f"{at}.rule", "rule is not specified")
+            yield validation.required(f"{at}.rule", "rule is not specified")
         elif scope is None:
             yield _wrong(f"{at}.rule", rule, problem)
         elif cel.uses_old_self(text) and not comparable:
-            yield causes.invalid_value(f"{at}.rule", rule["rule"], "oldSelf cannot be used on the uncorrelatable "
+            yield validation.invalid_value(f"{at}.rule", rule["rule"], "oldSelf cannot be used on the uncorrelatable "
                                        f"portion of the schema within {path.removesuffix('.' + RULES)}")
         else:
             yield from _expression_causes(rule, scope, at)
@@ -76,28 +75,28 @@ def _rule_list_causes(rules: list[Node], node: Node, path: str, *, comparable: b
 def _option_causes(rule: Node, node: Node, at: str) -> Iterator[Cause]:
     message = rule.get("message") or ""
     if message and not message.strip():
-        yield causes.invalid_value(f"{at}.message", message, "message must be non-empty if specified")
+        yield validation.invalid_value(f"{at}.message", message, "message must be non-empty if specified")
     elif "\n" in message.strip() or "\r" in message.strip():
-        yield causes.invalid_value(f"{at}.message", message, "must not contain line breaks")
+        yield validation.invalid_value(f"{at}.message", message, "must not contain line breaks")
     if not message and "\n" in (rule.get("rule") or "").strip():
-        yield causes.required(f"{at}.message", "message must be specified if rule contains line breaks")
+        yield validation.required(f"{at}.message", "message must be specified if rule contains line breaks")
     if (expression := rule.get("messageExpression")) and not expression.strip():
-        yield causes.required(f"{at}.messageExpression", "must be non-empty if specified")
+        yield validation.required(f"{at}.messageExpression", "must be non-empty if specified")
     if (reason := rule.get("reason")) is not None and reason not in REASONS:
-        yield causes.not_supported(f"{at}.reason", reason, REASONS)
+        yield validation.not_supported(f"{at}.reason", reason, REASONS)
     if path := rule.get("fieldPath"):
         if not path.strip() or "\n" in path:
-            yield causes.invalid_value(f"{at}.fieldPath", path, "must not be empty" if not path.strip() else
+            yield validation.invalid_value(f"{at}.fieldPath", path, "must not be empty" if not path.strip() else
                                        "must not contain line breaks")
         elif not leads_somewhere(path, node):
-            yield causes.invalid_value(f"{at}.fieldPath", path, "must be a valid path")
+            yield validation.invalid_value(f"{at}.fieldPath", path, "must be a valid path")
 
 
 def _expression_causes(rule: Node, scope: cel.Scope, at: str) -> Iterator[Cause]:
     optional = bool(rule.get("optionalOldSelf"))
     if rule.get("optionalOldSelf") is not None and not cel.uses_old_self(rule["rule"]):
-        yield causes.invalid_value(f"{at}.optionalOldSelf", rule["optionalOldSelf"], "may not be set if oldSelf is not "
-                                   "used in rule")
+        yield validation.invalid_value(f"{at}.optionalOldSelf", rule["optionalOldSelf"],
+                                       "may not be set if oldSelf is not used in rule")
     try:
         if not scope.check(rule["rule"], "bool", optional_old=optional):
             yield _wrong(f"{at}.rule", rule, "cel expression must evaluate to a bool")
@@ -257,7 +256,7 @@ class Rules:
 
 def _failed(rule: _Rule, kind: str, error: Exception, path: str) -> Cause:
     told = rule.rule.get("message") or rule.rule["rule"].strip()
-    return causes.invalid_value(path, kind, f"{error} evaluating rule: {told}")
+    return validation.invalid_value(path, kind, f"{error} evaluating rule: {told}")
 
 
 def _broken(rule: _Rule, values: cel.Values, path: str, value: Any) -> Cause:
@@ -273,14 +272,14 @@ def _broken(rule: _Rule, values: cel.Values, path: str, value: Any) -> Cause:
             text = found
     field = (path + (rule.rule.get("fieldPath") or "")).removeprefix(".")
     if reason == "FieldValueForbidden":
-        return causes.forbidden_field(field, text)
+        return validation.forbidden_field(field, text)
     if reason == "FieldValueRequired":
-        return causes.required(field, text)
+        return validation.required(field, text)
     if reason == "FieldValueDuplicate":
-        return Cause(reason, "Duplicate value" if value is NOTHING else f"Duplicate value: {causes.go_value(value)}",
-                     field)
+        text = "Duplicate value" if value is NOTHING else f"Duplicate value: {validation.go_value(value)}"
+        return Cause(reason, text, field)
     return Cause(reason, f"Invalid value: {text}", field) if value is NOTHING else (
-        causes.invalid_value(field, value, text))
+        validation.invalid_value(field, value, text))
 
 
 def rules_of(schema: Node | None, *, root: bool = True) -> Rules | None:
@@ -326,5 +325,5 @@ def checked_after(found: list[Cause], rules: Rules | None, value: Any, old: Any 
     if rules is None:
         return found
     if any(cause.reason in _BLOCKING for cause in found):
-        return [*found, causes.invalid_value("<nil>", None, _NOT_CHECKED)]
+        return [*found, validation.invalid_value("<nil>", None, _NOT_CHECKED)]
     return found + rules.causes(value, old, path)

@@ -13,6 +13,16 @@ apiextensions-apiserver puts it together. Unknown string formats are not errors;
 warning.
 
 From a path to the part of a structural schema that it leads to.
+
+Defaulting of custom resources by their structural schema. The functions change the object in place.
+
+Rules of the real server that surprise, kept on purpose: a default applies where the parent is there (or has a default
+itself); a null where null is not allowed counts as missing, so it becomes the default or goes.
+
+Pruning of custom resources by their structural schema. The functions change the object in place.
+
+A rule of the real server that surprises, kept on purpose: below ``x-kubernetes-preserve-unknown-fields`` undeclared
+fields stay, but declared ones are still pruned inside.
 """
 from __future__ import annotations
 
@@ -21,14 +31,102 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from kubectl_runtime.core.codec.sameness import json_copy
-from kubectl_runtime.schema import causes
-from kubectl_runtime.schema.causes import Cause
-from kubectl_runtime.schema.defaulting import apply_defaults, prune_value
+from kubectl_runtime.schema import validation
 from kubectl_runtime.schema.formats import is_known
 from kubectl_runtime.schema.patterns import PatternError, compiled
-from kubectl_runtime.schema.validation import below, schema_causes
+from kubectl_runtime.schema.validation import Cause, below, schema_causes
 
 Node = Mapping[str, Any]
+
+
+def apply_defaults(value: Any, node: Node | None, *, keep_nulls: bool = False) -> None:
+    """Fill in the schema's defaults, and drop nulls that are not allowed where there is none, unless `keep_nulls`."""
+    if not node:
+        return
+    if isinstance(value, list):
+        items = node.get("items") or {}
+        for index, item in enumerate(value):
+            if _is_unwanted_null(item, items) and "default" in items:
+                value[index] = json_copy(items["default"])
+            apply_defaults(value[index], items, keep_nulls=keep_nulls)
+    elif isinstance(value, dict):
+        _default_map(value, node, keep_nulls)
+
+
+def _default_map(value: dict[str, Any], node: Node, keep_nulls: bool) -> None:
+    properties = node.get("properties") or {}
+    extra = node.get("additionalProperties")
+    for name, child in properties.items():
+        if "default" in child and (name not in value or _is_unwanted_null(value[name], child)):
+            value[name] = json_copy(child["default"])
+    for key in list(value):
+        child = properties.get(key, extra)
+        if not isinstance(child, dict):
+            continue
+        if not _is_unwanted_null(value[key], child):
+            apply_defaults(value[key], child, keep_nulls=keep_nulls)
+        elif "default" in child:
+            value[key] = json_copy(child["default"])
+        elif not (keep_nulls and (child.get("type") or child.get("x-kubernetes-int-or-string"))):
+            del value[key]
+
+
+def _is_unwanted_null(value: Any, node: Node) -> bool:
+    return value is None and bool(node) and not node.get("nullable")
+
+
+RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def prune(obj: dict[str, Any], node: Node | None) -> list[str]:
+    """Drop what the schema does not declare; returns the dropped paths, sorted (``bogus``, ``spec.list[0].x``).
+
+    apiVersion, kind and metadata of the object and of embedded resources stay; what is wrong in metadata is not
+    looked at.
+    """
+    if node is None:
+        return []
+    dropped: list[str] = []
+    _prune_map(obj, node, "", True, dropped)
+    return sorted(dropped)
+
+
+def prune_value(value: Any, node: Node) -> list[str]:
+    """`prune` for a value inside an object, such as a default: apiVersion, kind and metadata are fields as others."""
+    dropped: list[str] = []
+    _prune(value, node, "", dropped)
+    return sorted(path.removeprefix(".") for path in dropped)
+
+
+def _prune(value: Any, node: Node, path: str, dropped: list[str]) -> None:
+    if isinstance(value, dict):
+        _prune_map(value, node, path + ".", bool(node.get("x-kubernetes-embedded-resource")), dropped)
+    elif isinstance(value, list):
+        items = node.get("items") or ({"x-kubernetes-preserve-unknown-fields": True} if _is_open(node) else {})
+        for index, item in enumerate(value):
+            _prune(item, items, f"{path}[{index}]", dropped)
+
+
+def _prune_map(value: dict[str, Any], node: Node, prefix: str, resource: bool, dropped: list[str]) -> None:
+    properties = node.get("properties") or {}
+    extra = node.get("additionalProperties")
+    for key in list(value):
+        if resource and key in RESOURCE_FIELDS:
+            continue
+        child = properties.get(key)
+        if child is None and isinstance(extra, dict):
+            child = extra
+        if child is not None:
+            _prune(value[key], child, prefix + key, dropped)
+        elif not extra and not _is_open(node):
+            dropped.append(prefix + key)
+            del value[key]
+
+
+def _is_open(node: Node) -> bool:
+    return bool(node.get("x-kubernetes-preserve-unknown-fields"))
+
+
 Level = Literal["root", "item", "field"]
 
 JUNCTORS = ("allOf", "anyOf", "oneOf")
@@ -89,22 +187,22 @@ def _invariants(node: Node, level: Level, path: str) -> Iterator[Cause]:
     if embedded and kind != "object":
         yield wrong_type(f"{path}.type", kind, f"must be object if {EMBEDDED} is true")
     elif not kind and not node.get(INT_OR_STRING) and not node.get(PRESERVE):
-        yield causes.required(f"{path}.type", _EMPTY_TYPE[level])
+        yield validation.required(f"{path}.type", _EMPTY_TYPE[level])
     if level == "root" and kind not in ("", "object"):
-        yield causes.invalid_value(f"{path}.type", kind, "must be object at the root")
+        yield validation.invalid_value(f"{path}.type", kind, "must be object at the root")
     if level == "root" and node.get("additionalProperties"):
-        yield causes.forbidden_field(f"{path}.additionalProperties", "must not be used at the root")
+        yield validation.forbidden_field(f"{path}.additionalProperties", "must not be used at the root")
     if embedded and node.get("additionalProperties"):
-        yield causes.forbidden_field(f"{path}.additionalProperties", f"must not be used if {EMBEDDED} is set")
+        yield validation.forbidden_field(f"{path}.additionalProperties", f"must not be used if {EMBEDDED} is set")
     if embedded and not node.get(PRESERVE) and not node.get("properties"):
-        yield causes.required(f"{path}.properties", f"must not be empty if {EMBEDDED} is true without {PRESERVE}")
+        yield validation.required(f"{path}.properties", f"must not be empty if {EMBEDDED} is true without {PRESERVE}")
     if level == "root" or embedded:
         yield from _resource_field_causes(node.get("properties") or {}, f"{path}.properties")
 
 
 def wrong_type(path: str, kind: str, detail: str) -> Cause:
     """The cause of a type that is missing or another one than it has to be."""
-    return causes.invalid_value(path, kind, detail) if kind else causes.required(path, detail)
+    return validation.invalid_value(path, kind, detail) if kind else validation.required(path, detail)
 
 
 def _int_or_string_branch(node: Node) -> str:
@@ -120,9 +218,9 @@ def _branch_invariants(node: Node, path: str, *, skip_any_of: bool = False) -> I
     for detail, keys in _OWN_TO_THE_OUTSIDE.items():
         for key in keys:
             if node.get(key) not in (None, "", False, []):
-                yield causes.forbidden_field(f"{path}.{key}", detail)
+                yield validation.forbidden_field(f"{path}.{key}", detail)
     if "metadata" in (node.get("properties") or {}):
-        yield causes.forbidden_field(f"{path}.properties[metadata]", "must not be specified in a nested context")
+        yield validation.forbidden_field(f"{path}.properties[metadata]", "must not be specified in a nested context")
     for child, _, place in children(node, path):
         if not place.endswith(".additionalProperties"):
             yield from _branch_invariants(child, place)
@@ -134,16 +232,16 @@ def _branch_invariants(node: Node, path: str, *, skip_any_of: bool = False) -> I
 def _resource_field_causes(properties: Node, path: str) -> Iterator[Cause]:
     for name in ("apiVersion", "kind"):
         if name in properties and properties[name].get("type") != "string":
-            yield causes.invalid_value(f"{path}[{name}].type", properties[name].get("type", ""), "must be string")
+            yield validation.invalid_value(f"{path}[{name}].type", properties[name].get("type", ""), "must be string")
     metadata = properties.get("metadata")
     if metadata is None:
         return
     if metadata.get("type") != "object":
-        yield causes.invalid_value(f"{path}[metadata].type", metadata.get("type", ""), "must be object")
+        yield validation.invalid_value(f"{path}[metadata].type", metadata.get("type", ""), "must be object")
     more = {key for key, value in metadata.items() if value not in (None, "", False, [], {})} - {"type", "default"}
     if not more <= {"properties"} or not (metadata.get("properties") or {}).keys() <= {"name", "generateName"}:
-        yield causes.forbidden_field(f"{path}[metadata]", "must not specify anything other than name and generateName, "
-                                     "but metadata is implicitly specified")
+        yield validation.forbidden_field(f"{path}[metadata]", "must not specify anything other than name "
+                                         "and generateName, but metadata is implicitly specified")
 
 
 def _completeness(node: Node, path: str) -> Iterator[Cause]:
@@ -162,7 +260,7 @@ def _declared(branch: Node, node: Node, path: str, outside: str) -> Iterator[Cau
         if key in declared:
             yield from _declared(child, declared[key], place, outside + key)
         else:
-            yield causes.required(outside + key, f"because it is defined in {place}")
+            yield validation.required(outside + key, f"because it is defined in {place}")
     for inner, place in branches(branch, path):
         yield from _declared(inner, node, place, outside)
 
@@ -179,9 +277,9 @@ def schema_definition_causes(schema: Node, path: str = "") -> list[Cause]:
     """Everything that is wrong with a version's `openAPIV3Schema` except its rules; `path` is where it stands."""
     found = list(_keyword_causes(schema, path))
     if schema.get("nullable"):
-        found.append(causes.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
+        found.append(validation.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
     if hidden := _unreadable(schema):  # then the real server cannot look whether it is structural
-        return found or [causes.invalid_value(path, "", f"OpenAPIV3Schema '{hidden}' is not supported")]
+        return found or [validation.invalid_value(path, "", f"OpenAPIV3Schema '{hidden}' is not supported")]
     found += structural_causes(schema, path)
     return found or list(_default_causes(schema, path))
 
@@ -215,36 +313,36 @@ def _keyword_causes(schema: Node, path: str) -> Iterator[Cause]:
     for node, place in every_node(schema, path):
         for key in _UNSUPPORTED:
             if node.get(key):
-                yield causes.forbidden_field(f"{place}.{key}", f"{key} is not supported")
+                yield validation.forbidden_field(f"{place}.{key}", f"{key} is not supported")
         yield from _type_causes(node, place)
         yield from _list_type_causes(node, place)
         yield from _map_type_causes(node, place)
         if node.get("uniqueItems"):
-            yield causes.forbidden_field(f"{place}.uniqueItems", "uniqueItems cannot be set to true since the runtime "
-                                         "complexity becomes quadratic")
+            yield validation.forbidden_field(f"{place}.uniqueItems", "uniqueItems cannot be set to true since the "
+                                             "runtime complexity becomes quadratic")
         if node.get("properties") and node.get("additionalProperties") is not None:
-            yield causes.forbidden_field(f"{place}.additionalProperties",
+            yield validation.forbidden_field(f"{place}.additionalProperties",
                                          "additionalProperties and properties are mutual exclusive")
         if node.get(_PRESERVE) is False:
-            yield causes.invalid_value(f"{place}.{_PRESERVE}", False, "must be true or undefined")
+            yield validation.invalid_value(f"{place}.{_PRESERVE}", False, "must be true or undefined")
         if pattern := node.get("pattern"):
             try:
                 compiled(pattern)
             except PatternError as error:
-                yield causes.invalid_value(f"{place}.pattern", pattern,
+                yield validation.invalid_value(f"{place}.pattern", pattern,
                                            f"must be a valid regular expression, but isn't: {error}")
 
 
 def _type_causes(node: Node, path: str) -> Iterator[Cause]:
     kind, items = node.get("type") or "", node.get("items")
     if kind and kind not in TYPES:
-        yield causes.not_supported(f"{path}.type", kind, TYPES)
+        yield validation.not_supported(f"{path}.type", kind, TYPES)
     if kind == "null":
-        yield causes.forbidden_field(f"{path}.type", "type cannot be set to null, use nullable as an alternative")
+        yield validation.forbidden_field(f"{path}.type", "type cannot be set to null, use nullable as an alternative")
     if isinstance(items, list):
-        yield causes.forbidden_field(f"{path}.items", "items must be a schema object and not an array")
+        yield validation.forbidden_field(f"{path}.items", "items must be a schema object and not an array")
     elif kind == "array" and items is None:
-        yield causes.required(f"{path}.items", "must be specified")
+        yield validation.required(f"{path}.items", "must be specified")
 
 
 def _map_type_causes(node: Node, path: str) -> Iterator[Cause]:
@@ -254,7 +352,7 @@ def _map_type_causes(node: Node, path: str) -> Iterator[Cause]:
     if node.get("type") != "object":
         yield wrong_type(f"{path}.type", node.get("type") or "", f"must be object if {_MAP_TYPE} is specified")
     if given not in ("atomic", "granular"):
-        yield causes.not_supported(f"{path}.{_MAP_TYPE}", given, ("atomic", "granular"))
+        yield validation.not_supported(f"{path}.{_MAP_TYPE}", given, ("atomic", "granular"))
 
 
 def _list_type_causes(node: Node, path: str) -> Iterator[Cause]:
@@ -262,7 +360,7 @@ def _list_type_causes(node: Node, path: str) -> Iterator[Cause]:
     if given is not None and node.get("type") != "array":
         yield wrong_type(f"{path}.type", node.get("type") or "", f"must be array if {_LIST_TYPE} is specified")
     if given is not None and given not in ("atomic", "set", "map"):
-        yield causes.not_supported(f"{path}.{_LIST_TYPE}", given, ("atomic", "set", "map"))
+        yield validation.not_supported(f"{path}.{_LIST_TYPE}", given, ("atomic", "set", "map"))
     if keys and given != "map":
         yield wrong_type(f"{path}.{_LIST_TYPE}", given or "", f"must be map if {_MAP_KEYS} is non-empty")
     items = node.get("items")
@@ -274,42 +372,43 @@ def _list_type_causes(node: Node, path: str) -> Iterator[Cause]:
 
 def _map_key_causes(keys: list[str], items: Any, path: str) -> Iterator[Cause]:
     if not keys:
-        yield causes.required(f"{path}.{_MAP_KEYS}", f"must not be empty if {_LIST_TYPE} is map")
+        yield validation.required(f"{path}.{_MAP_KEYS}", f"must not be empty if {_LIST_TYPE} is map")
     if not isinstance(items, Mapping):
-        yield causes.required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map")
+        yield validation.required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map")
         return
     if items.get("type") != "object":
         yield wrong_type(f"{path}.items.type", items.get("type") or "",
                          f"must be object if parent array's {_LIST_TYPE} is map")
         return
     if items.get("nullable"):
-        yield causes.forbidden_field(f"{path}.items.nullable", f"cannot be nullable when {_LIST_TYPE} is map")
+        yield validation.forbidden_field(f"{path}.items.nullable", f"cannot be nullable when {_LIST_TYPE} is map")
     if len(set(keys)) < len(keys):
-        yield causes.invalid_value(f"{path}.{_MAP_KEYS}", keys, "must not contain duplicate entries")
+        yield validation.invalid_value(f"{path}.{_MAP_KEYS}", keys, "must not contain duplicate entries")
     properties = items.get("properties") or {}
     for key in dict.fromkeys(keys):
         if key not in properties:
-            yield causes.invalid_value(f"{path}.{_MAP_KEYS}", keys, "entries must all be names of item properties")
+            yield validation.invalid_value(f"{path}.{_MAP_KEYS}", keys, "entries must all be names of item properties")
             continue
         at, declared = f"{path}.items.properties[{key}]", properties[key]
         if declared.get("type") and declared["type"] not in _SCALARS:
-            yield causes.invalid_value(f"{at}.type", declared["type"],
+            yield validation.invalid_value(f"{at}.type", declared["type"],
                                        f"must be a scalar type if parent array's {_LIST_TYPE} is map")
         if "default" not in declared and key not in (items.get("required") or ()):
-            yield causes.required(f"{at}.default", f"this property is in {_MAP_KEYS}, so it must have a default or be "
-                                  "a required property")
+            yield validation.required(f"{at}.default", f"this property is in {_MAP_KEYS}, so it must have a "
+                                      "default or be a required property")
         if declared.get("nullable"):
-            yield causes.forbidden_field(f"{at}.nullable", f"this property is in {_MAP_KEYS}, so it cannot be nullable")
+            yield validation.forbidden_field(f"{at}.nullable", f"this property is in {_MAP_KEYS}, "
+                                             "so it cannot be nullable")
 
 
 def _set_item_causes(items: Node, path: str) -> Iterator[Cause]:
     if items.get("nullable"):
-        yield causes.forbidden_field(f"{path}.nullable", f"cannot be nullable when {_LIST_TYPE} is set")
+        yield validation.forbidden_field(f"{path}.nullable", f"cannot be nullable when {_LIST_TYPE} is set")
     detail = f"must be atomic as item of a list with {_LIST_TYPE}=set"
     if items.get("type") == "object" and items.get(_MAP_TYPE) != "atomic":
-        yield causes.invalid_value(f"{path}.{_MAP_TYPE}", items.get(_MAP_TYPE), detail)
+        yield validation.invalid_value(f"{path}.{_MAP_TYPE}", items.get(_MAP_TYPE), detail)
     if items.get("type") == "array" and items.get(_LIST_TYPE) not in (None, "atomic"):
-        yield causes.invalid_value(f"{path}.{_LIST_TYPE}", items[_LIST_TYPE], detail)
+        yield validation.invalid_value(f"{path}.{_LIST_TYPE}", items[_LIST_TYPE], detail)
 
 
 def _default_causes(schema: Node, path: str) -> Iterator[Cause]:
@@ -318,7 +417,7 @@ def _default_causes(schema: Node, path: str) -> Iterator[Cause]:
         if child.get("default") is not None:
             at, value = f"{place}.default", json_copy(child["default"])
             if prune_value(value, child):
-                yield causes.invalid_value(at, child["default"], "must not have unknown fields")
+                yield validation.invalid_value(at, child["default"], "must not have unknown fields")
             apply_defaults(value, child)
             yield from (cause for cause in below(at, schema_causes(value, child)) if cause.reason != _TWICE)
         yield from _default_causes(child, place)

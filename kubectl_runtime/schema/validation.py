@@ -9,19 +9,106 @@ Lists of type set and map (``x-kubernetes-list-type``): no item, or no key, is t
 
 The real server looks at this apart from the other keywords, and names the keys of maps in brackets here:
 ``spec.ports[web][1]``.
+
+`Cause`, one field that is wrong, and a constructor for each kind of the real server's ``field.Error``.
+
+Texts follow the real server's, since kubectl prints them and controllers match them.
 """
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kubectl_runtime.core.codec.sameness import same_json
-from kubectl_runtime.schema import causes
-from kubectl_runtime.schema.causes import Cause
 from kubectl_runtime.schema.formats import known_format, number_fits, text_fits, type_fault, wanted_type
 from kubectl_runtime.schema.patterns import PatternError, compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One cause in ``details.causes``: the reason (FieldValueInvalid, ...), the message without the field, and the
+    field."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+    def text(self) -> str:
+        """The cause as it stands in the Status's message."""
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cause as JSON."""
+        entry: dict[str, Any] = {"reason": self.reason} if self.reason else {}
+        entry["message"] = self.message
+        if self.field:
+            entry["field"] = self.field
+        return entry
+
+
+def required(field: str, detail: str = "") -> Cause:
+    """A field that must be there."""
+    return Cause("FieldValueRequired", f"Required value: {detail}" if detail else "Required value", field)
+
+
+def invalid_value(field: str, value: Any, detail: str) -> Cause:
+    """A field with a value that is not allowed."""
+    text = f"Invalid value: {go_value(value)}"
+    return Cause("FieldValueInvalid", f"{text}: {detail}" if detail else text, field)
+
+
+def immutable(field: str, value: Any) -> Cause:
+    """A field that cannot be changed."""
+    return invalid_value(field, value, "field is immutable")
+
+
+def forbidden_field(field: str, detail: str) -> Cause:
+    """A field that may not be set, or not so."""
+    return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
+
+
+def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
+    """A field with a value outside its enumeration."""
+    known = ", ".join(json.dumps(choice) for choice in supported)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {go_value(value)}: supported values: {known}", field)
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    """A value that occurs twice."""
+    return Cause("FieldValueDuplicate", f"Duplicate value: {go_value(value)}", field)
+
+
+def not_found_value(field: str, value: Any) -> Cause:
+    """A reference to something that is not there."""
+    return Cause("FieldValueNotFound", f"Not found: {go_value(value)}", field)
+
+
+def too_long(field: str, limit: int) -> Cause:
+    """A text that is too long."""
+    unit = "byte" if limit == 1 else "bytes"
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}", field)
+
+
+def too_many(field: str, count: int, limit: int) -> Cause:
+    """A list that is too long."""
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} item{'s' * (limit != 1)}", field)
+
+
+def type_invalid(field: str, value: Any, detail: str) -> Cause:
+    """A value of the wrong type."""
+    return Cause("FieldValueTypeInvalid", f"Invalid value: {go_value(value)}: {detail}", field)
+
+
+def go_value(value: Any) -> str:
+    """A value as the real server prints it in a cause: strings quoted, the rest as JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
 
 Node = Mapping[str, Any]
 
@@ -54,7 +141,7 @@ def _repeated(items: list[Any], node: Node, path: str) -> Iterator[Cause]:
     if is_map:
         wrong = next((index for index, item in enumerate(items) if not isinstance(item, dict | None)), None)
         if wrong is not None:
-            yield causes.invalid_value(f"{path}[{wrong}]", items[wrong],
+            yield invalid_value(f"{path}[{wrong}]", items[wrong],
                                        "must be an object for an array of list-type map")
             return
     seen: dict[str, int] = {}
@@ -63,7 +150,7 @@ def _repeated(items: list[Any], node: Node, path: str) -> Iterator[Cause]:
         identity = json.dumps(shown, sort_keys=True)
         seen[identity] = seen.get(identity, 0) + 1
         if seen[identity] == 2:  # a third one is not told again
-            yield causes.duplicate(f"{path}[{index}]", shown)
+            yield duplicate(f"{path}[{index}]", shown)
 
 
 NOTHING: Any = object()
@@ -103,7 +190,7 @@ def _causes(value: Any, node: Node, old: Any, path: str) -> Iterator[Cause]:
     elif isinstance(value, list):
         yield from _list_causes(value, node, old, path)
     if (choices := node.get("enum")) and not any(_equals(value, choice) for choice in choices):
-        yield causes.not_supported(path, value, [choice if isinstance(choice, str) else json.dumps(choice)
+        yield not_supported(path, value, [choice if isinstance(choice, str) else json.dumps(choice)
                                                  for choice in choices])
     if isinstance(value, dict):
         yield from _object_causes(value, node, old, path)
@@ -119,20 +206,20 @@ def _equals(value: Any, choice: Any) -> bool:
 def _type_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
     if fault := type_fault(value, node):
         wanted, found = fault
-        yield causes.type_invalid(path, found, f"{path} in body must be of type {wanted}: {causes.go_value(found)}")
+        yield type_invalid(path, found, f"{path} in body must be of type {wanted}: {go_value(found)}")
 
 
 def _text_causes(value: str, node: Node, path: str) -> Iterator[Cause]:
     longest, shortest, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
     if longest is not None and len(value) > longest:
-        yield causes.too_long(path, longest)
+        yield too_long(path, longest)
     elif shortest is not None and len(value) < shortest:
-        yield causes.invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
+        yield invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
     elif pattern and not _matches(pattern, value):
-        yield causes.invalid_value(path, value, f"{path} in body should match '{pattern}'")
+        yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
     form = known_format(node)
     if form and not text_fits(value, form):
-        yield causes.type_invalid(path, value, f"{path} in body must be of type {form}: {causes.go_value(value)}")
+        yield type_invalid(path, value, f"{path} in body must be of type {form}: {go_value(value)}")
 
 
 def _matches(pattern: str, value: str) -> bool:
@@ -150,33 +237,33 @@ def _number_causes(value: float, node: Node, path: str) -> Iterator[Cause]:
         yield from _range_causes("MultipleOf", factor, node, path)
         if factor <= 0:
             told = f"factor MultipleOf declared for {path} must be positive: {factor}"
-            yield causes.invalid_value(path, factor, told)
+            yield invalid_value(path, factor, told)
         elif value % factor:
-            yield causes.invalid_value(path, value, f"{path} in body should be a multiple of {factor}")
+            yield invalid_value(path, value, f"{path} in body should be a multiple of {factor}")
     if lowest is not None:
         yield from _range_causes("Minimum boundary", lowest, node, path)
         if value <= lowest if node.get("exclusiveMinimum") else value < lowest:
             told = f"greater than {'' if node.get('exclusiveMinimum') else 'or equal to '}{lowest}"
-            yield causes.invalid_value(path, value, f"{path} in body should be {told}")
+            yield invalid_value(path, value, f"{path} in body should be {told}")
     if highest is not None:
         yield from _range_causes("Maximum boundary", highest, node, path)
         if value >= highest if node.get("exclusiveMaximum") else value > highest:
             told = f"less than {'' if node.get('exclusiveMaximum') else 'or equal to '}{highest}"
-            yield causes.invalid_value(path, value, f"{path} in body should be {told}")
+            yield invalid_value(path, value, f"{path} in body should be {told}")
 
 
 def _range_causes(what: str, number: float, node: Node, path: str) -> Iterator[Cause]:
     kind, form = node.get("type"), known_format(node)
     if kind in ("integer", "number") and not number_fits(number, kind, form):
         told = f"with format {form}" if form else "(default format)"
-        yield causes.invalid_value("<nil>", "", f"{what} value must be of type {kind} {told} in {path}")
+        yield invalid_value("<nil>", "", f"{what} value must be of type {kind} {told} in {path}")
 
 
 def _size_causes(count: int, least: int | None, most: int | None, what: str, path: str) -> Iterator[Cause]:
     if least is not None and count < least:
-        yield causes.invalid_value(path, count, f"{path} in body should have at least {least} {what}")
+        yield invalid_value(path, count, f"{path} in body should have at least {least} {what}")
     if most is not None and count > most:
-        yield causes.too_many(path, count, most)
+        yield too_many(path, count, most)
 
 
 def _list_causes(items: list[Any], node: Node, old: Any, path: str) -> Iterator[Cause]:
@@ -206,9 +293,9 @@ def _object_causes(value: dict[str, Any], node: Node, old: Any, path: str) -> It
             yield from _causes(child, inner, before.get(name, NOTHING), prefix + name)
     for name in node.get("required") or ():
         if name not in value:
-            yield causes.required(prefix + name)
+            yield required(prefix + name)
     if node.get("x-kubernetes-embedded-resource"):
-        yield from (causes.required(prefix + name, "must not be empty") for name in ("apiVersion", "kind")
+        yield from (required(prefix + name, "must not be empty") for name in ("apiVersion", "kind")
                     if name not in value)
 
 
@@ -235,7 +322,7 @@ def _junctor_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
 
 def _junctor(path: str, told: str) -> Cause:
     """The real server names the place in the text, and gives no field."""
-    return causes.invalid_value("<nil>", "", f'"{path}" {told}')
+    return invalid_value("<nil>", "", f'"{path}" {told}')
 
 
 def _fits(value: Any, node: Node) -> bool:

@@ -34,7 +34,7 @@ import msgspec
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.meta.godurations import GoDuration
+from kubectl_runtime.core.meta.metav1 import GoDuration
 from kubectl_runtime.core.objects.resource import Resource
 
 T = TypeVar("T")

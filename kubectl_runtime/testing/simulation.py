@@ -38,7 +38,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.plan import functions_of

@@ -19,14 +19,12 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.runtime.events.recorder import Recorder
-from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
-from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, FailureState
-from kubectl_runtime.runtime.queue.runs import Run
+from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
+from kubectl_runtime.runtime.queue.runs import DEFAULT_KEY_BACKOFF, FailureState, Run
 from kubectl_runtime.runtime.reconcile.reconciler import Context, Environment
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.store.store_writer import store as new_store

@@ -48,14 +48,13 @@ from kubectl_runtime.resources import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
 )
+from kubectl_runtime.runtime.controller.assembly import SyncTimeoutError
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.watch.config import WatcherConfig
-from kubectl_runtime.webhooks.answering import Converts
-from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.answering import Application, Converts
 from kubectl_runtime.webhooks.handler import OPERATIONS, WITH_CONTENT, Admission, resource_of
 from kubectl_runtime.webhooks.serving_certificates import AUTHORITY_NAME, OwnCertificates, SelfSigned
 

@@ -35,7 +35,7 @@ from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.core.objects import admission
 from kubectl_runtime.core.objects.admission import UserInfo
-from kubectl_runtime.core.objects.dynamic import dynamic
+from kubectl_runtime.core.objects.partial import dynamic
 from kubectl_runtime.core.objects.resource import Resource
 
 OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")

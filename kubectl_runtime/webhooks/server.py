@@ -45,7 +45,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.guard import described, guarded_logger, pass_interrupt
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
@@ -53,10 +53,8 @@ from kubectl_runtime.core.requests.rights import Right
 from kubectl_runtime.core.scope import calls_obey
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.observe.listener import ListenAddress, Listener
-from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watch.watcher import watch_object
-from kubectl_runtime.webhooks.answering import require_jsonpatch
-from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.answering import Application, require_jsonpatch
 from kubectl_runtime.webhooks.configurations import (
     CLASSES,
     CONVERSION,
@@ -319,7 +317,7 @@ _USE = "it is for webhooks, and WebhookServer(app, ':9444') says another address
 class WebhookServer:
     """An HTTPS server for webhooks. It renews its own certificate, or reads certificate files again when they change.
 
-    `app` is what `kubectl_runtime.webhooks.application` made, or any WSGI application. `certificates`: a folder with
+    `app` is what `kubectl_runtime.webhooks.answering` made, or any WSGI application. `certificates`: a folder with
     tls.crt and tls.key, or `SelfSigned()`. With `SelfSigned` and a `client` it writes its authority into the webhook
     configurations and CRDs that name it. `start` does not block. In a `with` block it listens until the end of the
     block. `Manager.add_server` runs it in a manager. Sizes of requests, times and connections are limited. Safe to use
@@ -339,7 +337,7 @@ class WebhookServer:
                  host: str | None = None, port: int | None = None, configuration: str | None = None,
                  url: str | None = None, limit: Duration = 30, clock: Clock | None = None,
                  observer: Observer | None = None) -> None:
-        """`app`: of `webhooks.application`, or any other. `certificates`: a folder with `tls.crt` and `tls.key`, or
+        """`app`: of `webhooks.answering`, or any other. `certificates`: a folder with `tls.crt` and `tls.key`, or
         `SelfSigned`. `client`: writes the authority of a SelfSigned where this server is named; it is not closed.
 
         `address` is `":9443"` (the default: all addresses of this host), `"127.0.0.1:9443"`, `"[::1]:9443"`, or host

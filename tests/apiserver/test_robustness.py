@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kubectl_runtime.apiserver.core import ApiCore
-from kubectl_runtime.apiserver.objectmeta.metadata import tidy_owners
+from kubectl_runtime.apiserver.objectmeta import tidy_owners
 from kubectl_runtime.apiserver.wire import HttpRequest
 from kubectl_runtime.testing import ApiServer
 

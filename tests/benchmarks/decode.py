@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.codec.decode import decode_event, decode_list
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.jsonbytes import decode_event, decode_list
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.resources import Pod
 

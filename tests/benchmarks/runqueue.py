@@ -13,14 +13,11 @@ import threading
 import time
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
-from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, RetryRateLimit, Run
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
-from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
-from kubectl_runtime.runtime.reconcile.runner import Runner
+from kubectl_runtime.runtime.reconcile.runner import Runner, ThreadExecutor
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 
 POD = ApiResource("", "v1", "Pod", "pods")

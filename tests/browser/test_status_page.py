@@ -13,9 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_runtime import Action, Api, ApiResource, Client, Context, Controller, Manager, RequestError, TerminalError
+from kubectl_runtime import (
+    Action,
+    Api,
+    ApiResource,
+    Client,
+    Context,
+    Controller,
+    Manager,
+    RequestError,
+    TerminalError,
+)
 from kubectl_runtime.controller import KeyBackoff
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.observe.debug import DebugPage
 from kubectl_runtime.runtime.observe.listener import ListenAddress

@@ -128,7 +128,7 @@ def test_a_limited_and_an_observed_client_call_in_the_child_as_well() -> None:
     with WireServer(GOOD) as server:
         python("""
             from kubectl_runtime.client.http.layers import ObservedCredentials
-            from kubectl_runtime.client.http.reachability import _Bucket, RateLimit
+            from kubectl_runtime.client.http.send import _Bucket, RateLimit
             import gc
             from kubectl_runtime.client.config.auth import TokenFile
             from kubectl_runtime.observe import Observer

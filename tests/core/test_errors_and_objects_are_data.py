@@ -17,9 +17,8 @@ from kubectl_runtime import Resource as BaseResource
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.streaming.process import CompletedExec
 from kubectl_runtime.core.base.errors import RequestError, Status, StatusCause, StatusDetails
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
-from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.core.codec.jsonbytes import decode_object
+from kubectl_runtime.core.objects.partial import DynamicObject, FieldsForm, dynamic
 from kubectl_runtime.kubectl.report import ManifestReport
 from kubectl_runtime.objects import InvalidObject, PartialView
 from kubectl_runtime.resources import ConfigMap, Secret

@@ -17,11 +17,10 @@ import pytest
 
 import kubectl_runtime
 from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.scope import RunScope, Trace, current_scope, enter_request, enter_scope, leave_scope
 from kubectl_runtime.runtime.logs import RunFilter
-from kubectl_runtime.runtime.reconcile.executor import PoolExecutor
+from kubectl_runtime.runtime.reconcile.runner import PoolExecutor
 from tests.inherited_contexts import inherit
 
 PACKAGE = Path(kubectl_runtime.__file__).parent

@@ -19,6 +19,7 @@ from kubectl_runtime.core.base.errors import (
 from kubectl_runtime.core.meta.gvk import (
     ApiResource,
     GroupVersionKind,
+    ObjectRef,
     Scope,
     api_resource_of,
     plural_of,
@@ -26,7 +27,6 @@ from kubectl_runtime.core.meta.gvk import (
 )
 from kubectl_runtime.core.meta.metav1 import format_micro_time, format_time, parse_time
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.meta.refs import ObjectRef
 from tests.core.examples import DEPLOYMENTS, NODES, PODS, Widget
 
 

@@ -24,8 +24,8 @@ from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.crd.codegen import CodegenError, module_of
+from kubectl_runtime.crd.customresource import Validator
 from kubectl_runtime.crd.parts import part_schema
-from kubectl_runtime.crd.validator import Validator
 from kubectl_runtime.manifests.documents import read_objects
 from kubectl_runtime.resources.core_v1 import Affinity, ObjectReference, PodTemplateSpec, ResourceRequirements
 from kubectl_runtime.runtime.apply_crd import apply_crd

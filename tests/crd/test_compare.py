@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.crd.compare import losses
-from kubectl_runtime.schema.defaulting import prune_value
+from kubectl_runtime.schema.structural import prune_value
 from kubectl_runtime.schema.validation import schema_causes
 
 Schema = dict[str, Any]

@@ -16,7 +16,7 @@ from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.crd.customresource import CustomResource, PrinterColumn
 from kubectl_runtime.crd.marks import OneOf
 from kubectl_runtime.crd.schema import object_schema
-from kubectl_runtime.schema.defaulting import apply_defaults, prune
+from kubectl_runtime.schema.structural import apply_defaults, prune
 from kubectl_runtime.schema.validation import schema_causes
 
 

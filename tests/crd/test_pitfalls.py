@@ -13,8 +13,8 @@ import pytest
 from msgspec import Meta
 
 from kubectl_runtime.cli.main import main
-from kubectl_runtime.core.meta.godurations import GoDuration
 from kubectl_runtime.core.meta.gvk import Scope
+from kubectl_runtime.core.meta.metav1 import GoDuration
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.customresource import CustomResource, PrinterColumn
 from kubectl_runtime.crd.marks import OneOf, PreserveUnknownFields, Rule, ScaleSubresource

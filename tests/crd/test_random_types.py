@@ -23,10 +23,14 @@ from msgspec import Meta
 from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.marks import OneOf, PreserveUnknownFields
-from kubectl_runtime.schema.causes import Cause
-from kubectl_runtime.schema.defaulting import apply_defaults, prune
-from kubectl_runtime.schema.structural import every_node, schema_definition_causes, structural_causes
-from kubectl_runtime.schema.validation import schema_causes
+from kubectl_runtime.schema.structural import (
+    apply_defaults,
+    every_node,
+    prune,
+    schema_definition_causes,
+    structural_causes,
+)
+from kubectl_runtime.schema.validation import Cause, schema_causes
 from kubectl_runtime.testing import ApiServer
 from tests.thoroughness import examples
 

@@ -22,8 +22,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.wire import MapKeys
-from kubectl_runtime.core.meta.godurations import GoDuration
-from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.meta.metav1 import Condition, GoDuration
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.crd.customresource import CustomResource

@@ -25,7 +25,7 @@ from kubectl_runtime.cli.operator import manager_of
 from kubectl_runtime.cli.run_options import RunOptions, add_options
 from kubectl_runtime.manifests import apply_manifests
 from kubectl_runtime.resources import ConfigMap, Deployment, Lease
-from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE
+from kubectl_runtime.runtime.lifecycle.lifecycle import DEFAULT_GRACE
 from kubectl_runtime.testing import ApiServer
 from tests.examples.programs import ROOT, Program
 

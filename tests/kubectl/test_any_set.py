@@ -6,8 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime.kubectl.apply import apply_manifests, delete_manifests
-from kubectl_runtime.kubectl.diff import diff_manifests
+from kubectl_runtime.kubectl.apply import apply_manifests, delete_manifests, diff_manifests
 from kubectl_runtime.kubectl.report import ManifestReport, ManifestsFailed
 from tests.kubectl.conftest import World
 from tests.kubectl.test_apply_manifests import SHOP, WIDGET, Widget, config_map

@@ -7,8 +7,7 @@ import pytest
 
 from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.crd.customresource import CustomResource
-from kubectl_runtime.kubectl.apply import apply_manifests
-from kubectl_runtime.kubectl.diff import diff_manifests
+from kubectl_runtime.kubectl.apply import apply_manifests, diff_manifests
 from kubectl_runtime.kubectl.report import ManifestReport, ManifestsFailed
 from kubectl_runtime.resources import ConfigMap, Deployment, Secret
 from tests.kubectl.conftest import World

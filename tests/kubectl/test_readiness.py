@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
-from kubectl_runtime.core.objects.dynamic import dynamic
+from kubectl_runtime.core.objects.partial import dynamic
 from kubectl_runtime.kubectl.readiness import gone, is_active, is_established, missing_of
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.conditions import NeverReady

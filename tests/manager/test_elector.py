@@ -17,8 +17,7 @@ from kubectl_runtime.core.base.clock import SystemClock
 from kubectl_runtime.core.base.errors import ApiError, Status, TransportError
 from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.elector import LeaderLock
-from kubectl_runtime.manager.lease_store import LeaseStore, Trouble
-from kubectl_runtime.manager.leases import Get, LeaseRecord, Tick, Update, Wait
+from kubectl_runtime.manager.leases import Get, LeaseRecord, LeaseStore, Tick, Trouble, Update, Wait
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.resources.coordination_v1 import Lease
 from kubectl_runtime.testing.clock import SimClock

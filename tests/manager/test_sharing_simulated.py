@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Patch
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.scope import RunScope, enter_scope, leave_scope
 from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.leases import Tick, Wait

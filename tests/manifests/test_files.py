@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from kubectl_runtime.manifests.documents import read_files
-from kubectl_runtime.manifests.problems import ManifestError
+from kubectl_runtime.manifests.yaml_text import ManifestError
 
 
 @pytest.fixture

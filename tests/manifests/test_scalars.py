@@ -10,8 +10,7 @@ import subprocess
 import pytest
 
 from kubectl_runtime.manifests.documents import read_text
-from kubectl_runtime.manifests.problems import YamlError
-from kubectl_runtime.manifests.yaml_text import decode_yaml
+from kubectl_runtime.manifests.yaml_text import YamlError, decode_yaml
 
 SCALARS = [
     ("010", 8), ("0o10", 8), ("0x10", 16), ("0b11", 3), ("1_0", 10), ("-5", -5), ("0", 0), ("089", 89), ("1.0", 1),

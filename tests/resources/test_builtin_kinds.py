@@ -13,7 +13,7 @@ import pytest
 
 import kubectl_runtime.resources as resources
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
-from kubectl_runtime.apiserver.schemas.schema import Schema
+from kubectl_runtime.apiserver.schemas import Schema
 from kubectl_runtime.core.base.wire import (
     alternatives,
     camel,

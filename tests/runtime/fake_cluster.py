@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kubectl_runtime.client.api.client import Shared
-from kubectl_runtime.client.api.writes import Write, WriteObserver, WriteObservers
+from kubectl_runtime.client.api.client import Shared, Write, WriteObserver, WriteObservers
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.jsonbytes import decode_object
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.objects.resource import Resource

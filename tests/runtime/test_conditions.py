@@ -7,7 +7,7 @@ import pytest
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.objects.dynamic import dynamic
+from kubectl_runtime.core.objects.partial import dynamic
 from kubectl_runtime.resources import CustomResourceDefinition, Deployment, Ingress, Job, Pod, Service, StatefulSet
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.conditions import Condition, name_of

@@ -27,7 +27,7 @@ from kubectl_runtime import (
     RequestError,
     finalizer,
 )
-from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
+from kubectl_runtime.apiserver.names import qualified_name_errors
 from kubectl_runtime.apiserver.transport.faults.rule import Rule
 from kubectl_runtime.errors import KindNotServedError
 from kubectl_runtime.objects import PartialView

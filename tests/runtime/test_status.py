@@ -16,7 +16,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.wire import MapKeys
-from kubectl_runtime.core.codec.record import strip_managed_fields
+from kubectl_runtime.core.codec.views import strip_managed_fields
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.partial import PartialObjectMeta

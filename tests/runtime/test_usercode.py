@@ -9,10 +9,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.guard import MOST_TEXT, described, guarded, guarded_logger, pass_interrupt
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
-from kubectl_runtime.runtime.usercode import MOST_TEXT, described, guarded
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 LIMIT = 10.0

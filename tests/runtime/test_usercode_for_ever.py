@@ -9,9 +9,9 @@ import pytest
 
 from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.store.store_writer import store
 from kubectl_runtime.runtime.triggers.predicates import when

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.schema.defaulting import apply_defaults, prune
+from kubectl_runtime.schema.structural import apply_defaults, prune
 
 PRESERVE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {

@@ -28,7 +28,7 @@ import requests
 from kubectl_runtime.apiserver.controllers import controller_catalog
 from kubectl_runtime.apiserver.controllers.garbage import GarbageCollector
 from kubectl_runtime.apiserver.server import ApiServer
-from kubectl_runtime.apiserver.storage.storage import Cluster
+from kubectl_runtime.apiserver.storage import Cluster
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config

@@ -13,7 +13,7 @@ from kubectl_runtime.core.base.errors import StatusCause
 from kubectl_runtime.core.objects.admission import AdmissionReview, UserInfo
 from kubectl_runtime.objects import Object
 from kubectl_runtime.resources import ConfigMap, Namespace
-from kubectl_runtime.schema.causes import Cause
+from kubectl_runtime.schema.validation import Cause
 from kubectl_runtime.webhooks import Admission, AdmissionRequest, Denied, application
 from tests.webhooks.hooks import Broken, Pod, PodSpec, Quota, Scales, everything
 from tests.webhooks.reviews import encoded, patched, pod, response, review, stored

@@ -36,7 +36,7 @@ from kubectl_runtime.apiserver.access.rbac import (
     of_request,
     refusal,
 )
-from kubectl_runtime.apiserver.storage.storage import Cluster, Storage
+from kubectl_runtime.apiserver.storage import Cluster, Storage
 from kubectl_runtime.apiserver.wire import HttpRequest, RequestInfo
 from kubectl_runtime.core.meta.metav1 import format_time
 

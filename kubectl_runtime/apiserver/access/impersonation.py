@@ -27,7 +27,7 @@ from urllib.parse import unquote
 from kubectl_runtime.apiserver.access.authn import ANONYMOUS, MASTERS, UNAUTHENTICATED, User, with_authenticated
 from kubectl_runtime.apiserver.access.rbac import SERVICE_ACCOUNT, Attributes, Decision, refusal
 from kubectl_runtime.apiserver.errors import StatusError, bad_request
-from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors
+from kubectl_runtime.apiserver.names import dns_subdomain_errors
 from kubectl_runtime.apiserver.wire import HttpRequest
 
 Authorize = Callable[[Attributes], Decision]

@@ -21,10 +21,9 @@ from typing import Any, Protocol
 
 from kubectl_runtime.apiserver.access.authn import MASTERS, User
 from kubectl_runtime.apiserver.errors import StatusError, forbidden, go_value, not_found
-from kubectl_runtime.apiserver.objectmeta.names import path_segment_errors
-from kubectl_runtime.apiserver.query.options import integer_param
-from kubectl_runtime.apiserver.query.selectors import FieldSelector, parse_terms
-from kubectl_runtime.apiserver.storage.storage import Bucket, Storage, Version
+from kubectl_runtime.apiserver.names import path_segment_errors
+from kubectl_runtime.apiserver.query import FieldSelector, integer_param, parse_terms
+from kubectl_runtime.apiserver.storage import Bucket, Storage, Version
 from kubectl_runtime.apiserver.wire import HttpRequest, RequestInfo
 
 

@@ -21,7 +21,7 @@ from kubectl_runtime.apiserver.errors import (
     invalid_value,
     required,
 )
-from kubectl_runtime.apiserver.query.selectors import parse_labels, parse_terms
+from kubectl_runtime.apiserver.query import parse_labels, parse_terms
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]

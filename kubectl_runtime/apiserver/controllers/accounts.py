@@ -3,15 +3,20 @@
 A cluster starts with its namespaces, the PriorityClasses of its own Pods, and the Service of the API server. A new
 namespace gets the ServiceAccount ``default`` and the ConfigMap with the cluster's CA. The default RBAC roles are stored
 by `Access`.
-"""
 
+Aggregated ClusterRoles: their rules are those of the ClusterRoles that they select.
+
+What a request may do does not wait for this: access reads the selected roles itself (access/rbac.py). But clients see
+the rules in the role.
+"""
 from __future__ import annotations
 
 from typing import Any
 
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue
-from kubectl_runtime.apiserver.loopback import submit
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.kinds.base import dig, label_selector
+from kubectl_runtime.apiserver.loopback import patch, served_type, submit
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 
 DESCRIPTION = ("Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such "
                "as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across "
@@ -96,3 +101,32 @@ def create_defaults(cluster: Cluster) -> None:
     """Create what is missing of them."""
     for path, obj in _DEFAULTS:
         submit(cluster, "POST", path, obj, agent=AGENT)
+
+
+ROLES = "rbac.authorization.k8s.io/clusterroles"
+AGGREGATION_AGENT = "clusterrole-aggregation-controller"
+
+
+class RoleAggregation(KeyQueue):
+    """See the module."""
+
+    name = "clusterrole-aggregation"
+    storage = ROLES
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        if bucket.key == ROLES:  # each may be selected by any other
+            self._keys |= dict.fromkeys(bucket.keys)
+
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
+        """Write the rules of an aggregated role, if they changed."""
+        role = version.decode()
+        selectors = [label_selector(each) for each in dig(role, "aggregationRule.clusterRoleSelectors") or ()]
+        if not selectors or version.deleting:
+            return
+        rules: list[Object] = []
+        for other in cluster.storage.bucket(ROLES).scan(""):
+            selected = any(each is not None and each.matches(other.labels) for each in selectors)
+            if selected and other.name != version.name:
+                rules += [rule for rule in other.decode().get("rules") or () if rule not in rules]
+        if rules != (role.get("rules") or []):
+            patch(cluster, served_type(cluster, ROLES), version, {"rules": rules}, agent=AGGREGATION_AGENT)

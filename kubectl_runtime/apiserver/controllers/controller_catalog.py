@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kubectl_runtime.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
-from kubectl_runtime.apiserver.controllers.aggregation import RoleAggregation
-from kubectl_runtime.apiserver.controllers.budgets import DisruptionController, QuotaController
+from kubectl_runtime.apiserver.controllers.accounts import RoleAggregation, RootCaPublisher, ServiceAccountController
+from kubectl_runtime.apiserver.controllers.budgets import DisruptionController, NodeLifecycleController, QuotaController
 from kubectl_runtime.apiserver.controllers.claims import ClaimProtection, VolumeBinder, VolumeProtection
 from kubectl_runtime.apiserver.controllers.cronjobs import CronJobController
 from kubectl_runtime.apiserver.controllers.daemonsets import DaemonSetController
-from kubectl_runtime.apiserver.controllers.deployments import DeploymentController
+from kubectl_runtime.apiserver.controllers.deployments import DeploymentController, ReplicaSetController
 from kubectl_runtime.apiserver.controllers.endpoints import EndpointsController, EndpointSliceController
 from kubectl_runtime.apiserver.controllers.garbage import GarbageCollector
 from kubectl_runtime.apiserver.controllers.jobs import JobController, TtlAfterFinishedController
 from kubectl_runtime.apiserver.controllers.loop import ControlLoop
 from kubectl_runtime.apiserver.controllers.namespace_controller import NamespaceController
-from kubectl_runtime.apiserver.controllers.node_lifecycle import NodeLifecycleController
-from kubectl_runtime.apiserver.controllers.replicasets import ReplicaSetController
 from kubectl_runtime.apiserver.controllers.statefulsets import StatefulSetController
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.kubelet.pod_loop import KubeletLoop

@@ -23,13 +23,12 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from kubectl_runtime.apiserver.controllers.deployments import AGENT, owner_reference
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue, tell
-from kubectl_runtime.apiserver.controllers.replicasets import AGENT, owner_reference
 from kubectl_runtime.apiserver.kinds.base import true_conditions
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
-from kubectl_runtime.apiserver.storage.storage import Cluster, Version
-from kubectl_runtime.core.meta.godurations import nanoseconds_of
-from kubectl_runtime.core.meta.metav1 import format_time
+from kubectl_runtime.apiserver.storage import Cluster, Version
+from kubectl_runtime.core.meta.metav1 import format_time, nanoseconds_of
 
 Object = dict[str, Any]
 

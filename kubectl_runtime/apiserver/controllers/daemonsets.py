@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.apiserver.controllers import revisions
+from kubectl_runtime.apiserver.controllers.deployments import AGENT, PODS, claim, owner_reference, ready_for
 from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, tell
-from kubectl_runtime.apiserver.controllers.replicasets import AGENT, PODS, claim, owner_reference, ready_for
 from kubectl_runtime.apiserver.controllers.revisions import HASH
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.kubelet.nodes import selects, untolerated
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 
 Object = dict[str, Any]
 

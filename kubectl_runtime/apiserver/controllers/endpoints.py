@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
+from kubectl_runtime.apiserver.controllers.deployments import AGENT
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue
-from kubectl_runtime.apiserver.controllers.replicasets import AGENT
 from kubectl_runtime.apiserver.kinds.base import dig, true_conditions
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 
 Object = dict[str, Any]
 Ports = tuple[tuple[str, int, str, str], ...]  # (name, number, protocol, application protocol) of each

@@ -22,9 +22,8 @@ from typing import Any
 
 from kubectl_runtime.apiserver.controllers.loop import tell, under_lock
 from kubectl_runtime.apiserver.loopback import delete, patch, served_type
-from kubectl_runtime.apiserver.objectmeta.metadata import FOREGROUND, ORPHAN
-from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.objectmeta import FOREGROUND, ORPHAN
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, ServedResource, Version
 
 Object = dict[str, Any]
 Place = tuple[str, str]  # (key of the bucket, key of the object)

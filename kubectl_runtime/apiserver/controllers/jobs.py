@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.apiserver.controllers.deployments import AGENT, claim, owner_reference
 from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, tell, under_lock
-from kubectl_runtime.apiserver.controllers.replicasets import AGENT, claim, owner_reference
 from kubectl_runtime.apiserver.kinds.base import dig, true_conditions
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]

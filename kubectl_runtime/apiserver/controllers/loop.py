@@ -14,8 +14,7 @@ from functools import wraps
 from typing import Protocol, TypeVar
 
 from kubectl_runtime.apiserver.loopback import submit
-from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, ServedResource, Version
 from kubectl_runtime.core.meta.metav1 import format_time
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.loopback import delete, served_type
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]

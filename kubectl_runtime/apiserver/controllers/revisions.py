@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from kubectl_runtime.apiserver.controllers.replicasets import AGENT, owner_reference
+from kubectl_runtime.apiserver.controllers.deployments import AGENT, owner_reference
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
-from kubectl_runtime.apiserver.storage.storage import Cluster, Version
+from kubectl_runtime.apiserver.storage import Cluster, Version
 
 Object = dict[str, Any]
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.apiserver.controllers import revisions
+from kubectl_runtime.apiserver.controllers.deployments import AGENT, PODS, claim, owner_reference, ready_for
 from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, tell
-from kubectl_runtime.apiserver.controllers.replicasets import AGENT, PODS, claim, owner_reference, ready_for
 from kubectl_runtime.apiserver.controllers.revisions import HASH, Revision
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 
 Object = dict[str, Any]
 

@@ -23,15 +23,13 @@ from typing import Any
 
 from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.crds.definitions import CLEANUP, approval, condition, is_true, set_condition
-from kubectl_runtime.apiserver.crds.instances import CustomStrategy
-from kubectl_runtime.apiserver.crds.webhook_converter import WebhookConverter
+from kubectl_runtime.apiserver.crds.instances import CustomStrategy, WebhookConverter
 from kubectl_runtime.apiserver.kinds.catalog import storage_version_hash
 from kubectl_runtime.apiserver.loopback import delete, submit
 from kubectl_runtime.apiserver.output.table import custom_columns
 from kubectl_runtime.apiserver.schemas import Schema, from_openapi
-from kubectl_runtime.apiserver.storage.registry import ServedResource, Subresource
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
-from kubectl_runtime.apiserver.webhooks.outgoing import WebhookCaller, target_of
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, ServedResource, Subresource, Version
+from kubectl_runtime.apiserver.webhooks.hooks import WebhookCaller, target_of
 from kubectl_runtime.core.meta.gvk import version_priority
 from kubectl_runtime.core.meta.metav1 import format_time
 

@@ -14,8 +14,8 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.admission import CLIENT
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, dig, put_default
-from kubectl_runtime.apiserver.managedfields.tracking import ResetFields
-from kubectl_runtime.apiserver.objectmeta.names import dns_1035_label_errors, dns_subdomain_errors
+from kubectl_runtime.apiserver.managedfields.entries import ResetFields
+from kubectl_runtime.apiserver.names import dns_1035_label_errors, dns_subdomain_errors
 from kubectl_runtime.apiserver.strategy import StrategyContext
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.schema.rules import rule_definition_causes

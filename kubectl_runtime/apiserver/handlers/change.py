@@ -12,14 +12,13 @@ import msgspec
 
 from kubectl_runtime.apiserver import errors, managedfields, patching, writes
 from kubectl_runtime.apiserver.access.reviews import REVIEWS
-from kubectl_runtime.apiserver.context import RequestContext
-from kubectl_runtime.apiserver.encoding.body import Keys, read_object, type_meta_problem
-from kubectl_runtime.apiserver.handlers.answers import answer_object, answer_one, stored
+from kubectl_runtime.apiserver.context import RequestContext, answer_object, answer_one, stored
+from kubectl_runtime.apiserver.encoding import Keys, read_object, type_meta_problem
 from kubectl_runtime.apiserver.managedfields.typed_merge import go_plain
-from kubectl_runtime.apiserver.patching import patch_documents
-from kubectl_runtime.apiserver.query.options import write_options
+from kubectl_runtime.apiserver.patching import json_patch
+from kubectl_runtime.apiserver.query import write_options
 from kubectl_runtime.apiserver.schemas import Schema
-from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.storage import Version
 from kubectl_runtime.apiserver.webhooks.calls import attempt
 from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse
@@ -82,7 +81,7 @@ def check_uid(ctx: RequestContext, obj: Object, found: str) -> None:
         f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"))
 
 
-_CUSTOM_TYPES = (patch_documents.JSON_PATCH, patch_documents.MERGE_PATCH, patch_documents.APPLY_YAML)
+_CUSTOM_TYPES = (json_patch.JSON_PATCH, json_patch.MERGE_PATCH, json_patch.APPLY_YAML)
 
 
 def patch_type(ctx: RequestContext) -> str:
@@ -90,9 +89,9 @@ def patch_type(ctx: RequestContext) -> str:
     media = ctx.request.header("content-type").partition(";")[0].strip()  # upper and lower case differ here
     if ctx.type.is_custom and media not in _CUSTOM_TYPES:
         raise errors.unsupported_media_type(_CUSTOM_TYPES)
-    if media not in (*_CUSTOM_TYPES, patch_documents.STRATEGIC_MERGE_PATCH, patch_documents.APPLY_CBOR):
+    if media not in (*_CUSTOM_TYPES, json_patch.STRATEGIC_MERGE_PATCH, json_patch.APPLY_CBOR):
         raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
-    if media == patch_documents.APPLY_CBOR:
+    if media == json_patch.APPLY_CBOR:
         raise errors.unsupported_media_type(_CUSTOM_TYPES)
     return media
 
@@ -136,16 +135,16 @@ class Patched:
 
 def patched(media: str, data: bytes, current: Object, schema: Schema) -> Patched:
     """The object after a patch of one of the three formats."""
-    if media == patch_documents.STRATEGIC_MERGE_PATCH:
-        strategic, keys = patch_documents.read_strategic_merge_patch(data)
+    if media == json_patch.STRATEGIC_MERGE_PATCH:
+        strategic, keys = json_patch.read_strategic_merge_patch(data)
         new = patching.apply_strategic_merge_patch(current, strategic, schema)
         return Patched({**new, "kind": current["kind"], "apiVersion": current["apiVersion"]}, keys, go_plain(strategic),
                        is_map=True)
-    if media == patch_documents.MERGE_PATCH:
-        merge, keys = patch_documents.read_merge_patch(data)
+    if media == json_patch.MERGE_PATCH:
+        merge, keys = json_patch.read_merge_patch(data)
         new = patching.apply_merge_patch(current, merge)
     else:
-        operations, keys = patch_documents.read_json_patch(data)
+        operations, keys = json_patch.read_json_patch(data)
         new = patching.apply_json_patch(current, operations)
     return Patched(new, keys, msgspec.json.encode(new, order="sorted").decode())
 
@@ -153,10 +152,10 @@ def patched(media: str, data: bytes, current: Object, schema: Schema) -> Patched
 def patch(ctx: RequestContext) -> HttpResponse:
     """Patch an object: 200; 201 if an apply created it."""
     media = patch_type(ctx)
-    applies = media == patch_documents.APPLY_YAML
+    applies = media == json_patch.APPLY_YAML
     ctx.options = write_options(ctx.request, "PatchOptions", apply=applies)
     if applies:
-        configuration, keys = patch_documents.read_configuration(ctx.request.body, ctx.type.api_version, ctx.type.kind)
+        configuration, keys = json_patch.read_configuration(ctx.request.body, ctx.type.api_version, ctx.type.kind)
         version, status = attempt(ctx, lambda: _apply(ctx, configuration, keys))
         return answer_one(ctx, version, status)
     return answer_one(ctx, attempt(ctx, lambda: _patch(ctx, media)))

@@ -25,23 +25,23 @@ from functools import partial
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.context import RequestContext
-from kubectl_runtime.apiserver.errors import Cause
-from kubectl_runtime.apiserver.handlers.answers import (
+from kubectl_runtime.apiserver.context import (
+    RequestContext,
     answer_bytes,
     answer_deleted,
     answer_one,
     answer_success,
     stored,
 )
+from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.handlers.pods import read_request
 from kubectl_runtime.apiserver.handlers.read import page, read_list_request, validate
 from kubectl_runtime.apiserver.kinds.base import label_selector, true_conditions
 from kubectl_runtime.apiserver.loopback import submit
-from kubectl_runtime.apiserver.objectmeta.metadata import collector_finalizers
-from kubectl_runtime.apiserver.output.forms import Form
-from kubectl_runtime.apiserver.query.options import DeleteOptions, checked, delete_options, write_options
-from kubectl_runtime.apiserver.storage.storage import Version, make_version
+from kubectl_runtime.apiserver.objectmeta import collector_finalizers
+from kubectl_runtime.apiserver.output.negotiation import Form
+from kubectl_runtime.apiserver.query import DeleteOptions, checked, delete_options, write_options
+from kubectl_runtime.apiserver.storage import Version, make_version
 from kubectl_runtime.apiserver.webhooks.calls import attempt, still
 from kubectl_runtime.apiserver.webhooks.chain import admit_deletion, admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse

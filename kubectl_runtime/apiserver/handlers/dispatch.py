@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.context import RequestContext
-from kubectl_runtime.apiserver.handlers.answers import page_not_found
+from kubectl_runtime.apiserver.context import RequestContext, page_not_found
 from kubectl_runtime.apiserver.handlers.change import create, patch, update
 from kubectl_runtime.apiserver.handlers.delete import delete, delete_collection, evict
 from kubectl_runtime.apiserver.handlers.pods import bind, connect, port_forward, read_log
 from kubectl_runtime.apiserver.handlers.read import get, list_
-from kubectl_runtime.apiserver.handlers.scale import get_scale, patch_scale, update_scale
-from kubectl_runtime.apiserver.handlers.tokens import create_token
+from kubectl_runtime.apiserver.handlers.subresources import create_token, get_scale, patch_scale, update_scale
 from kubectl_runtime.apiserver.handlers.watch import watch
-from kubectl_runtime.apiserver.objectmeta.names import path_segment_errors
+from kubectl_runtime.apiserver.names import path_segment_errors
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.apiserver.writes import admit_create
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.context import RequestContext
-from kubectl_runtime.apiserver.encoding import body
-from kubectl_runtime.apiserver.handlers.answers import answer_success, stored
+from kubectl_runtime.apiserver import encoding, errors, query
+from kubectl_runtime.apiserver.context import RequestContext, answer_success, stored
 from kubectl_runtime.apiserver.kubelet.pod_machine import ENDED
 from kubectl_runtime.apiserver.kubelet.sessions import (
     V4,
@@ -22,8 +20,7 @@ from kubectl_runtime.apiserver.kubelet.sessions import (
     ForwardSession,
     Selection,
 )
-from kubectl_runtime.apiserver.query import options
-from kubectl_runtime.apiserver.query.options import integer_param
+from kubectl_runtime.apiserver.query import integer_param
 from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.webhooks.review import CONNECT
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, is_true
@@ -152,7 +149,7 @@ def _admitted(ctx: RequestContext, kind: str, options: Object) -> Object:
     """The options of a connection as webhooks leave them, if they let it happen."""
     if not ctx.hooks:
         return options
-    shaped, _ = body.shape({**options, "kind": kind, "apiVersion": "v1"}, f"core.v1.{kind}")
+    shaped, _ = encoding.shape({**options, "kind": kind, "apiVersion": "v1"}, f"core.v1.{kind}")
     return admit_unstored(ctx, shaped, CONNECT)
 
 
@@ -200,7 +197,7 @@ def _selection(ctx: RequestContext) -> Selection:
 
 def read_request(ctx: RequestContext, type_name: str) -> Object:
     """The body of a request for the Pod that the path names."""
-    value, unknown, keys = body.read_shape(ctx.request, type_name)
+    value, unknown, keys = encoding.read_shape(ctx.request, type_name)
     kind = type_name.rpartition(".")[2]
     refuse_fields(ctx, type_name, keys.problems(unknown, mixed=True))
     if value.get("kind") not in (None, "", kind):
@@ -212,7 +209,7 @@ def read_request(ctx: RequestContext, type_name: str) -> Object:
 
 def bind(ctx: RequestContext) -> HttpResponse:
     """Assign a Pod to a Node, once."""
-    ctx.options = options.write_options(ctx.request, "CreateOptions")
+    ctx.options = query.write_options(ctx.request, "CreateOptions")
     binding = read_request(ctx, "core.v1.Binding")
     if binding["metadata"].get("name") != ctx.info.name:
         raise errors.bad_request("name in URL does not match name in Binding object")

@@ -18,22 +18,19 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver import errors, query
+from kubectl_runtime.apiserver.context import RequestContext, answer_bytes, answer_one, stored
 from kubectl_runtime.apiserver.errors import Cause
-from kubectl_runtime.apiserver.handlers.answers import answer_bytes, answer_one, stored
-from kubectl_runtime.apiserver.output.forms import Form
-from kubectl_runtime.apiserver.query import options
-from kubectl_runtime.apiserver.query.options import integer_param
-from kubectl_runtime.apiserver.query.selectors import (
+from kubectl_runtime.apiserver.output.negotiation import Form
+from kubectl_runtime.apiserver.query import (
     FieldSelector,
     LabelSelector,
+    integer_param,
     parse_fields,
     parse_labels,
     parse_uint,
 )
-from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Version, slice_of
+from kubectl_runtime.apiserver.storage import ServedResource, Version, slice_of
 from kubectl_runtime.apiserver.wire import HttpResponse, is_true
 
 Object = dict[str, Any]
@@ -124,7 +121,7 @@ def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Obje
     if limit and len(found) == limit and not _is_single(ctx, listing):
         rest = sum(1 for _ in items)  # whether they match or not: the real server does not look so far ahead
         if rest:
-            metadata["continue"] = options.after(rv, found[-1], ctx.namespace).encode()
+            metadata["continue"] = query.after(rv, found[-1], ctx.namespace).encode()
         if rest and not listing.labels and not listing.fields:
             metadata["remainingItemCount"] = rest
     return found, metadata
@@ -144,11 +141,11 @@ def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, di
     if listing.token:
         if listing.rv not in ("", "0"):
             raise errors.bad_request("specifying resource version is not allowed when using continue")
-        token = options.decode(listing.token)
+        token = query.decode(listing.token)
         if token.rv < 0:
             return storage.rv, token.start, listing.limit, bucket.objects, bucket.keys
         if token.rv < storage.compacted:
-            raise options.too_old(token)
+            raise query.too_old(token)
         if token.rv > storage.rv:
             raise errors.resource_version_too_large(token.rv, storage.rv)
         return token.rv, token.start, listing.limit, *storage.snapshot(key, token.rv)

@@ -22,9 +22,8 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.handlers.read import ListRequest, parse_version, read_list_request, select
-from kubectl_runtime.apiserver.output.forms import Form
-from kubectl_runtime.apiserver.output.negotiation import WATCH_TYPES, encode
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.output.negotiation import WATCH_TYPES, Form, encode
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.apiserver.wire import HttpResponse, is_true
 from kubectl_runtime.core.base.guard import guarded_logger
 

@@ -19,12 +19,12 @@ from kubectl_runtime.apiserver.kinds.base import (
     selector_causes,
     selector_text,
 )
-from kubectl_runtime.apiserver.kinds.pod.pod_defaults import default_pod_spec
 from kubectl_runtime.apiserver.kinds.pod.pod_validation import template_causes
 from kubectl_runtime.apiserver.kinds.pod.pod_volumes import claim_causes
+from kubectl_runtime.apiserver.kinds.pod.pods import default_pod_spec
 from kubectl_runtime.apiserver.kinds.pod.warnings import claim_spec_warnings, name_warnings, template_warnings
-from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors
-from kubectl_runtime.apiserver.query.selectors import LabelSelector
+from kubectl_runtime.apiserver.names import dns_label_errors
+from kubectl_runtime.apiserver.query import LabelSelector
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 _TEMPLATE: dict[str, Any] = {"spec.template": {}, "spec.template.spec": {}}

@@ -16,15 +16,15 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds import typed
-from kubectl_runtime.apiserver.managedfields.tracking import ResetFields
-from kubectl_runtime.apiserver.objectmeta.names import (
+from kubectl_runtime.apiserver.managedfields.entries import ResetFields
+from kubectl_runtime.apiserver.names import (
     NameErrors,
     dns_subdomain_errors,
     label_value_errors,
     path_segment_errors,
     qualified_name_errors,
 )
-from kubectl_runtime.apiserver.query.selectors import LabelSelector, Requirement
+from kubectl_runtime.apiserver.query import LabelSelector, Requirement
 from kubectl_runtime.apiserver.strategy import Object, Strategy, StrategyContext
 
 NOT_NEGATIVE = "must be greater than or equal to 0"

@@ -22,10 +22,10 @@ from kubectl_runtime.apiserver.kinds.base import (
     label_selector,
     true_conditions,
 )
-from kubectl_runtime.apiserver.kinds.pod.pod_defaults import default_pod_spec
 from kubectl_runtime.apiserver.kinds.pod.pod_validation import template_causes
+from kubectl_runtime.apiserver.kinds.pod.pods import default_pod_spec
 from kubectl_runtime.apiserver.kinds.pod.warnings import name_warnings, template_warnings
-from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors
+from kubectl_runtime.apiserver.names import dns_label_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

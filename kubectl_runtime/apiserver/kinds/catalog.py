@@ -18,7 +18,6 @@ from kubectl_runtime.apiserver.kinds import (
     apps,
     autoscaling,
     batch,
-    certificates,
     configuration,
     endpoints,
     events,
@@ -26,16 +25,23 @@ from kubectl_runtime.apiserver.kinds import (
     namespaces,
     networking,
     plain,
-    rbac,
-    scheduling,
     services,
     storage,
+)
+from kubectl_runtime.apiserver.kinds import (
+    plain as certificates,
+)
+from kubectl_runtime.apiserver.kinds import (
+    plain as rbac,
+)
+from kubectl_runtime.apiserver.kinds import (
+    plain as scheduling,
 )
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
 from kubectl_runtime.apiserver.kinds.columns.column_catalog import COLUMNS
 from kubectl_runtime.apiserver.kinds.pod import pods
 from kubectl_runtime.apiserver.schemas import Schema, builtin
-from kubectl_runtime.apiserver.storage.registry import ALL_VERBS, ServedResource, Subresource
+from kubectl_runtime.apiserver.storage import ALL_VERBS, ServedResource, Subresource
 from kubectl_runtime.apiserver.strategy import checks_of
 
 CREATE = ("create",)

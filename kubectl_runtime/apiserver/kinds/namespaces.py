@@ -16,8 +16,8 @@ from kubectl_runtime.apiserver.kinds.base import (
     parse_cidr,
     put_default,
 )
-from kubectl_runtime.apiserver.objectmeta.metadata import STANDARD_FINALIZERS, collector_finalizers
-from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors
+from kubectl_runtime.apiserver.names import dns_label_errors
+from kubectl_runtime.apiserver.objectmeta import STANDARD_FINALIZERS, collector_finalizers
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 from kubectl_runtime.core.meta.quantities import value_of
 

@@ -2,20 +2,36 @@
 
 Leases; FlowSchemas and PriorityLevelConfigurations (all requests are treated alike); APIServices (none is proxied to);
 the classes, slices and claims of devices in resource.k8s.io.
-"""
 
+PriorityClasses, RuntimeClasses and PodDisruptionBudgets.
+
+CertificateSigningRequests.
+
+Roles and bindings. Their names only have to fit into a path; escalation is checked by access, not here.
+"""
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import binascii
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.admission import SERVICE_ADDRESS
-from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
-from kubectl_runtime.apiserver.objectmeta.names import dns_1035_label_errors, dns_label_errors
-from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.apiserver.kinds.base import AMOUNT_OR_PERCENT, BuiltinStrategy, labels_causes, selector_causes
+from kubectl_runtime.apiserver.kinds.pod.containers import resource_causes
+from kubectl_runtime.apiserver.kinds.pod.pod_validation import TOLERATION
+from kubectl_runtime.apiserver.managedfields.entries import ResetFields
+from kubectl_runtime.apiserver.names import (
+    dns_1035_label_errors,
+    dns_label_errors,
+    dns_subdomain_errors,
+    path_segment_errors,
+)
+from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.core.meta.metav1 import format_time
 
 
 class LeaseStrategy(BuiltinStrategy):
@@ -192,3 +208,239 @@ class ResourceClaimTemplateStrategy(ResourceClaimStrategy):
 
     defaults = _request_defaults("spec.spec.devices")
     rules = r.Rules(("spec.spec.devices", _DEVICES))
+
+
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def _priority(obj: Object, path: str) -> list[Cause]:
+    """User-defined priorities end at a thousand million."""
+    name = obj["metadata"].get("name", "")
+    if name in SYSTEM_PRIORITIES:
+        return []
+    if name.startswith("system-"):
+        return [errors.forbidden_field(f"{path}metadata.name", "priority class names with 'system-' prefix are "
+                                       "reserved for system use only. error: "
+                                       f"{name} is not a known system priority class")]
+    return [errors.forbidden_field(f"{path}value", "maximum allowed value of a user defined priority is 1000000000")
+            ] if obj.get("value", 0) > 1_000_000_000 else []
+
+
+class PriorityClassStrategy(BuiltinStrategy):
+    """PriorityClasses: value and policy never change."""
+
+    has_generation = True
+    immortal = frozenset(SYSTEM_PRIORITIES)
+    immortal_text = "this is a system priority class and cannot be deleted"
+    generation_path = "spec"  # there is none: nothing raises the generation
+    defaults = r.Defaults({"preemptionPolicy": "PreemptLowerPriority"})
+    rules = r.Rules(("preemptionPolicy", r.choice("PreemptLowerPriority", "Never")), ("", _priority))
+    update_rules = r.Rules(("value", r.fixed("may not be changed in an update.")), ("preemptionPolicy", r.FIXED))
+
+
+_TOLERATION = (("Key", ""), ("Operator", ""), ("Value", ""), ("Effect", ""), ("TolerationSeconds", None))
+
+
+def _internal(toleration: Object) -> Object:
+    """A toleration as the real server prints its internal type."""
+    return {key: toleration.get(key[:1].lower() + key[1:], empty) for key, empty in _TOLERATION}
+
+
+class RuntimeClassStrategy(BuiltinStrategy):
+    """RuntimeClasses."""
+
+    rules = r.Rules(
+        ("handler", r.FIXED, r.REQUIRED, r.DNS_LABEL),
+        ("overhead", lambda overhead, path: resource_causes({"limits": (overhead or {}).get("podFixed")}, path)),
+        ("scheduling.nodeSelector", labels_causes),
+        ("scheduling.tolerations[*]", TOLERATION),
+        ("scheduling.tolerations[*]", r.Unique(lambda toleration: tuple(_internal(toleration).values()), _internal)),
+    )
+
+
+def _both_bounds(spec: Object, path: str) -> list[Cause]:
+    shown = {"MinAvailable": spec["minAvailable"], "Selector": spec.get("selector"),
+             "MaxUnavailable": spec["maxUnavailable"],
+             "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy")}
+    return [errors.invalid_value(path, shown, "minAvailable and maxUnavailable cannot be both set")]
+
+
+class DisruptionBudgetStrategy(BuiltinStrategy):
+    """PodDisruptionBudgets."""
+
+    has_status = True
+    has_generation = True
+    rules = r.Rules(
+        r.when(r.has("spec.minAvailable", "spec.maxUnavailable"), ("spec", _both_bounds)),
+        ("spec.minAvailable", AMOUNT_OR_PERCENT),
+        ("spec.maxUnavailable", AMOUNT_OR_PERCENT),
+        ("spec.unhealthyPodEvictionPolicy", r.choice("AlwaysAllow", "IfHealthyBudget")),
+        ("spec.selector", selector_causes),
+    )
+    status_rules = r.Rules(*((f"status.{key}", r.NATURAL) for key in (
+        "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")))
+
+
+USAGES = ("any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
+          "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
+          "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime",
+          "server auth", "signing", "timestamping")
+_BEGIN, _END = b"-----BEGIN CERTIFICATE REQUEST-----", b"-----END CERTIFICATE REQUEST-----"
+
+
+def _is_request(text: str) -> bool:
+    """Whether it is a PEM block of the right type with something in it."""
+    try:
+        data = base64.b64decode(text)
+    except binascii.Error:
+        return False
+    head, begin, rest = data.partition(_BEGIN)
+    return bool(begin) and _END in rest and b"-----BEGIN" not in head
+
+
+def _signer(given: str | None, path: str) -> Iterator[Cause]:
+    signer = given or ""
+    domain, slash, name = signer.partition("/")
+    if signer == "kubernetes.io/legacy-unknown":
+        yield errors.invalid_value(path, signer, "the legacy signerName is not allowed via this API version")
+    elif not signer:
+        yield errors.required(path)
+    elif not slash or "/" in name:
+        yield errors.invalid_value(path, signer, "must be a fully qualified domain and path of the form "
+                                                 "'example.com/signer-name'")
+    else:
+        if "." not in domain:
+            yield errors.invalid_value(path, domain,
+                                       "should be a domain with at least two segments separated by dots")
+        yield from (errors.invalid_value(path, part, f'validating label "{part}": {why}')
+                    for part in (domain, name) for why in dns_subdomain_errors(part))
+
+
+class SigningRequestStrategy(BuiltinStrategy):
+    """CertificateSigningRequests: the server writes who asks."""
+
+    has_status = True
+    name_errors = staticmethod(path_segment_errors)
+    rules = r.Rules(
+        ("spec.request", r.must(_is_request, "PEM block type must be CERTIFICATE REQUEST", zero="")),
+        ("spec.usages", r.REQUIRED),
+        ("spec.usages[*]", r.REQUIRED, r.choice(*USAGES), r.UNIQUE),
+        ("spec.signerName", _signer),
+        ("spec.expirationSeconds", r.at_least(600, "may not specify a duration less than 600 seconds (10 minutes)")),
+    )
+    update_rules = r.Rules()
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"spec.signerName": "spec.signerName"}
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """The user of the request, not what the body says."""
+        super().prepare_create(obj, ctx)
+        for key in ("uid", "groups", "extra"):
+            obj["spec"].pop(key, None)
+        obj["spec"].update(ctx.identity)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """The spec is fixed; /approval changes conditions of the status only."""
+        super().prepare_update(new, old, "status" if subresource == "approval" else subresource, ctx)
+        self.keep("spec", new, old)
+        for condition in (new.get("status") or {}).get("conditions") or ():
+            known: Object = next((entry for entry in (old.get("status") or {}).get("conditions") or ()
+                          if entry.get("type") == condition.get("type")), {})
+            now = known.get("lastTransitionTime") if known.get("status") == condition.get("status") else None
+            condition["lastTransitionTime"] = condition.get("lastTransitionTime") or now or format_time(ctx.now)
+            condition["lastUpdateTime"] = condition.get("lastUpdateTime") or format_time(ctx.now)
+
+    def reset(self, subresource: str) -> ResetFields:
+        """Surprising: not even the spec is the client's, though a create sets it."""
+        return super().reset(subresource) if subresource else ResetFields(drop=(("spec",), ("status",)))
+
+
+GROUP = "rbac.authorization.k8s.io"
+
+_VERBS = ("verbs", r.required("verbs must contain at least one value"))
+_RULE = (
+    r.when(r.filled("nonResourceURLs"), r.some("apiGroups", "resources", "resourceNames"),
+           ("nonResourceURLs", r.invalid("rules cannot apply to both regular resources and non-resource URLs"))),
+    r.when(r.lacks("nonResourceURLs"),
+           ("apiGroups", r.required("resource rules must supply at least one api group")),
+           ("resources", r.required("resource rules must supply at least one resource"))),
+)
+
+
+class RoleStrategy(BuiltinStrategy):
+    """Roles: each rule has verbs and resources."""
+
+    name_errors = staticmethod(path_segment_errors)
+    rules = r.Rules(("rules[*]", r.Rules(
+        _VERBS,
+        r.when(r.filled("nonResourceURLs"),
+               ("nonResourceURLs", r.invalid("namespaced rules cannot apply to non-resource URLs"))),
+        *_RULE)))
+
+
+def _aggregated(selector: Object, path: str) -> list[Cause]:
+    wrong = selector_causes(selector, path)
+    return [*wrong, errors.invalid_value(path, None, "invalid label selector.")] if wrong else []
+
+
+class ClusterRoleStrategy(BuiltinStrategy):
+    """ClusterRoles: their rules may have URLs, and they may be made of others."""
+
+    name_errors = staticmethod(path_segment_errors)
+    rules = r.Rules(
+        ("rules[*]", r.Rules(_VERBS, *_RULE)),
+        r.when(r.has("aggregationRule"), ("aggregationRule.clusterRoleSelectors", r.required(
+            "at least one clusterRoleSelector required if aggregationRule is non-nil"))),
+        ("aggregationRule.clusterRoleSelectors[*]", _aggregated),
+    )
+
+
+def _internal_role(role: Object) -> Object:
+    """A roleRef as the real server prints its internal type."""
+    return {"APIGroup": role["apiGroup"], "Kind": role.get("kind", ""), "Name": role.get("name", "")}
+
+
+_ROLE = (
+    ("roleRef", r.Fixed(lambda path, role: errors.invalid_value(path, _internal_role(role), "cannot change roleRef"))),
+    ("roleRef.apiGroup", r.choice(GROUP)),
+)
+_ROLE_NAME = ("roleRef.name", r.REQUIRED, r.PATH_SEGMENT)
+_SUBJECT = (
+    ("name", r.REQUIRED),
+    ("kind", r.choice("ServiceAccount", "User", "Group", zero="")),
+    r.when(r.equals("kind", "ServiceAccount"), ("name", r.DNS_SUBDOMAIN)),
+)
+_SUBJECT_GROUP = (
+    r.when(r.equals("kind", "ServiceAccount"), ("apiGroup", r.choice(""))),
+    r.when(r.equals("kind", "User", "Group"), ("apiGroup", r.choice(GROUP, zero=""))),
+)
+
+
+def _group_of(subject: Object) -> str | None:
+    return GROUP if subject.get("kind") in ("User", "Group") else None
+
+
+class BindingStrategy(BuiltinStrategy):
+    """RoleBindings: the role is fixed, the subjects are not."""
+
+    name_errors = staticmethod(path_segment_errors)
+    defaults = r.Defaults({"roleRef": {}}, zero={"roleRef.apiGroup": GROUP, "subjects[*].apiGroup": _group_of})
+    rules = r.Rules(
+        *_ROLE,
+        ("roleRef.kind", r.choice("Role", "ClusterRole", zero="")),
+        _ROLE_NAME,
+        ("subjects[*]", r.Rules(*_SUBJECT, *_SUBJECT_GROUP)),
+    )
+
+
+class ClusterBindingStrategy(BindingStrategy):
+    """ClusterRoleBindings: for ClusterRoles alone, and with the namespaces of ServiceAccounts."""
+
+    rules = r.Rules(
+        *_ROLE,
+        ("roleRef.kind", r.choice("ClusterRole", zero="")),
+        _ROLE_NAME,
+        ("subjects[*]", r.Rules(
+            *_SUBJECT,
+            r.when(r.equals("kind", "ServiceAccount"), ("namespace", r.REQUIRED)),
+            *_SUBJECT_GROUP)),
+    )

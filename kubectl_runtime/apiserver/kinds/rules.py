@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
-from kubectl_runtime.apiserver.objectmeta.names import (
+from kubectl_runtime.apiserver.names import (
     dns_label_errors,
     dns_subdomain_errors,
     label_value_errors,

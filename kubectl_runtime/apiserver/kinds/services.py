@@ -29,7 +29,7 @@ from kubectl_runtime.apiserver.kinds.base import (
     special_address,
 )
 from kubectl_runtime.apiserver.kinds.pod.containers import PROTOCOLS
-from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors, path_segment_errors
+from kubectl_runtime.apiserver.names import dns_label_errors, path_segment_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 
 SERVICE_NETWORK = ipaddress.IPv4Network("10.0.0.0/24")

@@ -16,14 +16,9 @@ from kubectl_runtime.apiserver.kinds.base import (
     put_default,
     selector_causes,
 )
-from kubectl_runtime.apiserver.kinds.pod.pod_defaults import default_volume_source
 from kubectl_runtime.apiserver.kinds.pod.pod_validation import NODE_SELECTOR
-from kubectl_runtime.apiserver.kinds.pod.pod_volumes import (
-    ACCESS_MODES,
-    VOLUME_SOURCES,
-    claim_causes,
-    source_causes,
-)
+from kubectl_runtime.apiserver.kinds.pod.pod_volumes import ACCESS_MODES, VOLUME_SOURCES, claim_causes, source_causes
+from kubectl_runtime.apiserver.kinds.pod.pods import default_volume_source
 from kubectl_runtime.apiserver.kinds.pod.warnings import (
     DEPRECATED_VOLUMES,
     claim_spec_warnings,

@@ -30,12 +30,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kubectl_runtime.apiserver.kubelet.rules import PodRules
-from kubectl_runtime.apiserver.kubelet.sessions import (
-    ContainerLog,
-    ExecHandler,
-    ForwardHandler,
-    to_local_port,
-)
+from kubectl_runtime.apiserver.kubelet.sessions import ContainerLog, ExecHandler, ForwardHandler, to_local_port
 from kubectl_runtime.core.base.clock import Clock
 
 T = TypeVar("T")

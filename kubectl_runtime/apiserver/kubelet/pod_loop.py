@@ -39,7 +39,7 @@ from kubectl_runtime.apiserver.kubelet.pod_machine import (
 )
 from kubectl_runtime.apiserver.kubelet.rules import Plan
 from kubectl_runtime.apiserver.loopback import patch, path_of, served_type, submit
-from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.metav1 import format_time
 

@@ -27,17 +27,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from kubectl_runtime.apiserver.kubelet.container_machine import (
-    KILLED,
-    Container,
-    Step,
-    restarts,
-    terminated,
-    waiting,
-)
-from kubectl_runtime.apiserver.kubelet.container_machine import (
-    advance as advance_container,
-)
+from kubectl_runtime.apiserver.kubelet.container_machine import KILLED, Container, Step, restarts, terminated, waiting
+from kubectl_runtime.apiserver.kubelet.container_machine import advance as advance_container
 from kubectl_runtime.apiserver.kubelet.rules import Plan
 from kubectl_runtime.core.meta.metav1 import format_time
 

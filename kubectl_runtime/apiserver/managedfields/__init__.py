@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from kubectl_runtime.apiserver.managedfields.entries import NO_RESET, ResetFields, reset_for
 from kubectl_runtime.apiserver.managedfields.manager import apply, title, to_object, to_scale, update
-from kubectl_runtime.apiserver.managedfields.tracking import NO_RESET, ResetFields, reset_for
 
 __all__ = ["NO_RESET", "ResetFields", "apply", "reset_for", "title", "to_object", "to_scale", "update"]

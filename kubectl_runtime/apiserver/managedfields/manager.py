@@ -28,7 +28,20 @@ from typing import Any
 
 from kubectl_runtime.apiserver.errors import Cause, StatusError, bad_request
 from kubectl_runtime.apiserver.managedfields import entries
-from kubectl_runtime.apiserver.managedfields.entries import APPLY, UPDATE, Entry, Identity, Managed
+from kubectl_runtime.apiserver.managedfields.entries import (
+    APPLY,
+    NO_RESET,
+    UPDATE,
+    Entry,
+    Identity,
+    Managed,
+    ResetFields,
+    Target,
+    conversion_error,
+    known_versions,
+    strip,
+    take_over,
+)
 from kubectl_runtime.apiserver.managedfields.fieldset import (
     Fields,
     compare,
@@ -40,15 +53,6 @@ from kubectl_runtime.apiserver.managedfields.fieldset import (
     paths,
     union,
     without,
-)
-from kubectl_runtime.apiserver.managedfields.tracking import (
-    NO_RESET,
-    ResetFields,
-    Target,
-    conversion_error,
-    known_versions,
-    strip,
-    take_over,
 )
 from kubectl_runtime.apiserver.managedfields.typed_merge import field_set, merge, named_members, remove, typed_errors
 from kubectl_runtime.apiserver.schemas import Schema

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import label_selector
-from kubectl_runtime.apiserver.query.selectors import LabelSelector
-from kubectl_runtime.apiserver.storage.storage import Bucket, Storage, Version
+from kubectl_runtime.apiserver.query import LabelSelector
+from kubectl_runtime.apiserver.storage import Bucket, Storage, Version
 from kubectl_runtime.schema.policycel import Expressions
 
 Object = dict[str, Any]

@@ -22,12 +22,12 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.kinds.base import label_selector
 from kubectl_runtime.apiserver.managedfields.typed_merge import merge, typed_errors
-from kubectl_runtime.apiserver.output.forms import shown_object
+from kubectl_runtime.apiserver.output.negotiation import shown_object
 from kubectl_runtime.apiserver.patching.json_patch import PatchFailed, patched
 from kubectl_runtime.apiserver.policies.configured import Binding, Match, Policy
-from kubectl_runtime.apiserver.query.selectors import LabelSelector
+from kubectl_runtime.apiserver.query import LabelSelector
 from kubectl_runtime.apiserver.schemas import ANY, Schema
-from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.apiserver.webhooks.review import Attributes, Kind, as_version, matched, request_of
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.sameness import json_copy

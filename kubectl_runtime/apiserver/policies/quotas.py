@@ -20,8 +20,7 @@ from typing import Any
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.kinds.limits import aggregated, quality_of_service
-from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Storage, Version
+from kubectl_runtime.apiserver.storage import ServedResource, Storage, Version
 from kubectl_runtime.core.meta.quantities import canonical, value_of
 
 Object = dict[str, Any]

@@ -28,8 +28,8 @@ import urllib3
 from requests.adapters import BaseAdapter
 
 from kubectl_runtime.apiserver.core import ApiCore, refusal
+from kubectl_runtime.apiserver.encoding import compressed
 from kubectl_runtime.apiserver.errors import StatusError
-from kubectl_runtime.apiserver.transport.compression import compressed
 from kubectl_runtime.apiserver.transport.faults import (
     Close,
     Exchange,

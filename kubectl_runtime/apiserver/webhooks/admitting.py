@@ -17,13 +17,13 @@ from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
-from kubectl_runtime.apiserver.encoding.body import parse_json
+from kubectl_runtime.apiserver.encoding import parse_json
 from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.managedfields.entries import EntryError, read
 from kubectl_runtime.apiserver.patching.json_patch import PatchFailed, patched
 from kubectl_runtime.apiserver.policies.configured import Policy
 from kubectl_runtime.apiserver.policies.judging import matching, mutated
-from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.apiserver.webhooks.calls import CallingFailed, accept, ask, failed, time_left, timed_out
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.apiserver.webhooks.review import (

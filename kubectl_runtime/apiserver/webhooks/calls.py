@@ -23,9 +23,8 @@ from typing import Any, TypeVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
-from kubectl_runtime.apiserver.storage.storage import Version
-from kubectl_runtime.apiserver.webhooks.hooks import Hook
-from kubectl_runtime.apiserver.webhooks.outgoing import REVIEW_VERSIONS, PostError, send
+from kubectl_runtime.apiserver.storage import Version
+from kubectl_runtime.apiserver.webhooks.hooks import REVIEW_VERSIONS, Hook, PostError, send
 from kubectl_runtime.apiserver.webhooks.review import (
     Attributes,
     InvalidAnswer,
@@ -36,7 +35,7 @@ from kubectl_runtime.apiserver.webhooks.review import (
     verified,
 )
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.meta.godurations import nanoseconds_of
+from kubectl_runtime.core.meta.metav1 import nanoseconds_of
 
 T = TypeVar("T")
 

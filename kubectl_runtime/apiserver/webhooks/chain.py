@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver import errors, objectmeta
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.errors import StatusError
-from kubectl_runtime.apiserver.objectmeta import metadata
 from kubectl_runtime.apiserver.policies.judging import judge
 from kubectl_runtime.apiserver.webhooks.admitting import keep_managers, mutate, validate
 from kubectl_runtime.apiserver.webhooks.review import CREATE, DELETE, attributes, is_exempt
@@ -110,7 +109,7 @@ def admitted(ctx: RequestContext, operation: str, new: Object, old: Object | Non
     new = admit(ctx, operation, new, old)
     for key in NOT_ON_CREATE if old is None else ():
         new["metadata"].pop(key, None)
-    ctx.warnings += metadata.tidy_owners(new["metadata"], patched=True)
+    ctx.warnings += objectmeta.tidy_owners(new["metadata"], patched=True)
     return new
 
 

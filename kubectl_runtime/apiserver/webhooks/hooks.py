@@ -2,20 +2,188 @@
 lists them. They are read from the stored configurations, and again after one of them changes.
 
 Thread safety: the cluster's lock is held.
-"""
 
+The port through which the core reaches webhooks: the call, its answer, and how it fails.
+
+The transport implements `WebhookCaller`; the core decides what an answer means. A call blocks, so that no lock is held.
+`send` sends a review and reads the answer in the words of client-go; it raises `PostError` with the text that follows
+``failed to call webhook: `` in the real server's refusals.
+"""
 from __future__ import annotations
 
+import base64
+import binascii
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
 
+import msgspec
+
+from kubectl_runtime.apiserver.encoding import parse_json, type_meta_problem
+from kubectl_runtime.apiserver.errors import BodyDecodeError, go_quoted
+from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.kinds.base import label_selector
 from kubectl_runtime.apiserver.policies.configured import Policies
-from kubectl_runtime.apiserver.query.selectors import LabelSelector
-from kubectl_runtime.apiserver.storage.storage import Storage, Version
-from kubectl_runtime.apiserver.webhooks.outgoing import Target, WebhookCaller, target_of
+from kubectl_runtime.apiserver.query import LabelSelector
+from kubectl_runtime.apiserver.storage import Storage, Version
 
 Object = dict[str, Any]
+
+HTTPS = 443
+DEADLINE = "context deadline exceeded"  # what Go says of a call that took too long
+REVIEW_VERSIONS = ("v1", "v1beta1")  # those that the server knows to send
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a webhook is: an address, or a Service that `service` names (``namespace/name``)."""
+
+    url: str
+    """``https://host[:port]/path``; of a Service, ``https://name.namespace.svc:port/path``."""
+    service: str = ""
+    ca: bytes = b""
+    """The bundle of authorities that its certificate is checked against; empty: those of the system."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookAnswer:
+    """What came back, whatever it says."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class CallFailed(Exception):
+    """Nothing came back. The text is what Go's HTTP client says after ``Post "URL": ``."""
+
+
+class WebhookCaller(Protocol):
+    """Carries requests to webhooks; safe to use from any thread."""
+
+    def is_remote(self, url: str) -> bool:
+        """Whether a call waits for somebody outside of this thread, so that several can be under way at a time."""
+
+    def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
+        """POST a review to `url`, which is the target's with a query, as JSON. Blocks for at most `timeout` seconds, or
+        until the server stops. Raises CallFailed."""
+
+
+class NoCaller:
+    """Of a core that nobody gave a way out."""
+
+    def is_remote(self, url: str) -> bool:
+        """Nobody is called."""
+        return False
+
+    def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
+        """Raises CallFailed."""
+        raise CallFailed("this server core was made without a way to webhooks: it is ApiServer that has one")
+
+
+def target_of(config: Object) -> Target:
+    """The target of a clientConfig."""
+    try:
+        ca = base64.b64decode(config.get("caBundle") or "").strip()
+    except binascii.Error:
+        ca = b"?"  # no certificate either
+    service = config.get("service")
+    if service is None:
+        parts = urlsplit(config.get("url") or "")
+        return Target(urlunsplit((parts.scheme, parts.netloc, parts.path or "/", "", "")), ca=ca)
+    name, namespace, path = (service.get(key) or "" for key in ("name", "namespace", "path"))
+    url = f"https://{name}.{namespace}.svc:{service.get('port') or HTTPS}/{path.lstrip('/')}"
+    return Target(url, f"{namespace}/{name}", ca)
+
+
+MAX_TEXT = 2048  # bytes of an answer that is no review, as far as they are shown
+
+_MESSAGES = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+
+
+class PostError(Exception):
+    """There is no review to read."""
+
+
+def send(caller: WebhookCaller, target: Target, review: Object, type_name: str, *, timeout: float) -> Object:
+    """Send a review and give the answer's content, in the shape of a type (``admission.v1.AdmissionReview``); what it
+    does not say of apiVersion and kind is "". Blocks for at most `timeout` seconds, of which the URL tells the webhook.
+    Raises PostError.
+    """
+    url = f"{target.url}?timeout={math.ceil(timeout)}s" if timeout > 0 else target.url
+    try:
+        if timeout <= 0:
+            raise CallFailed(DEADLINE)
+        answer = caller.post(target, url, msgspec.json.encode(review), timeout)
+    except CallFailed as error:
+        raise PostError(f'Post "{url}": {error}') from None
+    if not 200 <= answer.status <= 206:
+        raise PostError(_failure(answer))
+    if not answer.body:
+        raise PostError(f"0-length response with status code: {answer.status} and content type: {answer.content_type}")
+    return _read(answer.body, review["apiVersion"], review["kind"], type_name)
+
+
+def _failure(answer: WebhookAnswer) -> str:
+    """What is said of an answer that is no success: the Status in it, or what the code means."""
+    try:
+        content = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        content = None
+    if isinstance(content, dict) and (content.get("kind"), content.get("status")) == ("Status", "Failure"):
+        return str(content.get("message") or "unknown")
+    media = answer.content_type.partition(";")[0].strip().lower()
+    shown = answer.body[:MAX_TEXT].decode(errors="replace").strip() if media.startswith("text/") or not media else (
+        "unknown")
+    if answer.status in (403, 415) or (answer.status == 406 and shown not in ("", "unknown")):
+        return shown
+    if answer.status == 406:
+        return "the server was unable to respond with a content type that the client supports"
+    if answer.status in _MESSAGES:
+        return _MESSAGES[answer.status]
+    if answer.status >= 500:
+        return f"an error on the server ({go_quoted(shown)}) has prevented the request from succeeding"
+    return f"the server responded with the status code {answer.status} but did not return more information"
+
+
+def _read(body: bytes, api_version: str, kind: str, type_name: str) -> Object:
+    try:
+        content, _ = parse_json(body)
+    except ValueError as error:
+        raise PostError(f"couldn't get version/kind; json parse error: {error}") from None
+    content = {} if content is None else content  # null is an empty object to the real decoder
+    if problem := type_meta_problem(content):
+        raise PostError(f"couldn't get version/kind; json parse error: {problem}")
+    found, answered = content.get("apiVersion") or "", content.get("kind") or ""
+    if (found or api_version, answered or kind) != (api_version, kind):
+        raise PostError(_mismatch(found, answered, api_version, kind, content))
+    try:
+        typed.decode(type_name, content)
+    except BodyDecodeError as error:
+        raise PostError(str(error)) from None
+    return {**content, "apiVersion": found, "kind": answered}
+
+
+def _mismatch(found: str, answered: str, api_version: str, kind: str, content: Object) -> str:
+    if answered == "Status" and content.get("status") == "Failure":
+        return str(content.get("message") or "unknown")
+    if answered == kind and found.rpartition("/")[0] == api_version.rpartition("/")[0] and found.endswith(
+            ("/v1", "/v1beta1")):
+        one, other = (version.rpartition("/")[2] for version in (found, api_version))
+        return f"converting ({one}.{kind}) to ({other}.{kind}): unknown conversion"
+    return f'no kind "{answered}" is registered for version "{found}" in scheme "pkg/runtime/scheme.go:110"'
+
 
 MUTATING = "admissionregistration.k8s.io/mutatingwebhookconfigurations"
 VALIDATING = "admissionregistration.k8s.io/validatingwebhookconfigurations"

@@ -29,9 +29,8 @@ from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.crds.instances import CustomStrategy
 from kubectl_runtime.apiserver.errors import go_quoted
 from kubectl_runtime.apiserver.kinds import typed
-from kubectl_runtime.apiserver.query.options import raw_delete_options
-from kubectl_runtime.apiserver.query.selectors import LabelSelector
-from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.query import LabelSelector, raw_delete_options
+from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.sameness import json_copy

@@ -30,22 +30,20 @@ from typing import Generic, Protocol, TypeVar, overload
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.client.api.writes import Write
+from kubectl_runtime.client.api.client import Client, Write
 from kubectl_runtime.client.http.retry import decode_status, is_web_page, unexpected_answer
-from kubectl_runtime.client.server.answers import explained
+from kubectl_runtime.client.server import explained
 from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, RequestError, Status
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.base.wire import decoded
-from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_list, decode_object
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.codec.jsonbytes import Carried, decode_event, decode_list, decode_object
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.objects.resource import Resource

@@ -23,6 +23,8 @@ unless the process calls once before it forks (`client.server_version()`, say) o
 Importing requests and urllib3 is most of what a process with a client would cost to start (0.15 of 0.25 s of CPU), and
 a program that prints its help, or refuses its arguments, calls nobody. So all that needs them stands in client/wire,
 which is imported here alone.
+
+Who is told of this process's own writes, and how its reads take account of them.
 """
 from __future__ import annotations
 
@@ -30,16 +32,15 @@ import copy
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from enum import Enum, EnumType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
-from kubectl_runtime.client.api.writes import Exchanged, Observers, OwnWrites, WriteObserver, WriteObservers
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.layers import Layers, innermost, stack_of, with_layers
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer
-from kubectl_runtime.client.http.reachability import RateLimit, Reachability
 from kubectl_runtime.client.http.retry import (
     ConnectionFailed,
     Failure,
@@ -49,17 +50,18 @@ from kubectl_runtime.client.http.retry import (
     unexpected_answer,
     unknown_outcome,
 )
-from kubectl_runtime.client.http.send import Fence, exchange, fenced_in_runs
-from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.client.http.send import Fence, RateLimit, Reachability, exchange, fenced_in_runs
+from kubectl_runtime.client.http.sockets import TlsSource
 from kubectl_runtime.client.http.wire_rules import WireRules
-from kubectl_runtime.client.server.answers import Refusals, ServerWarnings
-from kubectl_runtime.client.server.discovery_documents import ServerVersion
+from kubectl_runtime.client.server import Refusals, ServerVersion, ServerWarnings
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ApiError, ConfigError, KubeError, RequestError
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import Guard, guarded_logger
 from kubectl_runtime.core.base.interpreter import ForkSafeLock, renewed_in_children, unforked
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.core.scope import scoped_stop
@@ -69,10 +71,124 @@ if TYPE_CHECKING:
     from requests.models import Response
 
     from kubectl_runtime.client.api.discovery import Discovery
-    from kubectl_runtime.client.streaming.handshake import Inbox
-    from kubectl_runtime.client.streaming.websocket import WebSocket
+    from kubectl_runtime.client.streaming.websocket import Inbox, WebSocket
     from kubectl_runtime.client.wire.carrier import RequestsCarrier
     from kubectl_runtime.client.wire.streams import ByteStream
+
+T = TypeVar("T")
+
+
+class _WithoutWait(EnumType):
+    def __getattr__(cls, name: str) -> Any:
+        if name == "WAIT":
+            raise AttributeError("OwnWrites.WAIT was removed in 0.3: use OwnWrites.OVERLAY (the default), whose reads "
+                                 "show a write at once, or OwnWrites.OFF")
+        # Python 3.11 looks members up here.
+        if name in cls._member_map_:
+            return cls._member_map_[name]
+        raise AttributeError(f"{cls.__name__} has no member {name!r}")
+
+
+class OwnWrites(Enum, metaclass=_WithoutWait):
+    """How stores treat what this process wrote and their watch has not shown yet.
+
+    >>> own = Client(Config(cluster_url=server.url), own_writes=OwnWrites.OFF)
+    >>> own.close()
+    """
+
+    OVERLAY = "overlay"
+    """Reads show the object as the write was answered."""
+    OFF = "off"
+    """Reads show what the watch has shown, even if it is older than the write."""
+
+    @classmethod
+    def checked(cls, value: object) -> OwnWrites:
+        """`value`, if it is an OwnWrites. Raises RequestError for anything else."""
+        if isinstance(value, cls):
+            return value
+        raise RequestError(f"own_writes is one of {', '.join(map(str, cls))}, not {value!r}")
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One write that the server answered. `verb`: create, replace, patch, apply, delete or deletecollection (one Write
+    for each object); `subresource`: `status`, …
+
+    `record` is the object as answered; None for subresources of another kind (scale), for a delete that answered with a
+    Status (the object is gone), and for objects of a collection, which may go on. `resource_version` and `uid` are
+    those of the answer, empty where it has none. `sent` is the body of the request: the object or the patch.
+    """
+
+    ref: ObjectRef
+    verb: str
+    resource_version: str = ""
+    uid: str = ""
+    record: Record | None = None
+    subresource: str | None = None
+    sent: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"<Write {self.verb} of {self.ref} at {self.resource_version or 'no version'}>"  # not what was sent
+
+
+WriteObserver = Callable[[Write], None]
+
+
+class Exchanged(msgspec.Struct, frozen=True):
+    """One call that has ended, after its retries: the `status` and `body` of the answer, also of an error; or the
+    `error`, when no answer came. The body of a stream is empty."""
+
+    request: Request
+    status: int = 0
+    body: bytes = b""
+    error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<Exchanged {self.request!r}: {self.status or 'no answer'}>"  # not what was sent or answered
+
+
+class Observers(Generic[T]):
+    """A list of observers, in which one may stand twice. Safe to use from any thread; they run outside its lock."""
+
+    _what = "an observer"
+
+    def __init__(self) -> None:
+        self._lock = ForkSafeLock()
+        self._observers: dict[object, tuple[Callable[[T], None], Guard]] = {}
+        """Replaced whole, so that telling needs no lock."""
+
+    def add(self, observer: Callable[[T], None]) -> Callable[[], None]:
+        """Tell `observer` too; returns a function that takes it back."""
+        key, guard = object(), Guard(self._what)
+        with self._lock:
+            self._observers = {**self._observers, key: (observer, guard)}
+
+        def remove() -> None:
+            with self._lock:
+                self._observers = {other: known for other, known in self._observers.items() if other is not key}
+
+        return remove
+
+    def tell(self, what: T) -> None:
+        """Call each observer with `what`, in this thread. What one raises is logged, and the next is called."""
+        # An observer's mistake, SystemExit included, must not look like a failed call.
+        for observer, guard in self._observers.values():
+            guard.call(None, repr, observer, what)
+
+    def __bool__(self) -> bool:
+        return bool(self._observers)
+
+
+class WriteObservers(Observers[Write]):
+    """The observers of a client's writes."""
+
+    _what = "a write observer"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: Observers[ObjectRef | None] = Observers()
+        """Told right before a write is sent, in its thread: of which object, None for a new one. What is stored at that
+        moment is what the write changes; when it has been answered, a watch may have shown the change already."""
+
 
 SPARE_CONNECTIONS = 4
 """Pooled connections beyond one for each worker: lists of watches, leases, health checks."""
@@ -191,9 +307,6 @@ class Carriers:
         self.closing.set("the client was closed")
         if ours and present.carrier is not None:
             present.carrier.close()
-
-
-T = TypeVar("T")
 
 
 class Shared:
@@ -350,8 +463,7 @@ class Client:
         `stop`, `close` and the end of a run end it. `deadline` is for its opening. `inbox` takes its messages instead.
         """
         with unforked():  # few programs need websocket-client
-            from kubectl_runtime.client.streaming.handshake import opened, upgrading
-            from kubectl_runtime.client.streaming.websocket import WebSocket
+            from kubectl_runtime.client.streaming.websocket import WebSocket, opened, upgrading
 
         asked, key = upgrading(request, protocols)
         call = self._call(asked, deadline, stop)

@@ -4,7 +4,7 @@ One request each to `/api` and `/apis` (aggregated discovery); a server without 
 that fails, or whose description cannot be read, is reported once, left out, and asked again at the next refresh.
 
 The answers are kept for `TTL` on the client's clock, not on disk. A name that is not in them is looked up once more at
-the server, since CRDs come and go. The values are described in client/server/discovery_documents.py.
+the server, since CRDs come and go. The values are described in client/server.py.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cachetools import TTLCache
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.middleware import Answer
 from kubectl_runtime.client.http.retry import unexpected_answer
-from kubectl_runtime.client.server.discovery_documents import (
+from kubectl_runtime.client.server import (
     ApiGroup,
     ServedKind,
     aggregated,

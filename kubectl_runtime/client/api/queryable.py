@@ -21,11 +21,11 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, KubeError, RequestError, Status
 from kubectl_runtime.core.base.wire import decoded
-from kubectl_runtime.core.codec.encode import encode_plain
+from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
-from kubectl_runtime.core.objects.dynamic import DynamicObject
+from kubectl_runtime.core.objects.partial import DynamicObject
 from kubectl_runtime.core.requests.request import Request
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

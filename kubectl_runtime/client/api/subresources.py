@@ -12,7 +12,7 @@ from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
+from kubectl_runtime.core.objects.partial import DynamicObject, dynamic
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.body import Body, Patch
 from kubectl_runtime.core.requests.params import FieldValidation, PatchParams, PostParams, chosen

@@ -24,8 +24,8 @@ from kubectl_runtime.client.http.wire_rules import LARGEST_OBJECT, LineSplitter
 from kubectl_runtime.core.base.errors import RequestTimeout, Status, TransportError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.decode import Bookmark, Carried
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.jsonbytes import Bookmark, Carried
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.problems import DecodeError, is_json
 from kubectl_runtime.core.requests.request import Request
 

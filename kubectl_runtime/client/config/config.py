@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, FixedCredentials, TokenFile
 from kubectl_runtime.client.config.checks import (
+    CertificateFiles,
+    FollowedFile,
     Impersonation,
     check_credentials,
     check_server_name,
     check_types,
     checked_url,
 )
-from kubectl_runtime.client.config.files import CertificateFiles, FollowedFile
 from kubectl_runtime.client.config.proxies import check_proxy, is_loopback_url
 from kubectl_runtime.client.config.secrets import (
     Secret,

@@ -28,7 +28,7 @@ from typing import Annotated, Any
 import msgspec
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Renewal, bearer, checked_header
-from kubectl_runtime.client.config.files import check_identity
+from kubectl_runtime.client.config.checks import check_identity
 from kubectl_runtime.client.config.kubeconfig import Exec, explained
 from kubectl_runtime.client.config.secrets import Secret, reading_problem, secret_file
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock

@@ -42,8 +42,8 @@ from kubectl_runtime.client.http.middleware import (
     retrying,
     stacked,
 )
-from kubectl_runtime.client.http.reachability import RateLimit, Reachability, limiting, noting
 from kubectl_runtime.client.http.retry import RetryPolicy
+from kubectl_runtime.client.http.send import RateLimit, Reachability, limiting, noting
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ConfigError

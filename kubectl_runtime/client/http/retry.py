@@ -63,7 +63,7 @@ from kubectl_runtime.core.base.errors import (
     reason_of,
 )
 from kubectl_runtime.core.base.wire import decoder_of
-from kubectl_runtime.core.codec.encode import encode_plain
+from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.request import Request, Retry

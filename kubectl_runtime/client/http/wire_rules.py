@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from kubectl_runtime.client.config.auth import ClientCertificate
+from kubectl_runtime.client.config.checks import FollowedFile
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.client.config.files import FollowedFile
 from kubectl_runtime.client.config.proxies import check_proxy, environment_proxy, without_password
 from kubectl_runtime.client.config.secrets import frames_hidden, reading_problem, secret, secret_file
-from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.client.http.sockets import TlsSource
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.guard import guarded_logger
 

@@ -12,7 +12,7 @@ import urllib3
 
 from kubectl_runtime.client.config.proxies import without_password
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
-from kubectl_runtime.client.wire.content import FramingError
+from kubectl_runtime.client.wire.streams import FramingError
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)

@@ -16,21 +16,41 @@ A place is the class of the exception and the line that raised it. KeyboardInter
 What they raise goes to stderr, as `logging` does with what it catches itself, and not to the caller, which may be a
 watch that must not end, or a call of the user's whose write is done. Only a KeyboardInterrupt in the main thread
 passes: it is the person at the keyboard.
+
+What happens when code that the user gave us raises.
+
+    KeyboardInterrupt in the main thread   passes: it is the person at the keyboard
+    anything else, SystemExit included     logged with its traceback; the caller goes on
+
+`guarded` is for what is called seldom. What is called for each event, run or request has a `Guard` of its own
+(`core/base/guard.py`), which does not say the same again and again.
+
+A watch that ends because of one bad object or one bad callback would look healthy and be dead, so nothing else passes.
+An exception is user code too: its text is asked for by `described`, never by `str`. So is a log handler: the runtime
+logs through `guarded_logger`, so that a handler that raises costs its line and nothing else.
+
+What is refused at once of what a user gives: it could only fail later, in a thread, again and again.
+
+Parts of an object in its plain form, read without trust: what is absent, null or of another type is empty.
+
+What all stages of a stream share: a stage closes its source, in the thread that pulls, whatever ends it.
 """
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.base.errors import KubeError
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.errors import KubeError, RequestError, class_named
+from kubectl_runtime.core.base.interpreter import ForkSafeLock, signature_of
 
 Line: TypeAlias = Callable[[], None]
 """Writes one line of the log, in whichever thread calls it."""
@@ -226,3 +246,202 @@ def _place(error: BaseException) -> Place:
     while trace.tb_next is not None:
         trace = trace.tb_next
     return type(error).__qualname__, trace.tb_frame.f_code.co_filename, trace.tb_lineno
+
+
+MOST_TEXT = 2000
+"""Characters of an exception's text that are shown: some quote whole documents, and each failing key keeps its text."""
+
+Where: TypeAlias = str | Callable[..., str]
+"""Which code it was, and about which object: a text, or a function that makes it of the call's arguments."""
+
+
+def guarded(default: T, where: Where, function: Callable[..., T], *args: Any) -> T:
+    """`function(*args)`; `default`, and a report, when it raises. `where`, or `where(*args)`, says in the log what it
+    was."""
+    try:
+        return function(*args)
+    except BaseException as error:  # noqa: BLE001 - see the module docstring
+        _report(error, where, args)
+        return default
+
+
+def described(error: BaseException) -> str:
+    """Type and text of an exception, in which the text may fail: `ValueError: no such thing`. A long text is cut."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except BaseException as second:  # noqa: BLE001 - see the module docstring
+        pass_interrupt(second)
+        text = "<its text cannot be shown>"
+    if len(text) > MOST_TEXT:
+        text = f"{text[:MOST_TEXT]}... ({len(text):,} characters)"
+    return f"{name}: {text}" if text else name
+
+
+def as_exception(error: BaseException) -> Exception:
+    """`error` as the failure of a call: the layers, credentials and adapters of a client are user code, and may raise
+    SystemExit. Raises what `pass_interrupt` does."""
+    pass_interrupt(error)
+    if isinstance(error, Exception):
+        return error
+    failure = RuntimeError(f"code of the program's own raised {described(error)}")
+    failure.__cause__ = error
+    return failure
+
+
+def name_of(function: Any) -> str:
+    """What to call a user's function in a log line."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
+
+
+def is_async(function: Any) -> bool:
+    """Whether a call gives a coroutine or an async generator: of a function, a method, a `partial`, or an object whose
+    `__call__` is one."""
+    called = (function, type(function).__call__) if callable(function) else ()
+    return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in called)
+
+
+def not_awaitable(value: T, function: Any) -> T:
+    """`value`, which a user's function returned. Raises TypeError for one that would have to be awaited: its function
+    looks like a plain one (a lambda, a decorated function), so only the call shows that it is async."""
+    if not hasattr(type(value), "__await__"):
+        return value
+    if inspect.iscoroutine(value):
+        value.close()
+    raise TypeError(f"{name_of(function)} returned a {type(value).__name__}, and nothing awaits it: write a plain "
+                    "function")
+
+
+def misfit(function: Any, arguments: tuple[str, ...]) -> str | None:
+    """What is wrong with the signature of a user's function that will be called with these arguments; None when it
+    fits, or when nothing can be said of it (some built-in functions)."""
+    if is_async(function):
+        return "is async, and nothing awaits it: it is called in a thread; write a plain function"
+    try:
+        signature = signature_of(function)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        return f"cannot be called with {len(arguments)} arguments, {' and '.join(arguments)}: {error}"
+    return None
+
+
+def _report(error: BaseException, where: Where, args: tuple[Any, ...]) -> None:
+    pass_interrupt(error)
+    # How an object shows itself is user code as well.
+    text = where if isinstance(where, str) else guarded("user code", "a description", where, *args)
+    log.error("%s raised %s", text, type(error).__name__, exc_info=error)
+
+
+def check_api(api: Any, taker: str, *, has: str = "resource") -> None:
+    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client. What is taken for an
+    Api has the attribute `has`."""
+    if isinstance(api, type) or not hasattr(api, has):
+        given = api.__name__ if isinstance(api, type) else repr(api)
+        raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
+                           f"Api.namespaced(client, Kind, namespace), not {given}")
+
+
+def check_client(client: Any, taker: str) -> None:
+    """Raise RequestError for what is likely to be passed instead of a Client: None, its class, a Config."""
+    if isinstance(client, type) or not hasattr(client, "clock"):
+        raise RequestError(f"{taker} takes a Client, such as Client.try_default(), not {class_named(client)}")
+
+
+def check_callback(what: str, callback: Any, *arguments: str) -> None:
+    """Raise RequestError for what cannot be called with these arguments."""
+    if not callable(callback):
+        raise RequestError(f"{what} is a function ({', '.join(arguments)}), not {callback!r}")
+    if (wrong := misfit(callback, arguments)) is not None:
+        raise RequestError(f"{what}, {name_of(callback)}, {wrong}")
+
+
+def check_type(what: str, value: Any, kind: type, example: str) -> None:
+    """Raise RequestError, with an example of what was meant, for a value that is not of this type."""
+    if not isinstance(value, kind):
+        raise RequestError(f"{what} is a {kind.__name__}, such as {example}, not {value!r}")
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """`value` if it is a map, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def part_of(obj: Any, key: str) -> Mapping[str, Any]:
+    """The map under a top-level key of an object, or of None, which has none. Raises DecodeError."""
+    return {} if obj is None else mapping(obj.get(key))
+
+
+def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
+    """The entry of this type in the object's `status.conditions`; empty when there is none. Raises DecodeError."""
+    return next((entry for entry in items_of(part_of(obj, "status"), "conditions") if entry.get("type") == kind), {})
+
+
+def generation_of(obj: Any, entry: Mapping[str, Any]) -> int | None:
+    """The generation that a condition of the object is about, as kubectl finds it: its own observedGeneration, or else
+    that of the status; None where neither says. Raises DecodeError."""
+    for part in (entry, part_of(obj, "status")):
+        observed = part.get("observedGeneration")
+        if isinstance(observed, int) and not isinstance(observed, bool):
+            return observed
+    return None
+
+
+def is_current(obj: Any, entry: Mapping[str, Any]) -> bool:
+    """Whether a condition of the object is about its present spec, as far as it says. Raises DecodeError."""
+    observed = generation_of(obj, entry)
+    return observed is None or observed >= (obj.generation or 0)
+
+
+def holds(obj: Any, kind: str, status: str = "True") -> bool:
+    """Whether the object's condition of this type has this status, for its present spec. Raises DecodeError."""
+    entry = condition_of(obj, kind)
+    return entry.get("status") == status and is_current(obj, entry)
+
+
+def number_of(part: Mapping[str, Any], key: str, otherwise: int = 0) -> int:
+    """The whole number under a key; `otherwise` when there is none."""
+    value = part.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def items_of(part: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """The list of maps under a key, an empty map for each entry that is not a map."""
+    value = part.get(key)
+    return [mapping(entry) for entry in value] if isinstance(value, list) else []
+
+
+class TellingStream(Generator[T]):
+    """A stream that also tells any thread what keeps it from going on. Else as the generator that it wraps."""
+
+    def __init__(self, stream: Generator[T]) -> None:
+        self._stream = stream
+        self.trouble = ""
+        """The last failure, as text; empty while all is well. Written by the thread that pulls."""
+
+    def __next__(self) -> T:
+        return next(self._stream)
+
+    def send(self, value: None) -> T:
+        return self._stream.send(value)
+
+    def throw(self, *error: Any) -> T:
+        return self._stream.throw(*error)
+
+    def close(self) -> None:
+        """Close it; for the thread that pulls."""
+        self._stream.close()
+
+
+@contextmanager
+def closing_source(source: Iterable[Any]) -> Iterator[None]:
+    """Close `source` at the end if it can be closed (generators can, lists cannot)."""
+    try:
+        yield
+    finally:
+        close = getattr(source, "close", None)
+        if close is not None:
+            close()

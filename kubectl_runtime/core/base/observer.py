@@ -36,7 +36,7 @@ from functools import partial
 from typing import Any
 
 from kubectl_runtime.core.base.guard import Guard
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.plain import Key
 
 
 class RunResult(StrEnum):

@@ -19,8 +19,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.base.wire import converted, decoded, decoder_of
-from kubectl_runtime.core.codec.record import Head, Record
-from kubectl_runtime.core.codec.views import without_nulls
+from kubectl_runtime.core.codec.views import Head, Record, without_nulls
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, is_no_utf8, problem_of
 
 

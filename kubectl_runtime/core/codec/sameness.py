@@ -23,8 +23,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 import msgspec
 
 from kubectl_runtime.core.base.wire import to_text
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.codec.views import plain_object
+from kubectl_runtime.core.codec.views import Record, plain_object
 from kubectl_runtime.core.meta.problems import DecodeError
 
 P = ParamSpec("P")

@@ -3,16 +3,29 @@
 What an absent or null key gives: None if the type allows it, else the class's default, else an empty map, list or
 record (which belongs to the reader, so filling it writes it), else DecodeError. Nulls deeper down, where the type has
 no None, count as absent. A number where a quantity is declared as text is read as its text.
+
+`Record`: an object as a store holds it, which is the bytes as received plus a decoded head.
+
+Immutable, shared by all readers, safe to use from any thread. Neither class is seen by the garbage collector
+(`gc=False`): with tens of thousands of objects its passes would cost more than the decoding. They can hold no cycle.
+
+Making stored objects smaller: what `modify=` leaves of one.
+
+    modify                 what is kept                        may it replace the whole object?
+    strip_managed_fields   the bytes without managedFields     yes: a write without them keeps the server's
+    any other function     what it left in the reader it got   no: the record is partial
 """
 from __future__ import annotations
 
 import copy
 import typing
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
+import msgspec.structs
 
+from kubectl_runtime.core.base.plain import Key, key_of, namespace_or_none
 from kubectl_runtime.core.base.wire import (
     alternatives,
     converter_of,
@@ -25,9 +38,187 @@ from kubectl_runtime.core.base.wire import (
     with_field_names,
 )
 from kubectl_runtime.core.codec.lineage import RecordLists
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
+from kubectl_runtime.core.meta.metav1 import OwnerReference, ReadOnlyDict
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
+
+
+class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename="camel"):
+    """The metadata that the library itself works with, decoded once, in the same pass as the event. The rest is decoded
+    for who reads it (`seldom.py`).
+
+    A time stays text as received: most are never looked at. All readers of the object share a head, so nothing of it
+    can be changed.
+    """
+
+    name: str = ""
+    namespace: str | None = None
+    uid: str = ""
+    resource_version: str = ""
+    generation: int | None = None
+    deletion_timestamp: str | None = None
+    _labels: dict[str, str] | None = msgspec.field(name="labels", default=None)
+    owner_references: tuple[OwnerReference, ...] | None = None
+    finalizers: tuple[str, ...] | None = None
+
+    @property
+    def labels(self) -> dict[str, str] | None:
+        """The object's labels, made read-only when they are looked at: the garbage collector passes over what is
+        held."""
+        return None if self._labels is None else ReadOnlyDict(self._labels)
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One object of `resource`: its head, and `raw`, its JSON or (`enveloped`) the watch line that carried it.
+
+    `partial`: parts were removed or never requested, so it must not replace the object. `view`: the declared fields,
+    in the form that keeps only these; `raw` is empty then. `problem`: the head could not be decoded, and `head`
+    holds what could be read.
+    """
+
+    head: Head
+    resource: ApiResource
+    raw: bytes
+    enveloped: bool = False
+    partial: bool = False
+    view: Any = None
+    problem: Problem | None = None
+
+    @property
+    def name(self) -> str:
+        """The object's name; empty for one that has none yet."""
+        return self.head.name
+
+    @property
+    def namespace(self) -> str | None:
+        """The object's namespace; None for a cluster-scoped one."""
+        return namespace_or_none(self.head.namespace)
+
+    @property
+    def key(self) -> Key:
+        """What tells it from the other objects of its kind."""
+        head = self.head
+        return key_of(head.namespace, head.name)
+
+    @property
+    def uid(self) -> str:
+        """What tells the object from a namesake that was made later; empty when it is not known."""
+        return self.head.uid
+
+    @property
+    def resource_version(self) -> str:
+        """The version of the object that this is; empty when it is not known."""
+        return self.head.resource_version
+
+    @property
+    def valid(self) -> bool:
+        """Whether the head could be decoded."""
+        return self.problem is None
+
+    @property
+    def ref(self) -> ObjectRef:
+        """Which object it is: kind, namespace and name."""
+        head = self.head
+        return ObjectRef(self.resource, head.name, namespace_or_none(head.namespace))
+
+    @property
+    def error(self) -> DecodeError | None:
+        """A new DecodeError when the head could not be decoded."""
+        if self.problem is None:
+            return None
+        return DecodeError(self.ref, self.problem.path, self.problem.text)
+
+    def __repr__(self) -> str:
+        return f"<Record {self.ref} at {self.head.resource_version or 'no version'}>"
+
+
+Modify: TypeAlias = Callable[[Any], object]
+"""Changes a reader in place; what is left of the object is what gets stored."""
+
+
+class Prunable(Protocol):
+    """A reader of an object, as every resource class makes them."""
+
+    @property
+    def record(self) -> Record | None:
+        """What was received; None for an object that was made here."""
+
+    def to_record(self, *, partial: bool = False) -> Record:
+        """A record of the object as it is now; `partial` marks that parts were taken away."""
+
+
+def pruned(obj: Prunable, modify: Modify) -> Record:
+    """What `modify` leaves of the object behind this reader. An object whose metadata did not decode is not shown to
+    it.
+
+    Raises what `modify` raises; the reader may be half changed then.
+    """
+    record = obj.record
+    if record is not None and record.problem is not None:
+        return record
+    if modify is strip_managed_fields:
+        return _stripped(obj.to_record())
+    modify(obj)
+    return obj.to_record(partial=True)
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    managed_fields: msgspec.Raw = msgspec.Raw()
+
+
+class _Prunable(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Event(msgspec.Struct):
+    object: _Prunable
+
+
+_prunable = decoder_of(_Prunable)
+_event = decoder_of(_Event)
+_KEY = b'"managedFields":'
+
+
+def strip_managed_fields(obj: Any) -> Any:
+    """Drop the managedFields of stored objects, often half of their metadata; to be given as `modify=`.
+
+    Call it within your own `modify` function to take them off the object. Of a `Record` it returns one without the
+    bytes of its managedFields, the same when it has none, and decodes nothing else.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> with watch_store(maps, modify=strip_managed_fields) as lean:
+    ...     lean.wait_until_ready(10)
+    ...     lean.get("settings", "default").metadata.managed_fields
+    """
+    if isinstance(obj, Record):
+        return _stripped(obj)
+    if obj.metadata.managed_fields is not None:
+        obj.metadata.managed_fields = None
+    return obj
+
+
+def _stripped(record: Record) -> Record:
+    if record.problem is not None or not record.raw:
+        return record
+    try:
+        found: Any = _event(record.raw).object if record.enveloped else _prunable(record.raw)
+    except DECODE_FAILURES:
+        return record
+    raw = _cut(record.raw, bytes(found.metadata.managed_fields))
+    return record if raw is None else msgspec.structs.replace(record, raw=raw)
+
+
+def _cut(raw: bytes, value: bytes) -> bytes | None:
+    """`raw` without `"managedFields":value` and one comma beside it; None when it is not written just so."""
+    member = _KEY + value
+    at = raw.find(member)
+    if not value or at < 0 or raw.count(b'"managedFields"') > 1:  # another one: which would be cut is not certain
+        return None
+    end = at + len(member)
+    if raw[at - 1:at] == b",":
+        return raw[:at - 1] + raw[end:]
+    return raw[:at] + (raw[end + 1:] if raw[end:end + 1] == b"," else raw[end:])
+
 
 MISSING: Any = msgspec.UNSET
 """No default, or no value."""

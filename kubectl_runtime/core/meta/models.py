@@ -11,9 +11,9 @@ from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.metav1 import format_micro_time, parse_time
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.meta.refs import ObjectRef
 
 M = TypeVar("M")
 _LIST = r"list\[(.*)\]$"

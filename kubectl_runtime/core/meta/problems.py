@@ -6,7 +6,7 @@ import re
 import msgspec
 
 from kubectl_runtime.core.base.errors import KubeError
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 
 DECODE_FAILURES = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """What msgspec raises for bytes from outside: wrong types or syntax, invalid UTF-8, too many levels."""

@@ -22,7 +22,7 @@ import msgspec.structs
 
 from kubectl_runtime.core.base import wire
 from kubectl_runtime.core.base.errors import RequestError, Status
-from kubectl_runtime.core.codec.encode import encode_plain
+from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.meta.gvk import GroupVersionKind, GroupVersionResource
 from kubectl_runtime.core.meta.metav1 import FrozenPart
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of

@@ -16,7 +16,7 @@ import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.errors import Status
-from kubectl_runtime.core.codec.encode import encode_plain
+from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.meta.metav1 import FrozenPart
 from kubectl_runtime.core.objects.admission import decoded, failure_status, invalid_status, status_dict
 from kubectl_runtime.core.objects.resource import Resource

@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, wire_names
-from kubectl_runtime.core.codec.record import Head
+from kubectl_runtime.core.codec.views import Head
 from kubectl_runtime.core.meta.metav1 import ReadOnlyDict, ReadOnlyList
 
 

@@ -8,9 +8,8 @@ import hashlib
 from typing import Protocol
 
 from kubectl_runtime.core.base.errors import RequestError, class_named
-from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
-from kubectl_runtime.core.meta.refs import ObjectRef
 
 
 class Owner(Protocol):

@@ -36,20 +36,17 @@ import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError, UnknownFieldError, class_named, did_you_mean
 from kubectl_runtime.core.base.interpreter import failed_attribute
-from kubectl_runtime.core.base.keys import namespace_or_none
+from kubectl_runtime.core.base.plain import namespace_or_none
 from kubectl_runtime.core.base.wire import camel, decoded
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.encode import encode_plain, identified, new_object, written_back
+from kubectl_runtime.core.codec.jsonbytes import decode_object, encode_plain, identified, new_object, written_back
 from kubectl_runtime.core.codec.lineage import Kept
-from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.salvage import Seldom, seldom_of
-from kubectl_runtime.core.codec.views import plain_object
+from kubectl_runtime.core.codec.views import Head, Record, plain_object
 from kubectl_runtime.core.codec.writeback import merge
-from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, ObjectRef, Scope
 from kubectl_runtime.core.meta.metav1 import EditableMap, ObjectMeta, OwnerReference, ReadOnlyDict, parse_time
 from kubectl_runtime.core.meta.models import to_model
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects import ownership
 from kubectl_runtime.core.objects.declare import (
     Attribute,

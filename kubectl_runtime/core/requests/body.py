@@ -13,11 +13,10 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
-from kubectl_runtime.core.codec.encode import identified
+from kubectl_runtime.core.codec.jsonbytes import identified
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.models import from_model, is_model
-from kubectl_runtime.core.objects.dynamic import DynamicObject
-from kubectl_runtime.core.objects.partial import is_partial
+from kubectl_runtime.core.objects.partial import DynamicObject, is_partial
 from kubectl_runtime.core.objects.resource import Resource
 
 APPLY = "application/apply-patch+yaml"

@@ -28,10 +28,9 @@ from msgspec.structs import force_setattr
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.wire import decoder_of
-from kubectl_runtime.core.codec.encode import encode_plain
-from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.codec.jsonbytes import encode_plain
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.requests import body as bodies
 from kubectl_runtime.core.requests.body import APPLY, JSON, Patch
 from kubectl_runtime.core.requests.params import (

@@ -26,9 +26,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
-from kubectl_runtime.client.api.writes import OwnWrites
+from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.clock import Duration, duration_of
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import check_api, check_callback, check_type
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.params import check_flag
 from kubectl_runtime.runtime.controller.options import (
@@ -51,7 +52,7 @@ from kubectl_runtime.runtime.controller.plan import (
     functions_of,
 )
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE
+from kubectl_runtime.runtime.lifecycle.lifecycle import DEFAULT_GRACE
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles, ResultCallback
 from kubectl_runtime.runtime.store.store import Store, StoreState
 from kubectl_runtime.runtime.triggers.predicates import Predicate
@@ -65,7 +66,6 @@ from kubectl_runtime.runtime.triggers.triggers import (
     trigger_owners,
     trigger_self,
 )
-from kubectl_runtime.runtime.usercode import check_api, check_callback, check_type
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, WatcherConfig
 from kubectl_runtime.runtime.watch.driver import reader_of
 from kubectl_runtime.runtime.watch.event import Event
@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.api import Api, Namespaces
     from kubectl_runtime.client.api.client import Client
     from kubectl_runtime.core.base.observer import Observer  # noqa: F401 - the signature names it, for the reference
-    from kubectl_runtime.core.codec.record import Modify  # noqa: F401 - the signature names it, for the reference
+    from kubectl_runtime.core.codec.views import Modify  # noqa: F401 - the signature names it, for the reference
     from kubectl_runtime.runtime.controller.options import Debounce  # noqa: F401 - the signature names it, for the reference
-    from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff  # noqa: F401 - the signature names it, for the reference
+    from kubectl_runtime.runtime.queue.runs import KeyBackoff  # noqa: F401 - the signature names it, for the reference
 
 K = TypeVar("K")
 R = TypeVar("R")

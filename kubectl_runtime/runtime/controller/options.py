@@ -15,15 +15,15 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
-from kubectl_runtime.client.api.writes import OwnWrites
+from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.clock import Duration, duration_of, period_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import check_callback, check_type
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
-from kubectl_runtime.core.codec.record import Modify
+from kubectl_runtime.core.codec.views import Modify
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff, RetryRateLimit
+from kubectl_runtime.runtime.queue.runs import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff, RetryRateLimit
 from kubectl_runtime.runtime.triggers.predicates import Predicate
-from kubectl_runtime.runtime.usercode import check_callback, check_type
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, WatcherConfig
 

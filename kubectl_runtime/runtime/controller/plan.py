@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.guard import check_callback, check_type, is_async, misfit, name_of
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Modify, Record
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.codec.views import Modify, Record
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.core.requests.request import list_
 from kubectl_runtime.runtime.controller.options import ControllerOptions
-from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE
+from kubectl_runtime.runtime.lifecycle.lifecycle import DEFAULT_GRACE
 from kubectl_runtime.runtime.reconcile.invoker import success_function
 from kubectl_runtime.runtime.reconcile.reconciler import (
     Context,
@@ -50,7 +50,6 @@ from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.shared_watches import Share, form_of, is_whole, selection_of
 from kubectl_runtime.runtime.triggers.streams import TriggerSource
 from kubectl_runtime.runtime.triggers.triggers import Subscription
-from kubectl_runtime.runtime.usercode import check_callback, check_type, is_async, misfit, name_of
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.driver import reader_of
 from kubectl_runtime.runtime.watch.states import WatchApi, WatchApis, apis_of, as_configured, namespaces_of

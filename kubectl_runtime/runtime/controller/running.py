@@ -33,27 +33,27 @@ from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.guard import described
 from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.controller.assembly import Assembly
+from kubectl_runtime.core.meta.gvk import ObjectRef
+from kubectl_runtime.runtime.controller.assembly import Assembly, SyncTimeoutError
 from kubectl_runtime.runtime.controller.plan import RUNNING, ControllerError, Plan, WatchPlan
-from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.lifecycle.lifecycle import (
+    DEFAULT_GRACE,
     FORKED,
     JOIN_SECONDS,
     Lifecycle,
     StillRunning,
     alive,
     join,
+    stack_of,
 )
-from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE, stack_of
 from kubectl_runtime.runtime.queue.runs import Run
-from kubectl_runtime.runtime.reconcile.executor import executor_for
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
+from kubectl_runtime.runtime.reconcile.runner import executor_for
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.shared_watches import Share
 from kubectl_runtime.runtime.triggers.streams import TriggerSource
-from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watch.states import WatchState
 
 DISPATCHER_LIMIT = 60.0

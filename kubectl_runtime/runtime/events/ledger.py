@@ -61,8 +61,7 @@ from cachetools import TTLCache
 
 from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.requests.body import plain_body
 
 WITHOUT_NAMESPACE = "default"

@@ -17,25 +17,383 @@ In the child of a fork a recorder that was used before takes nothing, and logs t
 
 Rights: `create` and `patch` on `events` in the group `events.k8s.io`, in the namespaces of the objects, and in
 `default` for cluster-scoped ones.
+
+`Sender`: what a Recorder does in one process: counts what is observed, and sends one request at a time.
+
+    step()    at most one request, and what follows from its answer; returns when to call it again
+    run()     calls it until it is closed: the body of a thread
+    flush()   waits until what was observed so far is told; where nobody runs it, because the clock is a simulation's
+              that only one thread may wait on, it calls `step` itself
+
+After a request that got no answer, or one that says to come back later, everything waits: 1 s doubling to 30 s, or as
+long as the server said. `observe`, `flush`, `close` and the properties are for any thread; `step` is for one at a time,
+and never raises. No lock is held while a request is under way or a line is logged.
+
+What is sent for a series, and what an answer means for it. Pure.
 """
 from __future__ import annotations
 
 import atexit
+import logging
 import random
+import socket
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from msgspec.structs import replace
+
+from kubectl_runtime.client.http.retry import KindNotServedError
+from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import pass_interrupt
+from kubectl_runtime.core.base.errors import (
+    ApiError,
+    AuthError,
+    OutcomeUnknownError,
+    RequestError,
+    TransportError,
+    error_behind,
+)
+from kubectl_runtime.core.base.guard import check_client, described, guarded, guarded_logger, pass_interrupt
 from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
-from kubectl_runtime.runtime.events.ledger import MARK, NOTE, Ledger, Reference, SpamFilter, Subject, cut, short
-from kubectl_runtime.runtime.events.sender import Reporter, Sender
-from kubectl_runtime.runtime.usercode import check_client, described, guarded
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import format_micro_time
+from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.body import Patch, pointer
+from kubectl_runtime.core.requests.request import Place, Request, Retry
+from kubectl_runtime.core.scope import calls_obey
+from kubectl_runtime.runtime.events.ledger import (
+    MARK,
+    NOTE,
+    Ledger,
+    Lost,
+    Reference,
+    Result,
+    Series,
+    SpamFilter,
+    Subject,
+    cut,
+    qualified_name,
+    short,
+)
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
+
+EVENT = ApiResource("events.k8s.io", "v1", "Event", "events")
+TERMINATING = "NamespaceTerminating"
+"""The reason of a cause where something was to be made in a namespace that goes."""
+_SERIES = pointer("series")
+_COUNT = pointer("series", "count")
+_LATER = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.SERVICE_UNAVAILABLE))
+"""Answers of a server that has not looked at the request. A 503 that says no time comes as OutcomeUnknownError."""
+
+
+class Reporter(NamedTuple):
+    """Who says it: `kubectl describe` shows the controller."""
+
+    controller: str
+    instance: str
+
+    @classmethod
+    def of(cls, controller: str, instance: str | None) -> Reporter:
+        """With names that the server takes; the instance is by default the controller on this host. Raises
+        RequestError when nothing of `controller` can be one."""
+        name = qualified_name(controller)
+        if not name:
+            raise RequestError(f"{controller!r} cannot name a controller in Events: give it a name with letters, such "
+                               "as 'database-operator' or 'example.com/database-operator'")
+        return cls(name, short(instance or f"{name}-{socket.gethostname()}", name))
+
+
+def request_for(series: Series, reporter: Reporter) -> Request:
+    """The request that brings what the server knows of `series` to its goal. It is not repeated by the client."""
+    place = Place(EVENT, series.subject.regarding.home)
+    if not series.exists:
+        return replace(build.create(place, _event(series, reporter)), retry=Retry.NEVER)
+    known = series.told - series.before
+    test = {"op": "test", "path": _SERIES, "value": None} if known == 1 else {"op": "test", "path": _COUNT,
+                                                                               "value": known}
+    step = {"op": "add", "path": _SERIES, "value": _series(series)}
+    return replace(build.patch(place, series.name, Patch.json([test, step])), retry=Retry.NEVER)
+
+
+def _event(series: Series, reporter: Reporter) -> dict[str, Any]:
+    subject = series.subject
+    event = {
+        "apiVersion": EVENT.api_version, "kind": EVENT.kind,
+        "metadata": {"name": series.name, "namespace": subject.regarding.home},
+        "eventTime": format_micro_time(series.begun),
+        "reportingController": reporter.controller, "reportingInstance": reporter.instance,
+        "type": "Warning" if subject.warning else "Normal", "reason": subject.reason, "action": subject.action,
+        "note": series.note, "regarding": subject.regarding.to_dict()}
+    if subject.related is not None:
+        event["related"] = subject.related.to_dict()
+    if series.goal - series.before > 1:
+        event["series"] = _series(series)
+    return event
+
+
+def _series(series: Series) -> dict[str, Any]:
+    return {"count": series.goal - series.before, "lastObservedTime": format_micro_time(series.last)}
+
+
+def result_of(error: BaseException | None, *, patched: bool) -> Result:
+    """What became of a request that ended with `error`; `patched`: it was a patch."""
+    if error is None:
+        return Result.DONE
+    if isinstance(error, OutcomeUnknownError):
+        return Result.UNKNOWN
+    if isinstance(error, ApiError):
+        return _answered(error, patched)
+    if isinstance(error, RequestError):
+        return Result.REFUSED
+    unsent = isinstance(error, AuthError) or (isinstance(error, TransportError) and not error.sent)
+    return Result.LATER if unsent else Result.UNKNOWN
+
+
+def _answered(error: ApiError, patched: bool) -> Result:
+    if isinstance(error, KindNotServedError):
+        return Result.REFUSED
+    if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR and error.code != HTTPStatus.SERVICE_UNAVAILABLE:
+        return Result.UNKNOWN
+    if error.code in _LATER:
+        return Result.LATER
+    if error.is_not_found:
+        return Result.MISSING
+    if patched and error.is_invalid:  # its `test` failed
+        return Result.CHANGED
+    if error.is_already_exists:
+        return Result.EXISTS
+    return Result.LATER if error.is_conflict else Result.REFUSED  # a conflict: the server gave up, and wrote nothing
+
+
+def is_about_the_recorder(error: BaseException | None) -> bool:
+    """Whether the error says that no Event can be written at this time, rather than something about this one."""
+    return isinstance(error_behind(error), TransportError | AuthError)
+
+
+def is_expected(error: BaseException | None) -> bool:
+    """Whether it is how Events end in a namespace that is being deleted, or is gone: nothing to warn of."""
+    return isinstance(error, ApiError) and not isinstance(error, KindNotServedError) and (
+        error.is_not_found or any(cause.reason == TERMINATING for cause in error.status.causes))
+
+
+log = guarded_logger(__name__)
+
+PATIENCE = 10.0
+"""Seconds that one request may take."""
+BACKOFF = Backoff(1, 2, 30, jitter=0.5)
+_MOST_WARNINGS = 100
+
+
+class Sender:
+    """Sends what was observed as Events, one request after the other. Safe to use from any thread, but `step` and
+    `run`."""
+
+    def __init__(self, client: Client, reporter: Reporter, ledger: Ledger, rng: random.Random) -> None:
+        self._client = client
+        self._clock = client.clock
+        self._reporter = reporter
+        self._ledger = ledger
+        self._rng = rng
+        self._changed = threading.Condition()
+        self._sending = False
+        self._failures = 0
+        self._paused_until = 0.0
+        self._flushing = 0
+        self._close_by: float | None = None
+        self._warned: set[str] = set()
+        self._over = StopToken(clock=client.clock)
+        self._trouble = ""
+        """The last error, in words."""
+
+    # From any thread
+
+    def observe(self, subject: Subject, note: str) -> None:
+        """Count one observation, to be told soon. Blocks only as long as the lock of this class is held."""
+        moment = self._clock.now()
+        with self._changed:
+            if self._close_by is None:
+                before = len(self._ledger.open)
+                why = self._ledger.observe(subject, note, moment)
+                if len(self._ledger.open) > before:
+                    self._changed.notify_all()
+            else:
+                why = Lost.CLOSED
+                self._ledger.lost[why] += 1
+        if why is not None:
+            self.warn(why.name, f"an event of {subject.regarding} is lost, {why.value}: {subject.reason}")
+
+    def reject(self, problem: str) -> None:
+        """Something was observed that is about nothing."""
+        with self._changed:
+            self._ledger.lost[Lost.INVALID] += 1
+        self.warn(problem, problem)
+
+    @property
+    def lost(self) -> Mapping[Lost, int]:
+        """How many observations are lost, by cause."""
+        with self._changed:
+            return dict(self._ledger.lost)
+
+    @property
+    def waiting(self) -> int:
+        """Observations that the server has not been told of yet."""
+        with self._changed:
+            return sum(series.untold - series.refused for series in self._ledger.open.values())
+
+    def due(self) -> float | None:
+        """Seconds until `step` has something to send; None: nothing, or a request is under way."""
+        with self._changed:
+            return self._delay()
+
+    def flush(self, timeout: float, *, driven: bool) -> bool:
+        """Tell what was observed so far, whatever the pauses of series are; whether nothing of it is left after at most
+        `timeout` seconds. `driven`: a thread runs this."""
+        deadline = self._clock.monotonic() + timeout
+        with self._changed:
+            goals = [(series, series.count) for series in self._ledger.open.values()]
+            self._flushing += 1
+            self._changed.notify_all()
+        try:
+            return self._await(lambda: not any(self._is_left(*goal) for goal in goals), deadline, driven)
+        finally:
+            with self._changed:
+                self._flushing -= 1
+
+    def close(self, timeout: float, *, driven: bool) -> bool:
+        """As `flush`, and nothing more is taken or sent afterwards: a request that is under way ends. Whether all was
+        told; else one line says how many were not, and the last error."""
+        deadline = self._clock.monotonic() + timeout
+        with self._changed:
+            self._close_by = deadline if self._close_by is None else min(self._close_by, deadline)
+            self._changed.notify_all()
+        told = self._await(lambda: not self._ledger.open, deadline, driven)
+        self._over.set("the recorder was closed")
+        with self._changed:
+            dropped = self._ledger.drop_all()
+            lost = ", ".join(f"{number} since {why.value}" for why, number in self._ledger.lost.items() if number)
+        if dropped or lost:
+            trouble = self._trouble or ("the server has not answered" if self._sending else "")
+            why = f"; the last error: {trouble}" if dropped and trouble else ""
+            self.warn("closed", f"closed; events lost: {lost}{why}")
+        return told
+
+    # The one that sends
+
+    def step(self) -> float | None:
+        """Send what is due, if anything: one request, at most PATIENCE. Returns after how many seconds to call again;
+        None when there is nothing to tell until something is observed."""
+        with self._changed:
+            wait = self._delay()
+            series = self._ledger.take(urgent=self._urgent) if wait == 0 else None
+            if series is None:
+                return wait
+            limit = self._clock.monotonic() + PATIENCE
+            deadline = limit if self._close_by is None else min(limit, self._close_by)
+            self._sending = True
+        error = self._send(series, deadline)
+        result = result_of(error, patched=series.exists)
+        with self._changed:
+            if self._over.is_set():  # what it is about was given up
+                self._sending = False
+                return None
+            if error is not None:
+                self._trouble = described(error)
+            why = self._ledger.settle(series, result, counts=not is_about_the_recorder(error))
+            self._pause(result, error)
+            self._sending = False
+            self._changed.notify_all()
+            wait = self._delay()
+        self._tell(series, result, error, why)
+        return wait
+
+    def run(self) -> None:
+        """Call `step` until `close` is done with it."""
+        while True:
+            self.step()
+            with self._changed:
+                if self._close_by is not None and (
+                        not self._ledger.open or self._clock.monotonic() >= self._close_by):
+                    return
+                wait = self._delay()
+                if self._close_by is not None:
+                    left = self._close_by - self._clock.monotonic()
+                    wait = left if wait is None else min(wait, left)
+                if wait is None or wait > 0:
+                    self._clock.wait(self._changed, wait)
+
+    def warn(self, key: str, text: str) -> None:
+        """Log it the first time."""
+        with self._changed:
+            known = key in self._warned or len(self._warned) >= _MOST_WARNINGS
+            if not known:
+                self._warned.add(key)
+        log.log(logging.DEBUG if known else logging.WARNING, "events of %s: %s", self._reporter.controller, text)
+
+    @property
+    def _urgent(self) -> bool:
+        return self._flushing > 0 or self._close_by is not None
+
+    def _delay(self) -> float | None:
+        wait = None if self._sending else self._ledger.delay(urgent=self._urgent)
+        return None if wait is None else max(wait, self._paused_until - self._clock.monotonic(), 0.0)
+
+    def _is_left(self, series: Series, goal: int) -> bool:
+        return series.told < goal and self._ledger.open.get(series.subject) is series
+
+    def _await(self, done: Callable[[], bool], deadline: float, driven: bool) -> bool:
+        while True:
+            if not driven:
+                self.step()
+            with self._changed:
+                now = self._clock.monotonic()
+                if done():
+                    return True
+                if now >= deadline:
+                    return False
+                wait = None if driven else self._delay()
+                if wait is None or wait > 0:
+                    self._clock.wait(self._changed, deadline - now if wait is None else min(deadline - now, wait))
+
+    def _send(self, series: Series, deadline: float) -> BaseException | None:
+        try:
+            with calls_obey(self._over):
+                self._client.request(request_for(series, self._reporter), deadline=deadline)
+        except BaseException as error:  # noqa: BLE001 - layers of the client are user code, which ends no thread
+            pass_interrupt(error)
+            return error
+        return None
+
+    def _pause(self, result: Result, error: BaseException | None) -> None:
+        if result not in (Result.LATER, Result.UNKNOWN):
+            self._failures = 0
+            return
+        self._failures += 1
+        reason = error_behind(error)
+        asked = reason.retry_after if isinstance(reason, ApiError) else None
+        wait = max(BACKOFF.delay(self._failures, self._rng), asked or 0.0)
+        self._paused_until = self._clock.monotonic() + wait
+
+    def _tell(self, series: Series, result: Result, error: BaseException | None, why: Lost | None) -> None:
+        if error is None or is_expected(error) or result in (Result.EXISTS, Result.CHANGED):
+            log.debug("event %s (%s of %s): %s", series.name, series.subject.reason, series.subject.regarding,
+                      described(error) if error is not None else result.value)
+        elif result in (Result.LATER, Result.UNKNOWN) and why is None:
+            log.log(logging.INFO if self._failures == 1 else logging.DEBUG,
+                    "events of %s are delayed; next attempt in %.1f s: %s", self._reporter.controller,
+                    self._paused_until - self._clock.monotonic(), described(error))
+        else:
+            reason = error_behind(error)
+            code = f"{reason.code} {reason.reason}" if isinstance(reason, ApiError) else type(reason).__name__
+            right = " (the controller needs the rights to create and patch events in the group events.k8s.io)" \
+                if isinstance(error, ApiError) and error.is_forbidden else ""
+            self.warn(f"{series.exists} {code}", f"an event of {series.subject.regarding} cannot be written: "
+                                                 f"{described(error)}{right}; further ones of this kind are not logged")
+
 
 UNSPECIFIED = "Unspecified"
 """The reason of an event that was published without one: the server requires it."""

@@ -26,29 +26,177 @@ A controller is this engine with one member, a Manager has several and an electi
 `_end_rest`, `_release` and `owns`. The end comes to its end by itself, whether a caller waits or not, and waits for no
 log handler (see `ShutdownLog`). Where no thread can be started any more, because the interpreter ends, the first caller
 that waits does the work. In the child of a fork nothing of it runs: it looks stopped, and `stop` does nothing.
+
+`Shutdown`: the tokens by which a controller ends, and how a grace period is divided.
+
+    running    -> draining   a stop was asked for, a signal came, or the library failed: no new runs, watches close
+    draining   -> aborted    the grace period nears its end: runs in progress are told to stop; reads and waits end
+    aborted    -> cut        half of what is left has passed: their writes end too
+    cut        nothing more; a run that still does not return is reported as stuck
+
+`draining` is what the library's own threads watch. `aborted` is what a reconciler sees as `ctx.stop`, so that a run
+which only needs a moment more is left alone. The last tenth of the grace period, at most 2 s, is the time to heed
+`aborted`. A write that a run has begun by then gets half of that to be answered, so that the stop itself breaks none.
+
+`ShutdownLog`: what a controller or manager logs while it ends, written by a thread that no caller has to wait for.
+
+    info, error     queue a line; the thread starts with the first line, writes in order, and ends after `finish`
+    finish(until)   accept no more lines; block until all are written, at most until that moment, and not for a handler
+                    that has had one line for `LINE_SECONDS`
+    collecting()    within this block, everything that the calling thread logs is queued
+
+A log handler is user code and may block. A shutdown that keeps its time must not wait for a handler, nor wait again at
+the end for a handler that has blocked since the beginning.
 """
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from queue import SimpleQueue
 from signal import Signals
 from types import TracebackType
 from typing import Self
 
-from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Duration, seconds
-from kubectl_runtime.core.base.guard import GuardedLogger
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Clock, Duration, seconds
+from kubectl_runtime.core.base.guard import GuardedLogger, Line, described, written_by
 from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE, Shutdown, stack_of
-from kubectl_runtime.runtime.lifecycle.shutdown_log import ShutdownLog
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.lifecycle.signals import EXIT_STUCK, ShutdownSignals, end_process
-from kubectl_runtime.runtime.usercode import described
+
+DEFAULT_GRACE = 25.0
+"""Seconds; Kubernetes gives a Pod 30 between SIGTERM and SIGKILL, so this leaves it 5 to end the process."""
+
+ABORT_SHARE, ABORT_MOST = 0.1, 2.0
+
+
+class Shutdown:
+    """Three tokens and the times between them. Safe to use from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.draining = StopToken(clock=clock)
+        self.aborted = StopToken(clock=clock)
+        self.cut = StopToken(clock=clock)
+        self._lock = threading.Lock()
+        self.deadline: float | None = None
+        """When runs are told to stop, on the monotonic clock; None before anybody has asked for a stop."""
+        self.give_up_at: float | None = None
+        """When runs that have not heeded it are given up."""
+
+    def begin(self, reason: str, grace: float = DEFAULT_GRACE) -> None:
+        """Drain: no new runs, and `grace` seconds from now those in progress are given up.
+
+        A later call may shorten the time, not lengthen it.
+        """
+        give_up = self._clock.monotonic() + grace
+        abort = give_up - min(grace * ABORT_SHARE, ABORT_MOST)
+        with self._lock:
+            self.give_up_at = give_up if self.give_up_at is None else min(self.give_up_at, give_up)
+            self.deadline = abort if self.deadline is None else min(self.deadline, abort)
+        self.draining.set(reason)
+
+    @property
+    def cut_at(self) -> float | None:
+        """When writes of runs are given up."""
+        deadline, give_up = self.deadline, self.give_up_at
+        return None if deadline is None or give_up is None else (deadline + give_up) / 2
+
+    def time_left(self) -> float:
+        """Seconds until everything is given up; 0 when that has passed, and before the stop."""
+        return max(0.0, (self.give_up_at or 0.0) - self._clock.monotonic())
+
+    def abort(self, reason: str) -> None:
+        """Tell runs in progress to stop now."""
+        self.draining.set(reason)
+        self.aborted.set(reason)
+
+
+def stack_of(thread_id: int | None) -> str:
+    """The stack of a thread as text; empty when it has ended. The current line of each frame, no values."""
+    # Private by name only: this is the documented way to another thread's stack.
+    frame = sys._current_frames().get(thread_id) if thread_id is not None else None
+    return "".join(traceback.format_stack(frame)) if frame is not None else ""
+
+
+LINE_SECONDS = 1.0
+"""How long a log handler may take for one line before it counts as blocked."""
+
+
+class ShutdownLog:
+    """The log of a shutdown. Safe to use from any thread. Blocks only in `finish`."""
+
+    def __init__(self, logger: GuardedLogger, name: str) -> None:
+        """`name` of the thread."""
+        self._logger = logger
+        self._lines: SimpleQueue[Line | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread = Thread(target=self._write, name=name, daemon=True)
+        self._begun = False
+        self._finished = False
+        self._written = threading.Event()
+        self._line_since = float("inf")
+        """When the line that is being written began."""
+
+    def info(self, text: str, *arguments: object) -> None:
+        """Log a line at INFO, soon. Does not block."""
+        self._put(partial(self._logger.info, text, *arguments))
+
+    def error(self, text: str, *arguments: object) -> None:
+        """Log a line at ERROR, soon. Does not block."""
+        self._put(partial(self._logger.error, text, *arguments))
+
+    def collecting(self) -> AbstractContextManager[None]:
+        """Queue everything that the calling thread logs within the block."""
+        return written_by(self._put)
+
+    def finish(self, until: float) -> None:
+        """Wait for the queued lines, at most until this moment of `time.monotonic`: handlers take real time."""
+        with self._lock:
+            begun = self._begun
+            if not self._finished:
+                self._finished = True
+                self._lines.put(None)
+        if begun and self._thread is not threading.current_thread():  # it is, where a log handler stops the controller
+            # No join: it may be just about to start.
+            while (left := min(until, self._line_since + LINE_SECONDS) - time.monotonic()) > 0:
+                if self._written.wait(left):
+                    break
+
+    def _put(self, line: Line) -> None:
+        with self._lock:
+            finished, begun, self._begun = self._finished, self._begun, True
+            if not finished:
+                self._lines.put(line)
+        if finished:
+            with written_by(None):
+                line()
+        elif not begun:
+            try:
+                self._thread.start()
+            except RuntimeError:  # the interpreter ends, or there are no more threads: then it is written here
+                with self._lock:
+                    self._begun = False
+                self._lines.put(None)
+                self._write()
+
+    def _write(self) -> None:
+        with written_by(None):
+            while (line := self._lines.get()) is not None:
+                self._line_since = time.monotonic()
+                line()
+                self._line_since = float("inf")
+        self._written.set()
+
 
 JOIN_SECONDS = 2.0
 """The most that the library's threads get to end once no work goes on any more; real seconds. They need milliseconds;

@@ -17,9 +17,8 @@ from typing import NamedTuple, Protocol
 
 from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.guard import described, guarded_logger, pass_interrupt
 from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 

@@ -39,8 +39,8 @@ from operator import itemgetter
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestTimeout, error_behind
-from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.scope import current_trace
 from kubectl_runtime.runtime.observe.families import (
     BACKOFF,

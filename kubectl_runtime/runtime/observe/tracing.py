@@ -28,8 +28,8 @@ from urllib.parse import urlsplit
 from kubectl_runtime.client.http.layers import RETRY, Stack
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.base.errors import MissingExtra, RequestError
-from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import Observer, RunResult
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.requests.request import Request, segment
 from kubectl_runtime.core.scope import RunScope, Trace, current_scope, stray_trace

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
 if TYPE_CHECKING:
-    from kubectl_runtime.client.api.writes import Write
+    from kubectl_runtime.client.api.client import Write
 
 Version: TypeAlias = tuple[str, str]
 """One version of one object: its uid and resourceVersion. An empty version stands for the end of that object."""

@@ -42,7 +42,7 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from itertools import count, islice
 from typing import Any, Generic, TypeVar
 
-from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
+from kubectl_runtime.runtime.queue.runs import RetryRateLimit
 
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M")

@@ -50,8 +50,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from kubectl_runtime.core.base.keys import Key, key_of
-from kubectl_runtime.runtime.queue.key_backoff import Failures, FailureState, RetryRateLimit, is_own
+from kubectl_runtime.core.base.plain import Key, key_of
 from kubectl_runtime.runtime.queue.own_writes import OwnEvents, Version
 from kubectl_runtime.runtime.queue.runs import (
     LEAST,
@@ -61,10 +60,14 @@ from kubectl_runtime.runtime.queue.runs import (
     RETRIED,
     SUCCEEDED,
     EndedRun,
+    Failures,
+    FailureState,
     Outcome,
+    RetryRateLimit,
     Run,
     Streak,
     causes_of,
+    is_own,
 )
 from kubectl_runtime.runtime.queue.scheduler import HELD, LIMITED, READY, WAITING, Entry, Scheduler
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest

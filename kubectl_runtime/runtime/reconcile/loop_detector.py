@@ -29,16 +29,15 @@ import msgspec
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import GuardedLogger
-from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.codec.sameness import Path
 from kubectl_runtime.core.codec.sameness import differences as json_differences
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.logs import said
-from kubectl_runtime.runtime.queue.key_backoff import is_own
 from kubectl_runtime.runtime.queue.own_writes import Version
-from kubectl_runtime.runtime.queue.runs import NO_WRITES, REQUEUED, Outcome, Run, Streak
+from kubectl_runtime.runtime.queue.runs import NO_WRITES, REQUEUED, Outcome, Run, Streak, is_own
 
 RUNS, WITHIN = 50, 60.0
 FEW, COMES_BACK = 10, 3

@@ -23,14 +23,12 @@ from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef
 from kubectl_runtime.runtime.events.ledger import Reference
 from kubectl_runtime.runtime.events.recorder import Recorder
-from kubectl_runtime.runtime.lifecycle.shutdown import Shutdown
+from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
 from kubectl_runtime.runtime.logs import run_fields
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
-from kubectl_runtime.runtime.queue.runs import Known, Run
+from kubectl_runtime.runtime.queue.runs import KeyBackoff, Known, Run
 from kubectl_runtime.runtime.store.store import Store
 
 if TYPE_CHECKING:

@@ -45,14 +45,13 @@ from typing import Any
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import FIELD_CONFLICT, ApiError, KubeError, RequestError
-from kubectl_runtime.core.base.guard import GuardedLogger
+from kubectl_runtime.core.base.guard import GuardedLogger, described
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.events.sender import TERMINATING
+from kubectl_runtime.runtime.events.recorder import TERMINATING
 from kubectl_runtime.runtime.logs import run_fields, said
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.reconcile.reconciler import Context
-from kubectl_runtime.runtime.usercode import described
 
 _LIBRARY = __name__.partition(".")[0]
 

@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.guard import Guard
-from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.codec.views import Record
 
 IndexFunction = Callable[[Record], Any]
 Values = tuple[Hashable, ...]

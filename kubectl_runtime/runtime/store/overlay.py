@@ -34,8 +34,8 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.runtime.store.indexes import IndexName, Values
 
 REMEMBERED_DELETIONS = 4096

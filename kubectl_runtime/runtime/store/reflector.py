@@ -32,13 +32,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.keys import Key, key_of
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.base.guard import closing_source, described, guarded_logger
+from kubectl_runtime.core.base.plain import Key, key_of
 from kubectl_runtime.core.codec.sameness import same_content
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.runtime.store.overlay import Own
 from kubectl_runtime.runtime.store.store_writer import Observers, StoreWriter
-from kubectl_runtime.runtime.usercode import closing_source, described
 from kubectl_runtime.runtime.watch.driver import record_of
 from kubectl_runtime.runtime.watch.event import (
     INIT_DONE,

@@ -23,16 +23,14 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import check_callback, guarded, guarded_logger, not_awaitable
 from kubectl_runtime.core.base.interpreter import renewed_in_children
-from kubectl_runtime.core.base.keys import Key, key_of
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.base.plain import Key, key_of
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.runtime.store.indexes import Indexes, IndexFunction, IndexName
 from kubectl_runtime.runtime.store.overlay import Overlay, Own
-from kubectl_runtime.runtime.usercode import check_callback, guarded, not_awaitable
 from kubectl_runtime.runtime.watch.states import WatchState
 
 

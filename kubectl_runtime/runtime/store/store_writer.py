@@ -32,16 +32,14 @@ import msgspec
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.keys import Key, namespace_or_none
+from kubectl_runtime.core.base.plain import Key, namespace_or_none
 from kubectl_runtime.core.base.wire import decoder_of
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
+from kubectl_runtime.core.codec.jsonbytes import decode_object
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.meta.selectors import Selector
-from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
-from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.core.objects.partial import DynamicObject, FieldsForm, dynamic
 from kubectl_runtime.runtime.store.indexes import IndexName, Values
 from kubectl_runtime.runtime.store.overlay import Own
 from kubectl_runtime.runtime.store.store import Store, StoreState
@@ -51,7 +49,7 @@ from kubectl_runtime.runtime.watch.event import Apply, Event, obj_of
 from kubectl_runtime.runtime.watch.states import WatchApi, WatchState
 
 if TYPE_CHECKING:
-    from kubectl_runtime.client.api.writes import Write
+    from kubectl_runtime.client.api.client import Write
 
 K = TypeVar("K")
 

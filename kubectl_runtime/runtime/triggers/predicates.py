@@ -22,11 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.guard import Guard, check_callback, name_of, not_awaitable
 from kubectl_runtime.core.base.wire import is_record_type, wire_names
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.core.objects.partial import InvalidObject
-from kubectl_runtime.runtime.usercode import check_callback, name_of, not_awaitable
 from kubectl_runtime.runtime.watch.event import Apply, Delete, InitApply
 
 K = TypeVar("K")

@@ -42,21 +42,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from kubectl_runtime.client.http.reachability import PROBE_SECONDS
+from kubectl_runtime.client.http.send import PROBE_SECONDS
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import GuardedLogger, guarded_logger
+from kubectl_runtime.core.base.guard import GuardedLogger, guarded, guarded_logger, name_of
 from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Modify, Record
+from kubectl_runtime.core.codec.views import Modify, Record
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.core.requests.params import IDLE_MARGIN
 from kubectl_runtime.runtime.store.reflector import Commit, Reflector
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.store.store_writer import StoreWriter, Written
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscriber, Subscription
-from kubectl_runtime.runtime.usercode import guarded, name_of
 from kubectl_runtime.runtime.watch.backoff import IDLE_PAUSE, FailureLog, WatchFailures, WatchTarget, absent
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, ListSemantic, WatcherConfig
 from kubectl_runtime.runtime.watch.driver import Modifier, Verifier, WatchDriver, modifier_of, reader_of, validated
@@ -73,7 +72,7 @@ from kubectl_runtime.runtime.watch.states import (
 )
 
 if TYPE_CHECKING:
-    from kubectl_runtime.client.api.writes import Write
+    from kubectl_runtime.client.api.client import Write
 
 class WatchedWrites:
     """The writes of this process, as far as one watch's store holds their objects. `listen` and `close` are for the

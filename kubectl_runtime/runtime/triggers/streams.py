@@ -37,10 +37,10 @@ from cachetools import TTLCache
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import Guard, GuardedLogger, guarded_logger
-from kubectl_runtime.core.base.keys import Key, key_of
+from kubectl_runtime.core.base.guard import Guard, GuardedLogger, closing_source, guarded, guarded_logger, name_of
+from kubectl_runtime.core.base.plain import Key, key_of
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Modify, Record, pruned
+from kubectl_runtime.core.codec.views import Modify, Record, pruned
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.runtime.store.store import Store
@@ -54,7 +54,6 @@ from kubectl_runtime.runtime.triggers.triggers import (
     Subscription,
     described_event,
 )
-from kubectl_runtime.runtime.usercode import closing_source, guarded, name_of
 from kubectl_runtime.runtime.watch.driver import record_of
 from kubectl_runtime.runtime.watch.event import Apply, Delete, Event, Init, InitApply, InitDone, is_event, with_obj
 

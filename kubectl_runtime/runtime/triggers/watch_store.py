@@ -16,16 +16,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from kubectl_runtime.client.api.writes import OwnWrites
+from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import check_api, check_callback, check_type, guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER
-from kubectl_runtime.core.codec.record import Modify
+from kubectl_runtime.core.codec.views import Modify
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watches
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, named_after
-from kubectl_runtime.runtime.usercode import check_api, check_callback, check_type
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, WatcherConfig
 from kubectl_runtime.runtime.watch.driver import reader_of
 from kubectl_runtime.runtime.watch.event import Event

@@ -34,7 +34,7 @@ watches are reads: what a server says of those of Secrets quotes no content of t
     answers again         waited, tries, and finds nobody           as its own backoff says: it is this watch's trouble
 
 The looks of many watches are spread by chance, and so are their first requests after an outage. For one thread; what is
-known of the server is shared by all watches of its client (`client.http.reachability`).
+known of the server is shared by all watches of its client (`client.http.send`).
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from kubectl_runtime.client.http.reachability import PROBE_SECONDS, Outage, Reachability
+from kubectl_runtime.client.http.send import PROBE_SECONDS, Outage, Reachability
 from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import (
@@ -55,12 +55,11 @@ from kubectl_runtime.core.base.errors import (
     TransportError,
     message_of,
 )
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import closing_source, described, guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests.params import check_flags
 from kubectl_runtime.core.scope import with_scope
-from kubectl_runtime.runtime.usercode import closing_source, described
 from kubectl_runtime.runtime.watch.event import MAX_RETRY_AFTER, Event, Failed, Idle, Init, InitApply, RawStep
 
 log = guarded_logger(__name__)

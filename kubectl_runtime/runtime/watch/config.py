@@ -8,6 +8,7 @@ from math import inf
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import check_type
 from kubectl_runtime.core.meta.selectors import (
     FieldSelection,
     LabelSelection,
@@ -16,7 +17,6 @@ from kubectl_runtime.core.meta.selectors import (
 )
 from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.core.requests.params import check_flags, keep_selections
-from kubectl_runtime.runtime.usercode import check_type
 from kubectl_runtime.runtime.watch.backoff import DEFAULT_BACKOFF, WatchBackoff
 
 

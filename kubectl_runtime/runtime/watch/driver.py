@@ -42,20 +42,19 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from kubectl_runtime.client.api.api_base import walk
-from kubectl_runtime.client.http.reachability import Outage, Reachability
-from kubectl_runtime.client.server.answers import Refusals
+from kubectl_runtime.client.http.send import Outage, Reachability
+from kubectl_runtime.client.server import Refusals
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
-from kubectl_runtime.core.base.guard import Guard, guarded_logger, pass_interrupt
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.guard import Guard, as_exception, described, guarded_logger, name_of, pass_interrupt
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Modify, Record, pruned
+from kubectl_runtime.core.codec.views import Modify, Record, pruned
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DecodeError, Problem
 from kubectl_runtime.core.objects.partial import InvalidObject, PartialView
 from kubectl_runtime.core.requests.params import IDLE_MARGIN, ListParams, WatchParams
 from kubectl_runtime.core.requests.request import Retry
-from kubectl_runtime.runtime.usercode import as_exception, described, name_of
 from kubectl_runtime.runtime.watch.backoff import ServerGate, WatchTarget
 from kubectl_runtime.runtime.watch.config import InitialListStrategy, ListSemantic, WatcherConfig
 from kubectl_runtime.runtime.watch.event import Event, Failed, with_obj

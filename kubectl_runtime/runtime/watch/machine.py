@@ -82,7 +82,7 @@ from dataclasses import replace
 
 from kubectl_runtime.core.base.errors import ApiError, Status, TransportError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Event, Failed, Init, InitApply
 from kubectl_runtime.runtime.watch.states import (
     INITIAL_EVENTS_SECONDS,

@@ -22,7 +22,7 @@ import msgspec
 from kubectl_runtime.client.api.api_base import TokenTrail
 from kubectl_runtime.core.base.errors import KubeError, RequestError, Status
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.requests.params import ListParams, WatchParams

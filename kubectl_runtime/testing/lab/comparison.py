@@ -20,9 +20,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.storage import Version
 from kubectl_runtime.core.codec.sameness import MISSING, Path, differences
-from kubectl_runtime.testing.lab.journal import PASSING, Entry, Identity, Journal, identity_of
+from kubectl_runtime.testing.lab.recordings import PASSING, Entry, Identity, Journal, identity_of
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")

@@ -33,7 +33,7 @@ from typing import Any
 
 import kubectl_runtime
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.usercode import misfit, name_of
+from kubectl_runtime.core.base.guard import misfit, name_of
 from kubectl_runtime.testing.asking import muted_logs
 from kubectl_runtime.testing.lab.comparison import Mask, difference, first_diverging, random_places
 from kubectl_runtime.testing.lab.world import (

@@ -40,19 +40,18 @@ from requests.adapters import BaseAdapter
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.guard import described
 from kubectl_runtime.core.base.wire import decoded
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.metav1 import parse_time
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.manager.manager import Manager
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import functions_of
-from kubectl_runtime.runtime.queue.key_backoff import FailureState
-from kubectl_runtime.runtime.queue.runs import Outcome, Run
-from kubectl_runtime.runtime.ring_file import is_withheld, without_secrets
+from kubectl_runtime.runtime.queue.runs import FailureState, Outcome, Run
+from kubectl_runtime.runtime.recording import is_withheld, without_secrets
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.testing.asking import muted_logs
 from kubectl_runtime.testing.clock import SimClock, SimExecutor
 from kubectl_runtime.testing.lab.recordings import Line, RecordedRun, Recording, RecordingError

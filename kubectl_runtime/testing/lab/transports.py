@@ -17,7 +17,7 @@ from requests.adapters import BaseAdapter
 
 from kubectl_runtime.core.base.guard import ProcessEnded
 from kubectl_runtime.testing.clock import SimClock
-from kubectl_runtime.testing.lab.journal import Asked
+from kubectl_runtime.testing.lab.recordings import Asked
 
 Answer = Callable[[], requests.Response]
 """Has the server answer."""

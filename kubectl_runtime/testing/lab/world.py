@@ -46,7 +46,7 @@ from kubectl_runtime.manager.manager import Manager
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import MainStream, WatchPlan
 from kubectl_runtime.testing.lab.comparison import Outcome
-from kubectl_runtime.testing.lab.journal import Asked, Journal
+from kubectl_runtime.testing.lab.recordings import Asked, Journal
 from kubectl_runtime.testing.lab.transports import Answer, Life, LifeTransport, StoryClock, StoryTransport
 from kubectl_runtime.testing.simulation import Simulation
 

@@ -9,7 +9,7 @@ import pytest
 from kubectl_runtime.apiserver.access import Access, User
 from kubectl_runtime.apiserver.access.rbac import GROUP
 from kubectl_runtime.apiserver.errors import StatusError
-from kubectl_runtime.apiserver.storage.storage import Cluster
+from kubectl_runtime.apiserver.storage import Cluster
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, parse
 from kubectl_runtime.testing.clock import SimClock
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kubectl_runtime.apiserver.access import User, access
 from kubectl_runtime.apiserver.access import rbac as rules
 from kubectl_runtime.apiserver.access.rbac import GROUP, Attributes, Rbac, StoredRoles
-from kubectl_runtime.apiserver.storage.storage import Storage
+from kubectl_runtime.apiserver.storage import Storage
 
 ALICE = User("alice", groups=("devs", "system:authenticated"))
 ACCOUNT = User("system:serviceaccount:ns:bot")

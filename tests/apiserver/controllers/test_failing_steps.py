@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Api
-from kubectl_runtime.apiserver.controllers import garbage, jobs, namespace_controller, replicasets
+from kubectl_runtime.apiserver.controllers import deployments, garbage, jobs, namespace_controller
 from kubectl_runtime.apiserver.controllers.deployments import DeploymentController
 from kubectl_runtime.apiserver.crds import controller as crd_controller
 from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition, Deployment, Namespace
@@ -65,7 +65,7 @@ def deploy(world: World) -> None:
             "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template()}})
 
 
-@pytest.mark.parametrize("controller", [DeploymentController, replicasets.ReplicaSetController])
+@pytest.mark.parametrize("controller", [DeploymentController, deployments.ReplicaSetController])
 def test_an_object_whose_controller_failed_is_reconciled_later(
         world: World, monkeypatch: pytest.MonkeyPatch, controller: type) -> None:
     calls = fail(monkeypatch, controller, "reconcile")

@@ -13,7 +13,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
-from kubectl_runtime.core.objects.dynamic import dynamic
+from kubectl_runtime.core.objects.partial import dynamic
 from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.testing import ApiServer

@@ -218,7 +218,7 @@ def test_fields_of_a_few_texts_list_them(api, group, name, field, values):
 
 
 def test_every_enum_is_of_a_field_that_there_is():
-    from kubectl_runtime.apiserver.openapi.enums import ENUMS
-    from kubectl_runtime.apiserver.schemas import definitions
+    from kubectl_runtime.apiserver.openapi.definitions import ENUMS
+    from kubectl_runtime.schema.definitions import definitions
 
     assert [key for key in ENUMS if key[1] not in definitions()[key[0]]["properties"]] == []

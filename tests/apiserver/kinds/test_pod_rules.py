@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_runtime.apiserver.kinds.pod.pod_defaults import pull_policy
-from kubectl_runtime.apiserver.kinds.pod.pods import quality_of_service
+from kubectl_runtime.apiserver.kinds.pod.pods import pull_policy, quality_of_service
 from tests.apiserver.kinds.kindapi import Api, Maker
 
 

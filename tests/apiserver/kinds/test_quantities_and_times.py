@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.apiserver.kinds.typed.times import canonical_micro_time, canonical_time
+from kubectl_runtime.apiserver.kinds.typed.decode import canonical_micro_time, canonical_time
 from kubectl_runtime.core.meta.quantities import canonical, value_of
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.managedfields import apply, update
 from kubectl_runtime.apiserver.patching import apply_json_patch, apply_merge_patch, apply_strategic_merge_patch
-from kubectl_runtime.apiserver.patching.patch_documents import (
+from kubectl_runtime.apiserver.patching.json_patch import (
     read_configuration,
     read_json_patch,
     read_merge_patch,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.patching import apply_merge_patch
-from kubectl_runtime.apiserver.patching.patch_documents import (
+from kubectl_runtime.apiserver.patching.json_patch import (
     read_configuration,
     read_json_patch,
     read_merge_patch,

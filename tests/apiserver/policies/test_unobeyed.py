@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
-from kubectl_runtime.apiserver.policies.unobeyed import NEVER, WITHOUT_CONTROLLER
+from kubectl_runtime.apiserver.policies.admission import NEVER, WITHOUT_CONTROLLER
 from tests.apiserver.webhooks.hooked import Hooked
 
 GUIDE = Path("examples/guides/testing/what-the-server-obeys.md")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_runtime.apiserver.query.selectors import duration_error
+from kubectl_runtime.apiserver.query import duration_error
 
 
 @pytest.mark.parametrize(("text", "error"), [

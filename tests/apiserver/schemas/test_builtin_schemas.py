@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_runtime.apiserver.schemas import builtin, definition, definition_names, definitions, descriptions
-from kubectl_runtime.apiserver.schemas.schema import Schema
+from kubectl_runtime.apiserver.schemas import Schema, builtin, definition, definition_names
+from kubectl_runtime.schema.definitions import definitions, descriptions
 
 
 def at(schema: Schema | None, *path: str) -> Schema:

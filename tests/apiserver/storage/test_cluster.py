@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kubectl_runtime.apiserver.storage.storage import Cluster
+from kubectl_runtime.apiserver.storage import Cluster
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.apiserver.storage import storage as storage_module
-from kubectl_runtime.apiserver.storage.storage import Storage, slice_of
+from kubectl_runtime.apiserver import storage as storage_module
+from kubectl_runtime.apiserver.storage import Storage, slice_of
 
 KEY = "/configmaps"
 WRITES = st.lists(st.tuples(st.sampled_from(("put", "put", "delete", "compact")), st.sampled_from(("a", "a-b", "b")),

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from kubectl_runtime import Api, ApiError, Client, Config, Patch, RetryPolicy, TransportError
-from kubectl_runtime.apiserver.transport import compression
+from kubectl_runtime.apiserver import encoding
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.triggers.watch_store import watch_store
 from kubectl_runtime.testing import ApiServer
@@ -31,7 +31,7 @@ HEX = random.Random(1).randbytes(150_000).hex()
 
 @pytest.fixture(autouse=True)
 def _the_limit_of_a_real_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "COMPRESS_ABOVE", 128 << 10)
+    monkeypatch.setattr(encoding, "COMPRESS_ABOVE", 128 << 10)
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from kubectl_runtime import (
     PatchParams,
     RequestError,
 )
+from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.client.api.discovery import Discovery
-from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.objects.partial import PartialObjectMeta
 from kubectl_runtime.errors import DiscoveryError
 from kubectl_runtime.kinds import Scope

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Api, ApiResource, DecodeError, Patch
+from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.client.api.discovery import Discovery
-from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.base.errors import Status
 from kubectl_runtime.params import DeleteParams
 from kubectl_runtime.resources import ConfigMap, Deployment

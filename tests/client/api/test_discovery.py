@@ -14,7 +14,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.discovery import Discovery
 from kubectl_runtime.client.api.queryable import MissingRights, ensure_queryable
-from kubectl_runtime.client.server.discovery_documents import ApiGroup, ServedKind, versions_in
+from kubectl_runtime.client.server import ApiGroup, ServedKind, versions_in
 from kubectl_runtime.core.base.errors import DiscoveryError
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
 from kubectl_runtime.resources import (

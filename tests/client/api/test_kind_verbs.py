@@ -6,7 +6,7 @@ import base64
 import pytest
 
 from kubectl_runtime import Api, ApiError, ApiResource, Patch, RequestError
-from kubectl_runtime.client.api.kind_verbs import RESTARTED_AT
+from kubectl_runtime.client.api.api import RESTARTED_AT
 from kubectl_runtime.client.api.queryable import fetch
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.meta.metav1 import OwnerReference

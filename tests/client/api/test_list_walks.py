@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kubectl_runtime import ApiError, ApiResource, DecodeError, ListParams
 from kubectl_runtime.client.api.api_base import Page, walk
 from kubectl_runtime.core.base.errors import Status
-from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.codec.views import Head, Record
 from kubectl_runtime.core.meta.metav1 import ListMeta
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")

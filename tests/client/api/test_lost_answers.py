@@ -25,8 +25,8 @@ from kubectl_runtime import (
     ensure_queryable,
     retry_on_conflict,
 )
+from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.client.api.queryable import REVIEWS
-from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.requests.request import Request, Retry
 from kubectl_runtime.errors import KindNotServedError
 from kubectl_runtime.kinds import Scope

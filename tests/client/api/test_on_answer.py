@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from kubectl_runtime import Api, ApiError, Client, Config, TransportError
-from kubectl_runtime.client.api.writes import Exchanged
+from kubectl_runtime.client.api.client import Exchanged
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.testing import ApiServer, SimClock
 

@@ -25,8 +25,8 @@ from kubectl_runtime import (
 )
 from kubectl_runtime.client.config.config import Impersonation
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
-from kubectl_runtime.client.http.tls import TlsSource
-from kubectl_runtime.client.wire.adapters import ApiAdapter
+from kubectl_runtime.client.http.sockets import TlsSource
+from kubectl_runtime.client.wire.carrier import ApiAdapter
 from kubectl_runtime.client.wire.connections import request_head
 from kubectl_runtime.core.base.errors import error_behind
 from kubectl_runtime.core.requests.request import Request

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from kubectl_runtime import Config, ConfigError
+from kubectl_runtime.client.config.checks import FollowedFile
 from kubectl_runtime.client.config.exec_plugin import ExecCredentials
-from kubectl_runtime.client.config.files import FollowedFile
 
 PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 KEY = b"-----BEGIN PRIVATE KEY-----\nGEHEIM\n-----END PRIVATE KEY-----\n"

@@ -15,8 +15,7 @@ from kubectl_runtime import Api, ApiError, ApiResource, Client, Config, RetryPol
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.bundles import server_context
 from kubectl_runtime.client.http.middleware import Answer, Call
-from kubectl_runtime.client.http.reachability import Reachability
-from kubectl_runtime.client.http.send import Interrupt, connects, exchange, released, waits_on
+from kubectl_runtime.client.http.send import Interrupt, Reachability, connects, exchange, released, waits_on
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.stop import FirstOf
 from kubectl_runtime.core.requests.request import Request

@@ -9,8 +9,8 @@ import pytest
 from kubectl_runtime import Api, ApiResource, Client, Config, ConfigError, RequestTimeout, RetryPolicy, TransportError
 from kubectl_runtime.client.http.layers import AUTH, BASE_URL, HEADERS, RATE_LIMIT, RETRY, Stack
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send, retrying
-from kubectl_runtime.client.http.reachability import RateLimit, limiting
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
+from kubectl_runtime.client.http.send import RateLimit, limiting
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.request import Place

@@ -10,9 +10,9 @@ from requests.adapters import BaseAdapter
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.client.http.reachability import FIRST_TRY, PROBE_SECONDS, PROBE_SPREAD, Reachability
 from kubectl_runtime.client.http.retry import RetryPolicy
-from kubectl_runtime.client.server.answers import REMEMBERED_SECONDS, Refusals
+from kubectl_runtime.client.http.send import FIRST_TRY, PROBE_SECONDS, PROBE_SPREAD, Reachability
+from kubectl_runtime.client.server import REMEMBERED_SECONDS, Refusals
 from kubectl_runtime.core.base.errors import ApiError, TransportError
 from kubectl_runtime.core.requests.request import Request
 

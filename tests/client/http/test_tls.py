@@ -16,7 +16,7 @@ import urllib3
 from kubectl_runtime import Api, Client, Config, ConfigError, OutcomeUnknownError, RetryPolicy, TransportError
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
-from kubectl_runtime.client.http.tls import build_context
+from kubectl_runtime.client.http.sockets import build_context
 from kubectl_runtime.client.wire.transport_errors import transport_error
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.watch.backoff import is_unreachable

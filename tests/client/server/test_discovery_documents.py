@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime import DecodeError
 from kubectl_runtime.client.api.discovery import Discovery
-from kubectl_runtime.client.server.discovery_documents import aggregated, of_version, versions_in
+from kubectl_runtime.client.server import aggregated, of_version, versions_in
 from tests.client.wire_server import WireServer, answering, says
 from tests.thoroughness import examples
 

@@ -15,9 +15,8 @@ import pytest
 from kubectl_runtime import RequestTimeout
 from kubectl_runtime.client.streaming import websocket
 from kubectl_runtime.client.streaming import websocket as websocket_thread
-from kubectl_runtime.client.streaming.handshake import Messages, Opened
 from kubectl_runtime.client.streaming.process import Channels
-from kubectl_runtime.client.streaming.websocket import ROOM, WebSocket
+from kubectl_runtime.client.streaming.websocket import ROOM, Messages, Opened, WebSocket
 from kubectl_runtime.testing import eventually
 from tests.client.streaming.socket_peer import CLOSE, SUCCESS, frame, pods, serving
 

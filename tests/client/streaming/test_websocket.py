@@ -16,7 +16,7 @@ import pytest
 from kubectl_runtime import Api, ApiError, Client, Config, RequestTimeout, TransportError
 from kubectl_runtime.client.streaming import websocket
 from kubectl_runtime.client.streaming import websocket as websocket_thread
-from kubectl_runtime.client.streaming.handshake import Opened
+from kubectl_runtime.client.streaming.websocket import Opened
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import Pod
 from tests.client.streaming.socket_peer import CLOSE, PING, PONG, SUCCESS, SocketPeer, frame, serving

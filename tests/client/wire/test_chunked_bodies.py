@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.client.http.wire_rules import LineSplitter
-from kubectl_runtime.client.wire.content import ChunkedDecoder, FramingError
+from kubectl_runtime.client.wire.streams import ChunkedDecoder, FramingError
 
 BODIES = st.lists(st.binary(min_size=1, max_size=40), max_size=8)
 

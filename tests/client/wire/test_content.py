@@ -22,7 +22,7 @@ from kubectl_runtime import ApiError, ApiResource, OutcomeUnknownError, RequestT
 from kubectl_runtime.client.http.retry import UnexpectedAnswer
 from kubectl_runtime.client.wire import streams
 from kubectl_runtime.client.wire.connections import QuickResponse
-from kubectl_runtime.client.wire.content import PIECE, Content, FramingError, Gunzip, raw_file
+from kubectl_runtime.client.wire.streams import PIECE, Content, FramingError, Gunzip, raw_file
 from kubectl_runtime.core.requests.request import Request, Retry
 from tests.client.wire_server import Peer, Received, WireServer, answering, says
 from tests.thoroughness import examples

@@ -23,10 +23,9 @@ from requests.models import PreparedRequest, Response
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ClosedPoolError, MaxRetryError, NewConnectionError, ProtocolError
 
-from kubectl_runtime.client.wire.adapters import _blank, _Pool
-from kubectl_runtime.client.wire.connections import ApiConnection, QuickResponse
-from kubectl_runtime.client.wire.content import raw_file
-from kubectl_runtime.client.wire.dialing import Limits
+from kubectl_runtime.client.wire.carrier import _blank, _Pool
+from kubectl_runtime.client.wire.connections import ApiConnection, Limits, QuickResponse
+from kubectl_runtime.client.wire.streams import raw_file
 
 KNOWN = {"urllib3": "2.3.0 to 2.8.0", "requests": "2.32.2 to 2.34.2", "PySocks": "1.7.0 to 1.7.1",
          "Python": "3.11 to 3.14"}

@@ -24,7 +24,7 @@ from kubectl_runtime import (
     RetryPolicy,
     TransportError,
 )
-from kubectl_runtime.client.wire.adapters import ApiAdapter
+from kubectl_runtime.client.wire.carrier import ApiAdapter
 from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
 

@@ -15,8 +15,7 @@ import pytest
 
 from kubectl_runtime import ApiResource, RequestTimeout, StopToken, TransportError
 from kubectl_runtime.client.http.wire_rules import LineSplitter
-from kubectl_runtime.client.wire.content import raw_file
-from kubectl_runtime.client.wire.streams import ByteStream
+from kubectl_runtime.client.wire.streams import ByteStream, raw_file
 from kubectl_runtime.core.requests.request import Request
 from tests.client.wire_server import Peer, Serve, WireServer, answering, says
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy
 from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.retry import ConflictBackoff
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 

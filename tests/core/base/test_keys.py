@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_runtime.core.base.keys import key_of, namespace_or_none
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.base.plain import key_of, namespace_or_none
+from kubectl_runtime.core.codec.jsonbytes import decode_object
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, InvalidObject, PartialView
 from kubectl_runtime.core.objects.resource import Resource
 from tests.core.examples import NODES, PODS

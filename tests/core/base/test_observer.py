@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import METHODS, NO_OBSERVER, Observer, RunResult, hearers, tell, together
+from kubectl_runtime.core.base.plain import Key
 
 
 class Recording(Observer):

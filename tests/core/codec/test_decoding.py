@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from kubectl_runtime.core.base.errors import Status
-from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_list, decode_object
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.jsonbytes import Bookmark, decode_event, decode_list, decode_object
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.problems import DecodeError, is_no_utf8, problem_of
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.objects import PartialView

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.core.codec.decode import decode_event, decode_object
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.jsonbytes import decode_event, decode_object
 from kubectl_runtime.core.codec.sameness import MISSING, differences, same_content, same_json
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.resources import ConfigMap
 

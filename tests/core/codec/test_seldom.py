@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import DecodeError
-from kubectl_runtime.core.codec.decode import decode_event, decode_object
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.jsonbytes import decode_event, decode_object
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.resources import Pod
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.core.codec.decode import decode_object
+from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.objects import PartialView
 from kubectl_runtime.resources import Pod

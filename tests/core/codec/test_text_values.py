@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.meta.godurations import GoDuration
+from kubectl_runtime.core.meta.metav1 import GoDuration
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.core.objects.resource import Resource

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from kubectl_runtime import ObjectMeta, PartialObjectMeta, RequestError
-from kubectl_runtime.core.codec.encode import encode_plain
-from kubectl_runtime.core.objects.dynamic import dynamic
+from kubectl_runtime.core.codec.jsonbytes import encode_plain
+from kubectl_runtime.core.objects.partial import dynamic
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.body import Patch

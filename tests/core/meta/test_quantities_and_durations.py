@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.meta.godurations import GoDuration
 from kubectl_runtime.core.meta.gvk import (
     ApiResource,
     GroupVersionKind,
@@ -20,6 +19,7 @@ from kubectl_runtime.core.meta.gvk import (
     version_generation,
     version_priority,
 )
+from kubectl_runtime.core.meta.metav1 import GoDuration
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.core.meta.selectors import Selector
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubectl_runtime.apiserver.errors import StatusError
-from kubectl_runtime.apiserver.query.selectors import parse_labels, parse_terms
+from kubectl_runtime.apiserver.query import parse_labels, parse_terms
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import LabelSelector, LabelSelectorRequirement
 from kubectl_runtime.core.meta.selectors import Requirement, Selector, field_selection, fields, label_selection

@@ -12,7 +12,7 @@ import pytest
 from kubectl_runtime import Api, ApiResource, ObjectMeta, WatcherConfig, child_name, watch_store
 from kubectl_runtime.core.base.errors import RequestError, UnknownFieldError
 from kubectl_runtime.core.meta.metav1 import OwnerReference, Part
-from kubectl_runtime.core.objects.dynamic import DynamicObject
+from kubectl_runtime.core.objects.partial import DynamicObject
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.objects import dynamic

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kubectl_runtime import RequestError
-from kubectl_runtime.core.codec.decode import decode_object
+from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.objects import PartialView
 from kubectl_runtime.resources import Pod

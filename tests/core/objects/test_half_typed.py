@@ -10,7 +10,7 @@ import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.objects.dynamic import DynamicObject, Object, dynamic
+from kubectl_runtime.core.objects.partial import DynamicObject, Object, dynamic
 from kubectl_runtime.core.objects.resource import Resource
 from tests.core.examples import DEPLOYMENTS, NODES, Strategy, Widget, widget
 

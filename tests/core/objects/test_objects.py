@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.decode import decode_event, decode_object
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.jsonbytes import decode_event, decode_object
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 from kubectl_runtime.core.meta.problems import DecodeError

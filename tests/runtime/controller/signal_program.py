@@ -19,7 +19,7 @@ from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Ru
 from kubectl_runtime.errors import ControllerError
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.lifecycle import signals
-from kubectl_runtime.runtime.lifecycle.shutdown import ABORT_MOST, DEFAULT_GRACE
+from kubectl_runtime.runtime.lifecycle.lifecycle import ABORT_MOST, DEFAULT_GRACE
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Running, StopToken
 from kubectl_runtime.apiserver.server import ApiServer
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.resources import ConfigMap, Secret
-from kubectl_runtime.runtime.lifecycle.shutdown import stack_of
+from kubectl_runtime.runtime.lifecycle.lifecycle import stack_of
 from kubectl_runtime.runtime.store.reflector import reflector
 from kubectl_runtime.runtime.store.store_writer import store
 from kubectl_runtime.runtime.watch.states import Phase

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.record import strip_managed_fields
+from kubectl_runtime.core.codec.views import strip_managed_fields
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.options import Debounce
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Reconciler
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.watch.config import WatcherConfig

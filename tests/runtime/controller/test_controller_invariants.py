@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.options import Debounce
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context

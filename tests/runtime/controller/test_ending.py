@@ -29,8 +29,7 @@ from kubectl_runtime.runtime.controller.assembly import what_is_waited_for
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.lifecycle.shutdown import DEFAULT_GRACE, Shutdown
-from kubectl_runtime.runtime.lifecycle.shutdown_log import ShutdownLog
+from kubectl_runtime.runtime.lifecycle.lifecycle import DEFAULT_GRACE, Shutdown, ShutdownLog
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.watch.event import InitApply
 from kubectl_runtime.runtime.watch.watcher import metadata_watcher, watch_object, watcher

@@ -14,13 +14,13 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.observer import METHODS, NO_OBSERVER
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import ListSemantic, WatcherConfig

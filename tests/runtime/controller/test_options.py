@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.client.api.writes import OwnWrites
+from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import Observer, together
-from kubectl_runtime.core.codec.record import strip_managed_fields
+from kubectl_runtime.core.codec.views import strip_managed_fields
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.options import RENAMED, ControllerOptions, Debounce
 from kubectl_runtime.runtime.controller.plan import Plan
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.store.reflector import reflector
 from kubectl_runtime.runtime.store.store_writer import store
 from kubectl_runtime.runtime.triggers import predicates

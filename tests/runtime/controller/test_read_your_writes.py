@@ -13,15 +13,13 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
-from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.client.api.writes import OwnWrites
+from kubectl_runtime.client.api.client import Client, OwnWrites
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.retry import RetryPolicy
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.record import strip_managed_fields
-from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.core.objects.dynamic import dynamic
-from kubectl_runtime.core.objects.partial import PartialView
+from kubectl_runtime.core.codec.views import strip_managed_fields
+from kubectl_runtime.core.meta.gvk import ObjectRef
+from kubectl_runtime.core.objects.partial import PartialView, dynamic
 from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.controller.controller import Controller

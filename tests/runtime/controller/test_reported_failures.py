@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
+from kubectl_runtime.runtime.controller.assembly import SyncTimeoutError
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import Simulation

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
+from kubectl_runtime.runtime.controller.assembly import SyncGate
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.running import DISPATCHER_LIMIT, Running
-from kubectl_runtime.runtime.controller.sync_gate import SyncGate
 from kubectl_runtime.runtime.observe.health import HealthApplication, HealthServer
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
@@ -69,7 +69,7 @@ def test_it_is_not_ready_before_every_store_is_complete_and_says_which_is_not_an
 
 def test_a_watch_that_keeps_failing_makes_it_unready_but_not_dead_until_it_works_again(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubectl_runtime.client.http.reachability.PROBE_SECONDS", 0.2)
+    monkeypatch.setattr("kubectl_runtime.client.http.send.PROBE_SECONDS", 0.2)
     cluster = cluster_on()
     with started(cluster) as running:
         running.wait_until_ready(LONG)

@@ -16,8 +16,8 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import strip_managed_fields
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.codec.views import strip_managed_fields
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret
 from kubectl_runtime.runtime.conditions import all_of
 from kubectl_runtime.runtime.controller.controller import Controller
@@ -28,10 +28,9 @@ from kubectl_runtime.runtime.store.reflector import reflector
 from kubectl_runtime.runtime.store.store import StoreNotReady
 from kubectl_runtime.runtime.store.store_writer import StoreWriter, store
 from kubectl_runtime.runtime.triggers import predicates
-from kubectl_runtime.runtime.triggers.inbox import ref_of
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent
 from kubectl_runtime.runtime.triggers.streams import applied_objects, predicate_filter, touched_objects
-from kubectl_runtime.runtime.triggers.triggers import EVERYTHING
+from kubectl_runtime.runtime.triggers.triggers import EVERYTHING, ref_of
 from kubectl_runtime.runtime.triggers.watch_store import watch_store
 from kubectl_runtime.runtime.wait import await_condition
 from kubectl_runtime.runtime.watch.driver import reader_of

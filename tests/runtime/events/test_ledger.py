@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime.runtime.events.ledger import SILENCE, Ledger, Lost, Reference, Result, Series, SpamFilter, Subject
+from kubectl_runtime.runtime.events.ledger import (
+    SILENCE,
+    Ledger,
+    Lost,
+    Reference,
+    Result,
+    Series,
+    SpamFilter,
+    Subject,
+)
 from tests.thoroughness import examples
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors, qualified_name_errors
+from kubectl_runtime.apiserver.names import dns_subdomain_errors, qualified_name_errors
 from kubectl_runtime.runtime.events.ledger import MARK, cut, event_name, qualified_name, short
 
 MOMENT = datetime(2026, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)

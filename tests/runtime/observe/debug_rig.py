@@ -11,7 +11,7 @@ from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.observe.debug import DebugApplication, DebugPage, DebugState, Inspected, ManagerState
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig

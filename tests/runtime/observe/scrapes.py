@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.observe.metrics import Metrics
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kubectl_runtime.core.base.errors import ApiError, Status
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.observe.debug import MOST_BYTES, DebugState, ManagerState, json_schema
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, TerminalError

@@ -16,8 +16,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
 from kubectl_runtime.core.base.observer import METHODS, Observer, RunResult, hearers
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.observe.families import RECONCILE_TIME, RUN, WORK_QUEUE, Histogram, Kind
 from kubectl_runtime.runtime.observe.metrics import FAMILIES, Metrics
 from kubectl_runtime.runtime.observe.series import MANY

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.runtime.queue.key_backoff import (
+from kubectl_runtime.runtime.queue.runs import (
     MAX_REMEMBERED_IN_ALL,
     MAX_REMEMBERED_WRITES,
     Failures,

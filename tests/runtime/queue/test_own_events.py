@@ -3,11 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_runtime.client.api.writes import Write
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.queue import own_writes
 from kubectl_runtime.runtime.queue.own_writes import OwnEvents
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run, Streak

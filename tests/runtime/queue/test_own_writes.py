@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.client.api.writes import Write
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.client.api.client import Write
+from kubectl_runtime.core.codec.jsonbytes import decode_object
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.queue.own_writes import RunWrites, stood_there
 from kubectl_runtime.runtime.queue.runs import Run
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.client.api.writes import Write
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
-from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run, Streak
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, RetryRateLimit, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import VISITS, WAITING, Scheduler, soonest
 from kubectl_runtime.runtime.queue.work_queue import KeyState, QueueLook, WorkQueue
 from tests.runtime.reconcile.test_runner import Rig, request

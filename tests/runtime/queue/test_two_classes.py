@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.queue.key_backoff import BURST, OPEN, RetryRateLimit
+from kubectl_runtime.runtime.queue.runs import BURST, OPEN, RetryRateLimit
 from kubectl_runtime.runtime.queue.scheduler import BULK_TURN, FEW, Scheduler
 
 

@@ -7,16 +7,14 @@ import weakref
 
 import pytest
 
-from kubectl_runtime.client.api.writes import Write
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.codec.jsonbytes import decode_object
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.queue.own_writes import RunWrites
-from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Streak
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, RetryRateLimit, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest

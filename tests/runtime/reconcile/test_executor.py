@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
+from kubectl_runtime.runtime.reconcile.runner import ThreadExecutor
 from kubectl_runtime.testing import eventually
 
 LIMIT = 20.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.jsonbytes import decode_object
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.loop_detector import (
     MOST_BYTES,

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.client.api.writes import Write
+from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.core.base.errors import ApiError, Status, TransportError
 from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconciler, RunReport, TerminalError
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent

@@ -10,8 +10,8 @@ import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.reconcile.executor import check_pool
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.reconcile.runner import check_pool
 from tests.runtime.fake_cluster import FakeCluster, Parent
 
 LIMIT = 20

@@ -8,7 +8,7 @@ import pytest
 
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.reconcile.run_log import SINGLY, WITHIN, Crowd, readable
 from kubectl_runtime.testing.simulation import Simulation

@@ -11,18 +11,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kubectl_runtime.client.api.writes import Write
+from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.key_backoff import RetryRateLimit
-from kubectl_runtime.runtime.queue.runs import SKIPPED, SUCCEEDED, Outcome, Run, Streak
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
+from kubectl_runtime.runtime.queue.runs import SKIPPED, SUCCEEDED, Outcome, RetryRateLimit, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
-from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
-from kubectl_runtime.runtime.reconcile.runner import Runner
+from kubectl_runtime.runtime.reconcile.runner import Runner, ThreadExecutor
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 from kubectl_runtime.testing import eventually
 from kubectl_runtime.testing.clock import SimClock, SimExecutor

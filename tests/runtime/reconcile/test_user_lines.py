@@ -9,7 +9,7 @@ import pytest
 
 from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import FakeCluster, Parent

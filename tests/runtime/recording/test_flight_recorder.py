@@ -153,7 +153,7 @@ def test_a_disk_that_fails_ends_the_recording_and_nothing_else(tmp_path: Path, m
         raise OSError(28, "No space left on device")
 
     with caplog.at_level(logging.ERROR), monkeypatch.context() as patched:
-        patched.setattr("kubectl_runtime.runtime.ring_file.os.write", full)
+        patched.setattr("kubectl_runtime.runtime.recording.os.write", full)
         recorder.ready("maps")
         recorder.pump()
     recorder.ready("maps")

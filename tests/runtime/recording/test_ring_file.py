@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime.runtime.ring_file import Folded, RingFile
+from kubectl_runtime.runtime.recording import Folded, RingFile
 from tests.thoroughness import examples
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.runtime.ring_file import is_withheld, without_secrets
+from kubectl_runtime.runtime.recording import is_withheld, without_secrets
 
 SECRET = "c2VjcmV0"
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime.client.api.writes import Write
+from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.codec.jsonbytes import decode_object
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.runtime.store.overlay import number_of

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.runtime.store.reflector import Reflector
 from kubectl_runtime.runtime.store.store import Store, StoreNotReady

@@ -16,8 +16,8 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.decode import decode_list
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.jsonbytes import decode_list
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.resources import ConfigMap

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.runtime.store.reflector import Reflector
 from kubectl_runtime.runtime.store.store import Store, StoreNotReady
 from kubectl_runtime.runtime.store.store_writer import StoreWriter

@@ -4,10 +4,9 @@ from __future__ import annotations
 import logging
 
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.store.store_writer import StoreWriter
-from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox
-from kubectl_runtime.runtime.triggers.triggers import EVERYTHING_REF, ReconcileRequest
+from kubectl_runtime.runtime.triggers.triggers import EVERYTHING_REF, FirstList, Inbox, ReconcileRequest
 from kubectl_runtime.runtime.watch.driver import reader_of
 from tests.runtime.fake_cluster import FakeCluster, Parent
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.triggers.inbox import ref_of
 from kubectl_runtime.runtime.triggers.streams import pull, pull_stream
-from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, ref_of
 from kubectl_runtime.runtime.watch.event import Apply
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watch.watch_fakes import THING, thing

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.triggers import streams
 from kubectl_runtime.runtime.triggers.triggers import (
     Reason,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.record import strip_managed_fields
+from kubectl_runtime.core.codec.jsonbytes import decode_object
+from kubectl_runtime.core.codec.views import strip_managed_fields
 from kubectl_runtime.runtime.store.store import StoreNotReady
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.shared_watches import Watch

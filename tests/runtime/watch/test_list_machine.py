@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.client.server.answers import REMEMBERED_SECONDS
+from kubectl_runtime.client.server import REMEMBERED_SECONDS
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.triggers.shared_watches import Watch

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime.client.http.reachability import PROBE_SECONDS, Reachability
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
+from kubectl_runtime.client.http.send import PROBE_SECONDS, Reachability
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.runtime.watch.backoff import GENTLE_SECONDS, ServerGate, is_unreachable
 from tests.runtime.watch.watch_fakes import api_error

@@ -9,9 +9,9 @@ import pytest
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import TransportError
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest

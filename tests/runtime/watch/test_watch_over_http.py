@@ -166,7 +166,7 @@ def test_a_fault_of_the_watch_is_recovered_from(server: ApiServer, follow: Calla
 @pytest.mark.parametrize("fault", ["drop", "403", "500", "expired page"])
 def test_a_fault_of_the_list_is_recovered_from(server: ApiServer, follow: Callable[..., Followed], fault: str,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubectl_runtime.client.http.reachability.PROBE_SECONDS", 0.2)
+    monkeypatch.setattr("kubectl_runtime.client.http.send.PROBE_SECONDS", 0.2)
     with server.client() as client:
         for number in range(7):
             Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name=f"n{number}"))

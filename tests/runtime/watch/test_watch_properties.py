@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DecodeError

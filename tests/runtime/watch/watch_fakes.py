@@ -9,8 +9,8 @@ from typing import Any
 
 from kubectl_runtime.core.base.errors import ApiError, Status, StatusCause, StatusDetails, TransportError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.codec.jsonbytes import decode_object
+from kubectl_runtime.core.codec.views import Head, Record
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import Problem

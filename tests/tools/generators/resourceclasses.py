@@ -25,8 +25,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kubectl_runtime.apiserver.schemas.schema import list_relationship
-from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.schemas import list_relationship
+from kubectl_runtime.apiserver.storage import ServedResource
 from tests.tools.generators.gotypes import shorten
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."

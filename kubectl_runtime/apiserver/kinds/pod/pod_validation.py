@@ -16,7 +16,7 @@ from kubectl_runtime.apiserver.kinds.pod.containers import (
     pod_security_causes,
 )
 from kubectl_runtime.apiserver.kinds.pod.pod_volumes import VOLUME
-from kubectl_runtime.apiserver.objectmeta.names import label_value_errors, qualified_name_errors
+from kubectl_runtime.apiserver.names import label_value_errors, qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.codec.sameness import remembers_good
 

@@ -12,7 +12,7 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import CONFIG_KEY
-from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
+from kubectl_runtime.apiserver.names import qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.meta.quantities import value_of
 
@@ -124,7 +124,7 @@ VOLUME = r.Rules(
     ("", lambda volume, path: source_causes({key: value for key, value in volume.items() if key != "name"}, path)),
 )
 
-_CLAIM = r.Rules(
+_CLAIM_SOURCE = r.Rules(
     ("accessModes", r.required("at least 1 access mode is required"), *ACCESS_MODES),
     ("", lambda spec, path: _storage(spec, f"{path}.resources[storage]")),
     ("storageClassName", r.DNS_SUBDOMAIN),
@@ -134,7 +134,7 @@ _CLAIM = r.Rules(
 
 def claim_causes(spec: Object | None, path: str) -> list[Cause]:
     """What is wrong with the spec of a PersistentVolumeClaim."""
-    return _CLAIM(spec or {}, path)
+    return _CLAIM_SOURCE(spec or {}, path)
 
 
 def _storage(spec: Object, path: str) -> Iterator[Cause]:

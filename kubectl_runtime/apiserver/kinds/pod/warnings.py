@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import ip_warnings
-from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors, label_value_errors
+from kubectl_runtime.apiserver.names import dns_label_errors, label_value_errors
 from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.codec.sameness import remembers_good
 from kubectl_runtime.core.meta.quantities import value_of

@@ -7,13 +7,26 @@ text; times, quantities and durations get their canonical form; fields are put i
 that of the real server's answers. A value of the wrong JSON type raises `BodyDecodeError` in the words of Go's decoder.
 
 Types are compiled at first use. Thread safe: two threads may at worst compile the same type twice.
-"""
 
+Decoders of the values without children of their own in a typed object, and the texts for places and wrong types.
+
+A decoder takes a value that is not null, its place, and the list that collects unknown fields. Places are linked tuples
+``(outer place, name or index, Go struct)``; they become text only for an error or an unknown field.
+
+Times as the real server reads and writes them: ``Time`` in seconds, ``MicroTime`` with six digits, both in UTC.
+
+A text that does not parse is refused in the words of Go's time package, which clients print.
+"""
 from __future__ import annotations
 
+import binascii
 import gzip
+import json
+import re
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any
@@ -21,7 +34,203 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.apiserver.errors import BodyDecodeError
-from kubectl_runtime.apiserver.kinds.typed.leaves import Decoder, Place, leaf_decoder, mismatch, strict_path
+from kubectl_runtime.core.meta.quantities import canonical
+
+TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
+MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+
+_plain = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_plain_micro = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+# The parts of the layouts in order: the text before it, its name in errors, its pattern, limits and name of its range.
+_PARTS = (
+    ("", "2006", r"\d{4}", 0, 9999, "year"),
+    ("-", "01", r"\d\d", 1, 12, "month"),
+    ("-", "02", r"\d\d", 0, 99, "day"),  # the range of a day depends on the month: it is checked at the end
+    ("T", "15", r"\d{1,2}", 0, 23, "hour"),
+    (":", "04", r"\d\d", 0, 59, "minute"),
+    (":", "05", r"\d\d", 0, 59, "second"),
+)
+_zone = re.compile(r"Z|([+-])(\d\d):(\d\d)")
+_fraction = re.compile(r"[.,]\d+")
+_micros = re.compile(r"\.\d{6}")
+
+
+def canonical_time(text: str) -> str:
+    """A Time in UTC and whole seconds (fractions are cut off); raises ValueError."""
+    return text if _is_canonical(text, _plain) else _parse(text, TIME_LAYOUT).isoformat(timespec="seconds") + "Z"
+
+
+def canonical_micro_time(text: str) -> str:
+    """A MicroTime in UTC with six digits; raises ValueError."""
+    if _is_canonical(text, _plain_micro):
+        return text
+    return _parse(text, MICRO_LAYOUT).isoformat(timespec="microseconds") + "Z"
+
+
+def _is_canonical(text: str, pattern: re.Pattern[str]) -> bool:
+    """Whether it is written as it should be already, and a date that exists."""
+    if not pattern.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parse(text: str, layout: str) -> datetime:
+    """The moment in UTC, without its time zone."""
+    rest, numbers = text, []
+    for before, element, pattern, least, most, name in _PARTS:
+        if not rest.startswith(before):
+            raise _refusal(text, layout, rest, before)
+        rest = rest.removeprefix(before)
+        match = re.match(pattern, rest)
+        if match is None:
+            raise _refusal(text, layout, rest, element)
+        if not least <= int(match[0]) <= most:
+            raise ValueError(f"parsing time {json.dumps(text)}: {name} out of range")
+        numbers.append(int(match[0]))
+        rest = rest[match.end():]
+    micro = 0
+    if layout == MICRO_LAYOUT:
+        digits = _micros.match(rest)
+        if digits is None:
+            raise _refusal(text, layout, rest, ".000000")
+        micro, rest = int(digits[0][1:]), rest[7:]
+        if rest[:1].isdecimal():
+            raise _refusal(text, layout, rest, "Z07:00")
+    elif digits := _fraction.match(rest):  # Go accepts a fraction that the layout does not have
+        rest = rest[digits.end():]
+    zone = _zone.match(rest)
+    if zone is None:
+        raise _refusal(text, layout, rest, "Z07:00")
+    if rest[zone.end():]:
+        raise ValueError(f"parsing time {json.dumps(text)}: extra text: {json.dumps(rest[zone.end():])}")
+    try:
+        offset = "+00:00" if zone[0] == "Z" else zone[0]
+        year, month, day, hour, minute, second = numbers
+        moment = datetime.fromisoformat(
+            f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micro:06}{offset}")
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        raise ValueError(f"parsing time {json.dumps(text)}: day out of range") from None
+
+
+def _refusal(text: str, layout: str, rest: str, element: str) -> ValueError:
+    return ValueError(f'parsing time {json.dumps(text)} as "{layout}": '
+                      f"cannot parse {json.dumps(rest)} as {json.dumps(element)}")
+
+
+Place = tuple[Any, str | int, str] | None
+Decoder = Callable[[Any, Place, list[str]], Any]
+
+_INTEGERS = {"int32": 2**31, "int64": 2**63}
+_SCALARS: dict[str, tuple[type, ...]] = {"string": (str,), "bool": (bool,), "float64": (int, float)}
+_JSON_KINDS = {str: "string", int: "number", float: "number", bool: "bool", list: "array", dict: "object"}
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+
+def leaf_decoder(base: str, go_name: str) -> Decoder | None:
+    """The decoder of a scalar or a type with a JSON form of its own; None if the name is neither."""
+    if base in _INTEGERS:
+        return _integer(base, _INTEGERS[base], go_name)
+    if base in _SCALARS:
+        return _scalar(base, _SCALARS[base], go_name)
+    return {"bytes": _bytes, "Time": _text(canonical_time), "MicroTime": _text(canonical_micro_time),
+            "Duration": _text(str), "Quantity": _quantity, "IntOrString": _int_or_string, "any": _any}.get(base)
+
+
+def _scalar(base: str, expected: tuple[type, ...], go_name: str) -> Decoder:
+    def decode_scalar(value: Any, place: Place, _unknown: list[str]) -> Any:
+        if type(value) not in expected:
+            raise mismatch(value, place, go_name, base=base)
+        return value
+
+    return decode_scalar
+
+
+def _integer(base: str, limit: int, go_name: str) -> Decoder:
+    def decode_integer(value: Any, place: Place, _unknown: list[str]) -> Any:
+        if type(value) is int and -limit <= value < limit:
+            return value
+        if type(value) is int or type(value) is float:
+            raise mismatch(value, place, go_name, kind=f"number {json.dumps(value)}", base=base)
+        raise mismatch(value, place, go_name, base=base)
+
+    return decode_integer
+
+
+def _text(convert: Callable[[str], str]) -> Decoder:
+    def decode_text(value: Any, place: Place, _unknown: list[str]) -> Any:
+        if type(value) is not str:
+            raise mismatch(value, place, "string")
+        try:
+            return convert(value)
+        except ValueError as error:
+            raise BodyDecodeError(str(error)) from None
+
+    return decode_text
+
+
+def _quantity(value: Any, _place: Place, _unknown: list[str]) -> Any:
+    try:
+        return canonical(value.strip() if type(value) is str else json.dumps(value))
+    except ValueError as error:
+        raise BodyDecodeError(str(error)) from None
+
+
+def _int_or_string(value: Any, place: Place, _unknown: list[str]) -> Any:
+    if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
+        return value
+    raise mismatch(value, place, "int32", kind=f"number {json.dumps(value)}" if type(value) in (int, float) else "")
+
+
+def _bytes(value: Any, place: Place, _unknown: list[str]) -> Any:
+    if type(value) is not str:
+        raise mismatch(value, place, "[]uint8")
+    text: str = value.replace("\n", "").replace("\r", "")  # line breaks are no part of the data
+    try:
+        b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise BodyDecodeError(f"illegal base64 data at input byte {_first_bad_byte(value)}") from None
+    return text
+
+
+def _first_bad_byte(text: str) -> int:
+    return next((index for index, character in enumerate(text) if character not in _BASE64), len(text) // 4 * 4)
+
+
+def _any(value: Any, _place: Place, _unknown: list[str]) -> Any:
+    return value
+
+
+def mismatch(value: Any, place: Place, go_name: str, kind: str = "", base: str = "") -> BodyDecodeError:
+    """A value of the wrong JSON type, in the words of Go's decoder. `base`: the kind of a scalar."""
+    kind = kind or _JSON_KINDS[type(value)]
+    holder, names = "", []
+    while place is not None:
+        outer, name, go_struct = place
+        if go_struct:  # indexes and keys of maps are not part of Go's path
+            holder = holder or go_struct
+            names.append(str(name))
+        place = outer
+    target = f"Go struct field {'.'.join([holder, *reversed(names)])}" if names else "Go value"
+    error = BodyDecodeError(f"json: cannot unmarshal {kind} into {target} of type {go_name}")
+    if base or go_name.startswith(("map[", "[]")) or (type(value) is not dict and "." in go_name):
+        error.misfit = (value, go_name, base)
+    return error
+
+
+def strict_path(place: Place) -> str:
+    """A place as strict field validation names it: ``spec.containers[0].x``."""
+    parts: list[str] = []
+    while place is not None:
+        outer, name, _ = place
+        parts.append(f"[{name}]" if isinstance(name, int) else f".{name}")
+        place = outer
+    return "".join(reversed(parts)).removeprefix(".")
+
 
 Object = dict[str, Any]
 
@@ -236,5 +445,3 @@ def _go_name(spec: str) -> str:
         return ".".join(spec.rsplit(".", 2)[1:])
     base, _, alias = spec.partition(":")
     return alias or {"bytes": "[]uint8", "Quantity": "resource.Quantity", "any": "interface {}"}.get(base, base)
-
-

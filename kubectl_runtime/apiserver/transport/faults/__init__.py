@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kubectl_runtime.apiserver.transport.faults.recording import RecordedRequest, Recording
 from kubectl_runtime.apiserver.transport.faults.rule import Rule
-from kubectl_runtime.apiserver.transport.faults.script import Faults
+from kubectl_runtime.apiserver.transport.faults.script import Faults, RecordedRequest, Recording
 from kubectl_runtime.apiserver.transport.faults.shapers import Close, Exchange, Plan, Reset, Send, Stall, Step, Wait
 
 __all__ = ["Close", "Exchange", "Faults", "Plan", "RecordedRequest", "Recording", "Reset", "Rule", "Send", "Stall",

@@ -25,7 +25,7 @@ from email.utils import format_datetime
 from functools import lru_cache
 from http import HTTPStatus
 
-from kubectl_runtime.apiserver.encoding.body import MAX_BODY
+from kubectl_runtime.apiserver.encoding import MAX_BODY
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, parse_query
 
 _PLAIN = "Content-Type: text/plain; charset=utf-8\r\n"

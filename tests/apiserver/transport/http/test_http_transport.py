@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kubectl_runtime.apiserver.transport.http import listener
+from kubectl_runtime.apiserver.transport.http import connection
 from kubectl_runtime.testing import ApiServer
 from tests.apiserver.transport.http.http_peer import Peer, connection_threads, until
 
@@ -235,7 +235,7 @@ def test_many_watches_see_all_of_many_changes_in_order(server, watches, changes)
 
 
 def test_many_clients_that_do_not_read_hold_up_the_end_no_longer_than_one(monkeypatch):
-    monkeypatch.setattr(listener, "GRACE", 0.5)
+    monkeypatch.setattr(connection, "GRACE", 0.5)
     with ApiServer() as server:
         server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"large{number}"},
                      "data": {"k": "v" * 900_000}} for number in range(6))

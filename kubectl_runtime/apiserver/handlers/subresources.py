@@ -1,24 +1,30 @@
-"""/scale: a view of an object's replicas as ``autoscaling/v1`` Scale."""
+"""/scale: a view of an object's replicas as ``autoscaling/v1`` Scale.
 
+POST on serviceaccounts/token: a bearer token for a service account, as ``kubectl create token`` asks for it.
+
+The token is an opaque text, not a JWT: nobody but this server can tell whose it is. It expires on the server's clock.
+What it is bound to (a Pod, a Secret, a Node) must exist when it is issued, and may go then.
+"""
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
-from kubectl_runtime.apiserver import errors, managedfields, writes
-from kubectl_runtime.apiserver.context import RequestContext
-from kubectl_runtime.apiserver.encoding import body
-from kubectl_runtime.apiserver.handlers.answers import answer_object, stored
+from kubectl_runtime.apiserver import encoding, errors, managedfields, query, writes
+from kubectl_runtime.apiserver.access.reviews import AUDIENCE
+from kubectl_runtime.apiserver.context import RequestContext, answer_object, stored
 from kubectl_runtime.apiserver.handlers.change import check_uid, patch_type, patched, refuse_repeated
-from kubectl_runtime.apiserver.patching import patch_documents
-from kubectl_runtime.apiserver.query.options import write_options
+from kubectl_runtime.apiserver.patching import json_patch
+from kubectl_runtime.apiserver.query import write_options
 from kubectl_runtime.apiserver.schemas import Schema, builtin
-from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.storage import Version
 from kubectl_runtime.apiserver.webhooks.calls import attempt
-from kubectl_runtime.apiserver.webhooks.chain import admit
+from kubectl_runtime.apiserver.webhooks.chain import admit, admit_unstored
 from kubectl_runtime.apiserver.webhooks.review import UPDATE
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.apiserver.writes import refuse_fields
 from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
 _SCALE = "autoscaling.v1.Scale"
@@ -38,7 +44,7 @@ def get_scale(ctx: RequestContext) -> HttpResponse:
 def update_scale(ctx: RequestContext) -> HttpResponse:
     """Replace the Scale: replicas that are left out are 0."""
     ctx.options = write_options(ctx.request, "UpdateOptions")
-    scale, unknown, keys = body.read_shape(ctx.request, _SCALE)
+    scale, unknown, keys = encoding.read_shape(ctx.request, _SCALE)
     _check_kind(scale)
     refuse_fields(ctx, _SCALE, keys.problems(unknown, mixed=True))
 
@@ -55,16 +61,16 @@ def update_scale(ctx: RequestContext) -> HttpResponse:
 def patch_scale(ctx: RequestContext) -> HttpResponse:
     """Patch the Scale."""
     media = patch_type(ctx)
-    ctx.options = write_options(ctx.request, "PatchOptions", apply=media == patch_documents.APPLY_YAML)
+    ctx.options = write_options(ctx.request, "PatchOptions", apply=media == json_patch.APPLY_YAML)
 
     def write() -> Version:
         current = _stored(ctx)
         scale = _owned(ctx, current)
-        if media == patch_documents.APPLY_YAML:
+        if media == json_patch.APPLY_YAML:
             new = _applied(ctx, scale)
         else:
             result = patched(media, ctx.request.body, scale, _schema())
-            changed, unknown = body.shape(result.value, _SCALE)
+            changed, unknown = encoding.shape(result.value, _SCALE)
             result.refuse_fields(ctx, unknown)
             new = _updated(ctx, scale, changed)
         return _store(ctx, current, scale, new)
@@ -95,7 +101,7 @@ def _updated(ctx: RequestContext, old: Object, new: Object) -> Object:
 def _applied(ctx: RequestContext, old: Object) -> Object:
     """The Scale after a server-side apply."""
     assert ctx.options is not None
-    configuration, keys = patch_documents.read_configuration(ctx.request.body, "autoscaling/v1", "Scale")
+    configuration, keys = json_patch.read_configuration(ctx.request.body, "autoscaling/v1", "Scale")
     result = managedfields.apply(old, configuration, manager=ctx.options.manager, force=ctx.options.force,
                                  api_version="autoscaling/v1", schema=_schema(), now=ctx.now, subresource="scale")
     refuse_repeated(ctx, keys)
@@ -103,7 +109,7 @@ def _applied(ctx: RequestContext, old: Object) -> Object:
         # Surprising but true: nobody can apply to the scale of a custom resource, unless nothing changes.
         raise errors.bare_500(f"failed to convert new object ({managedfields.title(configuration)}) to proper version: "
                               "request to convert CR to an invalid group/version: autoscaling/v1")
-    return body.shape(json_copy(result), _SCALE)[0]
+    return encoding.shape(json_copy(result), _SCALE)[0]
 
 
 def _stored(ctx: RequestContext) -> Version:
@@ -154,7 +160,7 @@ def _owned(ctx: RequestContext, current: Version) -> Object:
 def _store(ctx: RequestContext, current: Version, before: Object, scale: Object) -> Version:
     """Write the replicas of a Scale into the object."""
     if ctx.asks:
-        scale = body.shape(admit(ctx, UPDATE, {"kind": "Scale", "apiVersion": "autoscaling/v1", **scale}, before),
+        scale = encoding.shape(admit(ctx, UPDATE, {"kind": "Scale", "apiVersion": "autoscaling/v1", **scale}, before),
                            _SCALE)[0]
     meta = scale["metadata"]
     writes.check_name(ctx, scale)
@@ -191,3 +197,93 @@ def _dig(obj: Any, path: str) -> Any:
     for part in path.strip(".").split("."):
         obj = obj.get(part) if isinstance(obj, dict) else None
     return obj
+
+
+GROUP = "authentication.k8s.io"
+DEFAULT_SECONDS, MIN_SECONDS, MAX_SECONDS = 3600, 600, 1 << 32
+
+_BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+_UNRECOGNIZED = "the object provided is unrecognized (must be of type TokenRequest)"
+_NO_NUMBER = ('TokenRequest in version "v1" cannot be handled as a TokenRequest: json: cannot unmarshal the value of '
+              "spec into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64")
+
+
+def create_token(ctx: RequestContext) -> HttpResponse:
+    """Issue a token: 201 with it in status."""
+    ctx.options = query.write_options(ctx.request, "CreateOptions")
+    asked = admit_unstored(ctx, {"kind": "TokenRequest", "apiVersion": f"{GROUP}/v1", **_read(ctx)})
+    spec = _spec(asked)
+    with ctx.cluster.locked():
+        account = stored(ctx)
+        if account is None:
+            raise errors.not_found("", "serviceaccounts", ctx.info.name)
+        _check_metadata(ctx, asked.get("metadata") or {})
+        _check_bound(ctx, spec.get("boundObjectRef"))
+    lifetime = spec.setdefault("expirationSeconds", DEFAULT_SECONDS)
+    owned = {"kind": "TokenRequest", "apiVersion": f"{GROUP}/v1", "metadata": {}, "spec": spec}
+    metadata = managedfields.update(None, owned, manager=ctx.options.manager, api_version=f"{GROUP}/v1", now=ctx.now,
+                                    schema=builtin(GROUP, "v1", "TokenRequest"), subresource="token",
+                                    blank={"spec": {}})["metadata"]
+    token = ctx.access.issue_account_token(account.namespace, account.name, account.uid, lifetime)
+    return answer_object(ctx, {
+        "kind": "TokenRequest", "apiVersion": f"{GROUP}/v1",
+        "metadata": {"name": account.name, "namespace": account.namespace, "uid": account.uid,
+                     "creationTimestamp": format_time(ctx.now), **metadata},
+        "spec": {"audiences": spec.get("audiences") or [AUDIENCE], "expirationSeconds": lifetime,
+                 "boundObjectRef": spec.get("boundObjectRef")},
+        "status": {"token": token, "expirationTimestamp": format_time(ctx.now + timedelta(seconds=lifetime))}}, 201)
+
+
+def _check_metadata(ctx: RequestContext, metadata: Object) -> None:
+    """Name and namespace may be left out, but must be the path's."""
+    for key, wanted, what in (("name", ctx.info.name, "name"), ("namespace", ctx.namespace, "namespace")):
+        if metadata.get(key) not in (None, "", wanted):
+            why = f"must match the service account {what} if specified"
+            raise errors.invalid(GROUP, "TokenRequest", ctx.info.name, [
+                errors.invalid_value(f"metadata.{key}", metadata[key], why)])
+
+
+def _check_bound(ctx: RequestContext, reference: Object | None) -> None:
+    """What a token is bound to must exist; the cluster's lock is held."""
+    if not reference:
+        return
+    api_version, kind, name = (reference.get(key) or "" for key in ("apiVersion", "kind", "name"))
+    group, _, version = api_version.rpartition("/")
+    if group or kind not in _BINDABLE:
+        raise errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+    plural, namespace = _BINDABLE[kind], "" if kind == "Node" else ctx.namespace
+    found = ctx.cluster.storage.get(f"/{plural}", namespace, name)
+    if found is None:
+        raise errors.not_found("", plural, name)
+    if kind == "Pod" and found.fields.get("spec.serviceAccountName") != ctx.info.name:
+        account = errors.go_value(ctx.info.name)
+        raise errors.bad_request(f"cannot bind token for serviceaccount {account} to pod running with different "
+                                 "serviceaccount name.")
+    if reference.get("uid") not in (None, "", found.uid):
+        raise errors.conflict("", kind, name, f"the UID in the bound object reference ({reference['uid']}) does not "
+                              "match the UID in record. The object might have been deleted and then recreated")
+
+
+def _read(ctx: RequestContext) -> Object:
+    """The request's body."""
+    try:
+        value, _ = encoding.parse(ctx.request)
+    except ValueError as error:
+        raise errors.bad_request(f"{_UNRECOGNIZED}: {error} "
+                                 f"({encoding.summary(ctx.request.body)})") from None
+    if not isinstance(value, dict) or value.get("kind") not in (None, "", "TokenRequest"):
+        raise errors.bad_request(_UNRECOGNIZED)
+    return value
+
+
+def _spec(asked: Object) -> Object:
+    """The request's spec, checked."""
+    spec = asked.get("spec") or {}
+    lifetime = spec.get("expirationSeconds") if isinstance(spec, dict) else ""
+    if lifetime is not None and (not isinstance(lifetime, int) or isinstance(lifetime, bool)):
+        raise errors.bad_request(_NO_NUMBER)
+    if lifetime is not None and not MIN_SECONDS <= lifetime <= MAX_SECONDS:
+        wrong = "less than 10 minutes" if lifetime < MIN_SECONDS else "larger than 2^32 seconds"
+        raise errors.invalid(GROUP, "TokenRequest", "", [errors.invalid_value(
+            "spec.expirationSeconds", lifetime, f"may not specify a duration {wrong}")])
+    return dict(spec)

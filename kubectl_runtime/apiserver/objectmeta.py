@@ -13,7 +13,7 @@ import msgspec
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
-from kubectl_runtime.apiserver.objectmeta.names import (
+from kubectl_runtime.apiserver.names import (
     MAX_ANNOTATIONS,
     NameErrors,
     dns_subdomain_errors,
@@ -21,7 +21,7 @@ from kubectl_runtime.apiserver.objectmeta.names import (
     path_segment_errors,
     qualified_name_errors,
 )
-from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.apiserver.strategy import WHOLE, MetadataChecks, Strategy
 
 Object = dict[str, Any]

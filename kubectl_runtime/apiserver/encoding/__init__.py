@@ -1,1 +1,0 @@
-"""From the bytes of a body to JSON values, and to an object of its kind, as the real server decodes them."""

@@ -1,1 +1,0 @@
-"""Rules about metadata that hold for every kind."""

@@ -1,1 +1,0 @@
-"""The parameters in a request's query, and their refusals."""

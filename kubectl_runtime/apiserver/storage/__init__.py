@@ -1,1 +1,0 @@
-"""Which types are served, the objects and their history, and the cluster that holds both."""
