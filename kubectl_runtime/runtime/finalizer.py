@@ -56,7 +56,7 @@ from kubectl_runtime.core.base.errors import (
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, PartialView
-from kubectl_runtime.core.requests.body import Patch, pointer
+from kubectl_runtime.core.requests.params import Patch, pointer
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconciler

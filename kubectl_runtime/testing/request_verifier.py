@@ -32,7 +32,7 @@ from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, RequestInf
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
-from kubectl_runtime.core.requests.body import plain_body
+from kubectl_runtime.core.requests.params import plain_body
 from kubectl_runtime.kubectl.apply import difference
 from kubectl_runtime.testing.clock import SimClock
 

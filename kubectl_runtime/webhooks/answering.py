@@ -65,7 +65,7 @@ from kubectl_runtime.core.objects import admission, conversion
 from kubectl_runtime.core.objects.admission import AdmissionResponse, AdmissionReview, failure_status, status_dict
 from kubectl_runtime.core.objects.conversion import ConversionRequest, ConversionResponse, ConversionReview
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.core.requests.body import pointer
+from kubectl_runtime.core.requests.params import pointer
 from kubectl_runtime.webhooks.handler import WITH_CONTENT, Admission, AdmissionRequest, Denied, Verb
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.metav1 import FrozenPart
 from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.core.requests.body import Patch, pointer
+from kubectl_runtime.core.requests.params import Patch, pointer
 from kubectl_runtime.core.requests.request import checked_label, checked_subdomain
 from kubectl_runtime.resources import (
     CustomResourceDefinition,

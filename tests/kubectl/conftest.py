@@ -11,7 +11,7 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.core.requests.body import Patch
+from kubectl_runtime.core.requests.params import Patch
 from kubectl_runtime.testing.clock import SimClock
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.requests.body import Patch
-from kubectl_runtime.core.requests.params import DeleteParams
+from kubectl_runtime.core.requests.params import DeleteParams, Patch
 from kubectl_runtime.kubectl.apply import apply_manifests, delete_manifests
 from kubectl_runtime.kubectl.report import ManifestReport, ManifestsFailed
 from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition, Namespace, Pod

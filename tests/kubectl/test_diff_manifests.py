@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.requests.body import Patch
+from kubectl_runtime.core.requests.params import Patch
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.kubectl.apply import apply_manifests, diff_manifests
 from kubectl_runtime.kubectl.report import ManifestReport, ManifestsFailed

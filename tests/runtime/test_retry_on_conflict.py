@@ -23,8 +23,7 @@ from kubectl_runtime.core.base.errors import (
 )
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.quantities import Quantity
-from kubectl_runtime.core.requests.body import Patch
-from kubectl_runtime.core.requests.params import PostParams
+from kubectl_runtime.core.requests.params import Patch, PostParams
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import ConfigMap, Deployment, LimitRange, PersistentVolumeClaim, ResourceQuota
 from kubectl_runtime.runtime.retry import ConflictBackoff, create_or_update, retry_on_conflict

@@ -20,7 +20,7 @@ from kubectl_runtime.core.codec.views import strip_managed_fields
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.partial import PartialObjectMeta
-from kubectl_runtime.core.requests.body import Patch
+from kubectl_runtime.core.requests.params import Patch
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime import status

@@ -19,8 +19,7 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.objects.partial import InvalidObject
-from kubectl_runtime.core.requests.body import Patch
-from kubectl_runtime.core.requests.params import DeleteParams
+from kubectl_runtime.core.requests.params import DeleteParams, Patch
 from kubectl_runtime.resources import ConfigMap, Job, Namespace, Pod
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.conditions import Described, NeverReady, job_failure

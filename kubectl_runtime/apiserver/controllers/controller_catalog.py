@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kubectl_runtime.apiserver.controllers.accounts import RoleAggregation, RootCaPublisher, ServiceAccountController
-from kubectl_runtime.apiserver.controllers.budgets import DisruptionController, NodeLifecycleController, QuotaController
+from kubectl_runtime.apiserver.controllers.budgets import (
+    DisruptionController,
+    NodeLifecycleController,
+    QuotaController,
+)
 from kubectl_runtime.apiserver.controllers.claims import ClaimProtection, VolumeBinder, VolumeProtection
 from kubectl_runtime.apiserver.controllers.cronjobs import CronJobController
 from kubectl_runtime.apiserver.controllers.daemonsets import DaemonSetController

@@ -28,15 +28,9 @@ from kubectl_runtime.apiserver.kinds import (
     services,
     storage,
 )
-from kubectl_runtime.apiserver.kinds import (
-    plain as certificates,
-)
-from kubectl_runtime.apiserver.kinds import (
-    plain as rbac,
-)
-from kubectl_runtime.apiserver.kinds import (
-    plain as scheduling,
-)
+from kubectl_runtime.apiserver.kinds import plain as certificates
+from kubectl_runtime.apiserver.kinds import plain as rbac
+from kubectl_runtime.apiserver.kinds import plain as scheduling
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
 from kubectl_runtime.apiserver.kinds.columns.column_catalog import COLUMNS
 from kubectl_runtime.apiserver.kinds.pod import pods

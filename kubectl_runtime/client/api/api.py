@@ -42,13 +42,14 @@ from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.partial import DynamicObject, FieldsForm, PartialObjectMeta, PartialView, dynamic
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.body import Body, Patch
 from kubectl_runtime.core.requests.params import (
     IDLE_MARGIN,
+    Body,
     DeleteParams,
     FieldValidation,
     GetParams,
     ListParams,
+    Patch,
     PatchParams,
     PostParams,
     Preconditions,

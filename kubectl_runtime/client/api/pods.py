@@ -18,10 +18,10 @@ from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests import pods as build
 from kubectl_runtime.core.requests import request as requests
-from kubectl_runtime.core.requests.body import Patch
 from kubectl_runtime.core.requests.params import (
     DeleteParams,
     FieldValidation,
+    Patch,
     PatchParams,
     PostParams,
     Preconditions,

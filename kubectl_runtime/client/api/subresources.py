@@ -14,8 +14,7 @@ from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.objects.partial import DynamicObject, dynamic
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.body import Body, Patch
-from kubectl_runtime.core.requests.params import FieldValidation, PatchParams, PostParams, chosen
+from kubectl_runtime.core.requests.params import Body, FieldValidation, Patch, PatchParams, PostParams, chosen
 from kubectl_runtime.core.requests.request import Named, Request
 
 K = TypeVar("K")

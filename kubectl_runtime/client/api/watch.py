@@ -20,7 +20,7 @@ import msgspec
 
 from kubectl_runtime.client.api.api_base import Form
 from kubectl_runtime.client.http.retry import decode_status, unexpected_answer
-from kubectl_runtime.client.http.wire_rules import LARGEST_OBJECT, LineSplitter
+from kubectl_runtime.client.http.sockets import LARGEST_OBJECT, LineSplitter
 from kubectl_runtime.core.base.errors import RequestTimeout, Status, TransportError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken

@@ -13,7 +13,7 @@ import codecs
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Self
 
-from kubectl_runtime.client.http.wire_rules import LARGEST_OBJECT, LineSplitter
+from kubectl_runtime.client.http.sockets import LARGEST_OBJECT, LineSplitter
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.wire.streams import ByteStream  # which the call that opens one imports

@@ -57,7 +57,7 @@ from requests.models import Response
 
 from kubectl_runtime.client.http.middleware import Call
 from kubectl_runtime.client.http.retry import UnexpectedAnswer
-from kubectl_runtime.client.http.wire_rules import LARGEST_OBJECT
+from kubectl_runtime.client.http.sockets import LARGEST_OBJECT
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 from kubectl_runtime.core.base.guard import guarded_logger

@@ -31,12 +31,14 @@ from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
-from kubectl_runtime.core.requests import body as bodies
-from kubectl_runtime.core.requests.body import APPLY, JSON, Patch
+from kubectl_runtime.core.requests import params as bodies
 from kubectl_runtime.core.requests.params import (
+    APPLY,
+    JSON,
     DeleteParams,
     GetParams,
     ListParams,
+    Patch,
     PatchParams,
     PostParams,
     WatchParams,

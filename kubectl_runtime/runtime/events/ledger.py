@@ -62,7 +62,7 @@ from cachetools import TTLCache
 from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
-from kubectl_runtime.core.requests.body import plain_body
+from kubectl_runtime.core.requests.params import plain_body
 
 WITHOUT_NAMESPACE = "default"
 """Where Events about cluster-scoped objects live; the server takes them nowhere else (but in kube-system)."""

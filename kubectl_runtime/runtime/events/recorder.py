@@ -61,7 +61,7 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import format_micro_time
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.body import Patch, pointer
+from kubectl_runtime.core.requests.params import Patch, pointer
 from kubectl_runtime.core.requests.request import Place, Request, Retry
 from kubectl_runtime.core.scope import calls_obey
 from kubectl_runtime.runtime.events.ledger import (

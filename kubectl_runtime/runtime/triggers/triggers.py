@@ -492,6 +492,7 @@ class Inbox:
         """`schedule` takes requests of `resource`, whose objects `store` keeps: those in `namespaces`, or in all of
         them where that is empty. `on_bug` hears of what it raises."""
         self._resource = resource
+        self._namespaced = resource.namespaced
         self._store = store
         self._schedule = schedule
         self._logger = logger
@@ -500,10 +501,17 @@ class Inbox:
         self._reporting = ForkSafeLock()
         self._reported: set[tuple[str, str | None]] = set()
 
+    def _are_own(self, requests: list[ReconcileRequest]) -> bool:
+        """Whether `_is_own` is true for all of them, without a call for each."""
+        own = self._resource
+        if self._namespaced:
+            return all(request.ref.resource is own and request.ref.namespace for request in requests)
+        return all(request.ref.resource is own and request.ref.namespace is None for request in requests)
+
     def sink(self, requests: list[ReconcileRequest]) -> None:
         """Schedule these requests. Raises nothing."""
         try:
-            accepted = requests if _are_own(requests, self._resource) else self._own(requests)
+            accepted = requests if self._are_own(requests) else self._own(requests)
             if accepted:
                 self._schedule(accepted)
         except Exception as error:  # noqa: BLE001 - a defect here: a controller that looks alive and hears nothing
@@ -604,13 +612,6 @@ class FirstList:
         """A list is complete: from now on changes come."""
         self._complete = True
         self._on_complete()
-
-
-def _are_own(requests: Iterable[ReconcileRequest], own: ApiResource) -> bool:
-    """Whether `_is_own` is true for all of them, without a call for each."""
-    if own.namespaced:
-        return all(request.ref.resource is own and request.ref.namespace for request in requests)
-    return all(request.ref.resource is own and request.ref.namespace is None for request in requests)
 
 
 def _is_own(ref: ObjectRef, own: ApiResource) -> bool:

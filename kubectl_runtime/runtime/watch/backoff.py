@@ -183,8 +183,10 @@ class ServerGate:
     @property
     def trouble(self) -> Exception | None:
         """What keeps the watch waiting; None when nothing does."""
+        if not self._waits or self._its_turn:
+            return None
         outage = self._reachability.outage
-        return outage.error if outage is not None and self._waits and not self._its_turn else None
+        return None if outage is None else outage.error
 
     @property
     def outage(self) -> Outage | None:

@@ -14,7 +14,7 @@ from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
 from kubectl_runtime.core.objects.partial import dynamic
-from kubectl_runtime.core.requests.body import Patch
+from kubectl_runtime.core.requests.params import Patch
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.testing import ApiServer
 

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.apiserver.kinds.columns.workload_columns import ready, restarts, status
-from kubectl_runtime.apiserver.output.table import JsonPathError, age, custom_columns, find, human_duration, table_cells
+from kubectl_runtime.apiserver.output.table import (
+    JsonPathError,
+    age,
+    custom_columns,
+    find,
+    human_duration,
+    table_cells,
+)
 from tests.apiserver.kinds.kindapi import Api, Maker
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)

@@ -12,8 +12,7 @@ from kubectl_runtime.client.http.layers import ObservedCredentials
 from kubectl_runtime.client.http.retry import RetryPolicy
 from kubectl_runtime.core.base.errors import ApiError, AuthError, TransportError
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.body import Patch
-from kubectl_runtime.core.requests.params import PatchParams, PostParams, WatchParams
+from kubectl_runtime.core.requests.params import Patch, PatchParams, PostParams, WatchParams
 from kubectl_runtime.resources import ConfigMap, Deployment
 from kubectl_runtime.testing.clock import SimClock
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status

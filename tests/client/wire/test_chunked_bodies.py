@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.client.http.wire_rules import LineSplitter
+from kubectl_runtime.client.http.sockets import LineSplitter
 from kubectl_runtime.client.wire.streams import ChunkedDecoder, FramingError
 
 BODIES = st.lists(st.binary(min_size=1, max_size=40), max_size=8)

@@ -14,7 +14,7 @@ from contextlib import closing
 import pytest
 
 from kubectl_runtime import ApiResource, RequestTimeout, StopToken, TransportError
-from kubectl_runtime.client.http.wire_rules import LineSplitter
+from kubectl_runtime.client.http.sockets import LineSplitter
 from kubectl_runtime.client.wire.streams import ByteStream, raw_file
 from kubectl_runtime.core.requests.request import Request
 from tests.client.wire_server import Peer, Serve, WireServer, answering, says

@@ -13,8 +13,7 @@ from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.objects.partial import dynamic
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.body import Patch
-from kubectl_runtime.core.requests.params import PatchParams
+from kubectl_runtime.core.requests.params import Patch, PatchParams
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.errors import PartialObjectError
 from kubectl_runtime.objects import GoDuration, Quantity

@@ -12,7 +12,7 @@ from kubectl_runtime.core.codec.jsonbytes import decode_event, decode_object
 from kubectl_runtime.core.codec.views import Record, pruned, strip_managed_fields
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.objects.partial import FieldsForm, InvalidObject, PartialObjectMeta, PartialView, dynamic
-from kubectl_runtime.core.requests.body import plain_body, whole_body
+from kubectl_runtime.core.requests.params import plain_body, whole_body
 from tests.core.examples import DEPLOYMENTS, PODS, Widget, encoded, event, metadata
 
 

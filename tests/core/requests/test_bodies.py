@@ -9,7 +9,7 @@ from kubernetes import client as official
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.requests.body import plain_body
+from kubectl_runtime.core.requests.params import plain_body
 from kubectl_runtime.resources import Deployment, Lease, Pod
 from tests.core.examples import encoded, metadata
 

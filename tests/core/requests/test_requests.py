@@ -12,15 +12,16 @@ from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.core.requests import pods
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.body import Patch, pointer
 from kubectl_runtime.core.requests.params import (
     DeleteParams,
     GetParams,
     ListParams,
+    Patch,
     PatchParams,
     PostParams,
     Preconditions,
     WatchParams,
+    pointer,
 )
 from kubectl_runtime.core.requests.pods import AttachParams, LogParams
 from kubectl_runtime.core.requests.request import METADATA, METADATA_LIST, Place, Request, Retry

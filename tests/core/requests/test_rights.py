@@ -5,8 +5,7 @@ import pytest
 
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.body import Patch
-from kubectl_runtime.core.requests.params import PatchParams
+from kubectl_runtime.core.requests.params import Patch, PatchParams
 from kubectl_runtime.core.requests.rights import Right, rights_of, roles
 
 PLACE = build.Place(ApiResource("apps", "v1", "Deployment", "deployments"), "n")

@@ -20,7 +20,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.views import strip_managed_fields
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.objects.partial import PartialView, dynamic
-from kubectl_runtime.core.requests.body import Patch
+from kubectl_runtime.core.requests.params import Patch
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context

@@ -15,7 +15,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.views import strip_managed_fields
-from kubectl_runtime.core.requests.body import Patch
+from kubectl_runtime.core.requests.params import Patch
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.store.store import StoreNotReady
 from kubectl_runtime.runtime.triggers.shared_watches import SharedWatches
