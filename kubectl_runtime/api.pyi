@@ -2,10 +2,10 @@
 from kubectl_runtime.client.api.api import Api as Api
 from kubectl_runtime.client.api.api import Namespaces as Namespaces
 from kubectl_runtime.client.api.api_base import ObjectList as ObjectList
+from kubectl_runtime.client.api.client import OwnWrites as OwnWrites
 from kubectl_runtime.client.api.entry import Entry as Entry
 from kubectl_runtime.client.api.queryable import ensure_queryable as ensure_queryable
 from kubectl_runtime.client.api.queryable import fetch as fetch
-from kubectl_runtime.client.api.writes import OwnWrites as OwnWrites
 from kubectl_runtime.runtime.retry import ConflictBackoff as ConflictBackoff
 from kubectl_runtime.runtime.retry import create_or_update as create_or_update
 from kubectl_runtime.runtime.retry import retry_on_conflict as retry_on_conflict

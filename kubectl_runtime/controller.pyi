@@ -7,7 +7,7 @@ from kubectl_runtime.runtime.controller.running import Running as Running
 from kubectl_runtime.runtime.events import Recorder as Recorder
 from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
 from kubectl_runtime.runtime.finalizer import finalizer as finalizer
-from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
+from kubectl_runtime.runtime.queue.runs import KeyBackoff as KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action as Action
 from kubectl_runtime.runtime.reconcile.reconciler import Context as Context
 from kubectl_runtime.runtime.reconcile.reconciler import Reconciler as Reconciler

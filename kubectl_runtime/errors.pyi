@@ -22,10 +22,10 @@ from kubectl_runtime.kubectl.drain import DrainError as DrainError
 from kubectl_runtime.kubectl.report import ManifestsFailed as ManifestsFailed
 from kubectl_runtime.manager.elector import NotLeaderError as NotLeaderError
 from kubectl_runtime.manager.members import LeadershipLost as LeadershipLost
-from kubectl_runtime.manifests.problems import ManifestError as ManifestError
+from kubectl_runtime.manifests.yaml_text import ManifestError as ManifestError
 from kubectl_runtime.runtime.apply_crd import DowngradeError as DowngradeError
+from kubectl_runtime.runtime.controller.assembly import SyncTimeoutError as SyncTimeoutError
 from kubectl_runtime.runtime.controller.plan import ControllerError as ControllerError
-from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError as SyncTimeoutError
 from kubectl_runtime.runtime.reconcile.reconciler import TerminalError as TerminalError
 from kubectl_runtime.runtime.store.store import StoreNotReady as StoreNotReady
 from kubectl_runtime.runtime.wait import WaitFailed as WaitFailed

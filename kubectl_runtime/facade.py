@@ -132,7 +132,7 @@ TOPICS = {
     "manifests": {
         "apply_manifests": ("kubectl.apply", MOVED),
         "delete_manifests": ("kubectl.apply", MOVED),
-        "diff_manifests": ("kubectl.diff", MOVED),
+        "diff_manifests": ("kubectl.apply", MOVED),
         "ManifestOutcome": ("kubectl.report", MOVED),
         "ManifestReport": ("kubectl.report", MOVED),
     },
@@ -185,7 +185,7 @@ TOPICS = {
     "plan": {
         "Change": ("plan.report", TOPIC),
         "FieldChange": ("plan.report", TOPIC),
-        "OutsideRefused": ("plan.outside", TOPIC),
+        "OutsideRefused": ("plan.program", TOPIC),
         "Plan": ("plan.report", TOPIC),
         "plan": ("plan.running", TOPIC),
         "Problem": ("plan.report", TOPIC),

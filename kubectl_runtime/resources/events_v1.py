@@ -12,7 +12,7 @@ from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
-    from kubectl_runtime.resources import core_v1_parts, events_v1_parts
+    from kubectl_runtime.resources import events_v1_parts, core_v1_parts
     from kubectl_runtime.resources.events_v1_parts import *
 else:
     events_v1_parts = Parts("events_v1_parts")

@@ -14,7 +14,7 @@ from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources.lazy import Parts, part_of
 
 if TYPE_CHECKING:
-    from kubectl_runtime.resources import core_v1_parts, storage_v1_parts
+    from kubectl_runtime.resources import storage_v1_parts, core_v1_parts
     from kubectl_runtime.resources.storage_v1_parts import *
 else:
     storage_v1_parts = Parts("storage_v1_parts")
