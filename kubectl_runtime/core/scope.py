@@ -2,6 +2,7 @@
 
     field             set by                                   read by
     run               the run's beginning                      the observers of writes, recordings
+    field_manager     the run's beginning                      writes that name no field manager
     logged            the invoker                              `RunFilter`, for the fields of log records
     stop, cut         the run, a webhook, a recorder, …        calls, waits, watches (see `calls_obey`)
     family, fences    the run's beginning                      writes of the controller's client and its relatives
@@ -43,6 +44,9 @@ class ScopedRun(Protocol):
 
     def wrote(self, write: Any) -> None:
         """The server answered a write, a `client.api.client.Write`."""
+
+    def waits_for(self, *children: str) -> None:
+        """These children, such as `Deployment web`, are not ready: the controller's `ready` condition names them."""
 
 
 class LoggedRun(Protocol):
@@ -114,6 +118,8 @@ class RunScope(msgspec.Struct, eq=False):
     family: object = None
     """What the clients have in common whose writes are checked."""
     fences: tuple[WriteFence, ...] = ()
+    field_manager: str | None = None
+    """The controller's name, as a field manager."""
     logged: LoggedRun | None = None
     trace: Trace | None = None
     request: SentRequest | None = None
@@ -171,8 +177,8 @@ def _inside(outer: RunScope | None) -> RunScope:
     """A scope that is entered within `outer`, and like it."""
     if outer is None:
         return RunScope()
-    return RunScope(outer.stop, outer.cut, outer.run, outer.family, outer.fences, outer.logged, outer.trace,
-                    outer.request, outer)
+    return RunScope(outer.stop, outer.cut, outer.run, outer.family, outer.fences,
+                    outer.field_manager, outer.logged, outer.trace, outer.request, outer)
 
 
 def enter_request(request: SentRequest) -> Token[RunScope | None]:

@@ -256,7 +256,10 @@ class LeaseStore:
     def __init__(self, client: Client, name: str, namespace: str, trouble: Trouble, *,
                  labels: Mapping[str, str] | None = None) -> None:
         """`client` makes the requests; nothing is sent yet. `labels` that the Lease is to have. `trouble` keeps what
-        fails."""
+        fails. Raises RequestError for a client of dry runs."""
+        if client.write_defaults.dry_run:
+            raise RequestError(f"the Lease {name} cannot be held by a client whose writes are dry runs: give the "
+                               "election a client without dry_run=True")
         self._client = client
         self._name = name
         self._place = Place(api_resource_of(Lease), namespace)

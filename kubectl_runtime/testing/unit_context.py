@@ -10,10 +10,13 @@ Without a client every request is refused: a test says so with `RequestVerifier`
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Clock
@@ -32,6 +35,9 @@ from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.testing.request_verifier import RequestVerifier
 
 T = TypeVar("T")
+
+NAME = "unit-test"
+"""Of the controller, and so the field manager of what is written through `ctx.client`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,8 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
     if strange or attempt < 1:
         raise RequestError("a context is for objects of resource classes that have a name, and an attempt from 1 on: "
                            f"got {strange[0] if strange else attempt!r}")
-    client = RequestVerifier().client if client is None else client
+    client = copy.copy(RequestVerifier().client if client is None else client)
+    client.write_defaults = replace(client.write_defaults, field_manager=NAME)  # as in a controller's run
     clock, rng = client.clock, random.Random(seed)
     resource = obj.api_resource
     ref = ObjectRef(resource, obj.name, obj.namespace)
@@ -110,7 +117,7 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
 
     notes = _Notes(client)
     environment: Environment[T] = Environment(
-        controller="unit-test", client=client, data=data, logger=guarded_logger("unit-test"), shutdown=Shutdown(clock),
+        controller=NAME, client=client, data=data, logger=guarded_logger(NAME), shutdown=Shutdown(clock),
         backoff=DEFAULT_KEY_BACKOFF, rng=rng, stored=records.get, store_of=store_of, clock=clock, recorder=notes,
         run_timeout=run_timeout)
     state = FailureState(count=attempt - 1) if attempt > 1 else None

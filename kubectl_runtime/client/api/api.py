@@ -151,8 +151,8 @@ class KindVerbs(PodVerbs[K]):
                          field_validation: FieldValidation | None = None, dry_run: bool = False,
                          timeout: Duration | None = None) -> K:
         """Replace the conditions of a CertificateSigningRequest that approve or deny it."""
-        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run)
+        params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource="approval")
         return self._ask(request, timeout)
 
@@ -160,8 +160,8 @@ class KindVerbs(PodVerbs[K]):
                        field_manager: str | None = None, field_validation: FieldValidation | None = None,
                        dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> K:
         """Patch the conditions of a CertificateSigningRequest."""
-        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run, force=force)
+        params = self._write_params(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource="approval")
         return self._ask(request, timeout)
 
@@ -195,7 +195,7 @@ class KindVerbs(PodVerbs[K]):
 
     def _patched(self, name: Named, change: dict[str, Any], field_manager: str | None, dry_run: bool,
                  timeout: Duration | None) -> K:
-        params = PatchParams(field_manager=field_manager, dry_run=dry_run)
+        params = self._write_params(None, PatchParams, field_manager=field_manager, dry_run=dry_run)
         return self._ask(build.patch(self.place, name, Patch.merge(change), params), timeout)
 
     def _only(self, verb: str, kinds: frozenset[tuple[str, str]]) -> None:
@@ -410,27 +410,27 @@ class Api(ListVerbs[K], KindVerbs[K]):
                field_validation: FieldValidation | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K:
         """Create an object; it comes back with what the server added. Raises ApiError (`is_already_exists`)."""
-        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run)
+        params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run)
         return self._ask(build.create(self.place, body, params), timeout)
 
     def replace(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                 field_validation: FieldValidation | None = None, dry_run: bool = False,
                 timeout: Duration | None = None) -> K:
         """Replace an object. With a resourceVersion it must not have changed since then; else `is_conflict`."""
-        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run)
+        params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run)
         return self._ask(build.replace(self.place, body, params), timeout)
 
     def patch(self, name: Named, patch: Patch, params: PatchParams | None = None, *, field_manager: str | None = None,
               field_validation: FieldValidation | None = None, dry_run: bool = False, force: bool = False,
               timeout: Duration | None = None) -> K:
         """Patch an object: `Patch.merge({...})`, `Patch.json([...])`, `Patch.strategic({...})`, `Patch.apply(...)`."""
-        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run, force=force)
+        params = self._write_params(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run, force=force)
         return self._ask(build.patch(self.place, name, patch, params), timeout)
 
-    def apply(self, body: Body[K], *, field_manager: str, force: bool = False,
+    def apply(self, body: Body[K], *, field_manager: str | None = None, force: bool = False,
               field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
               timeout: Duration | None = None) -> K:
         """Server-side apply of the fields in `body`, creating the object if need be. Raises ApiError (`is_conflict`)
@@ -440,8 +440,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
         and so owns, these too. A dict is sent as it is. What the server sets is left out of either: uid and
         resourceVersion, too, as an apply means the fields, whatever the version. `replace` and patches take a version.
         """
-        params = PatchParams(field_manager=field_manager, force=force, field_validation=field_validation,
-                             dry_run=dry_run)
+        params = self._write_params(None, PatchParams, field_manager=field_manager, force=force,
+                                    field_validation=field_validation, dry_run=dry_run)
         return self._ask(build.apply(self.place, body, params, defaults=defaults), timeout)
 
     def delete(self, name: Named, params: DeleteParams | None = None, *,
@@ -454,8 +454,9 @@ class Api(ListVerbs[K], KindVerbs[K]):
         With `preconditions=Preconditions(uid=obj.uid)` only that object is deleted, and a lost answer is made up for:
         the call is sent again, and done if the object is gone by then.
         """
-        params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
-                        grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        params = self._write_params(params, DeleteParams, propagation_policy=propagation_policy,
+                                    preconditions=preconditions, grace_period_seconds=grace_period_seconds,
+                                    dry_run=dry_run)
         answer = self._answered(build.delete(self.place, name, params), self._deleted, timeout)
         return answer if isinstance(answer, Status) else self._object(answer)
 
@@ -468,8 +469,9 @@ class Api(ListVerbs[K], KindVerbs[K]):
         or a Status."""
         selection = chosen(selection, ListParams, "selection", label_selector=label_selector,
                            field_selector=field_selector)
-        params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
-                        grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        params = self._write_params(params, DeleteParams, propagation_policy=propagation_policy,
+                                    preconditions=preconditions, grace_period_seconds=grace_period_seconds,
+                                    dry_run=dry_run)
         request = build.delete_collection(self.place, params, selection)
         answer = self._answered(request, lambda body: gone(body) or self.form.decode_list(body), timeout)
         return answer if isinstance(answer, Status) else ObjectList([*map(self._object, answer[1])], answer[0])

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 from msgspec.structs import replace
@@ -48,8 +48,9 @@ from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.params import ListParams, VersionMatch, chosen
+from kubectl_runtime.core.requests.params import ListParams, P, VersionMatch, chosen
 from kubectl_runtime.core.requests.request import NAMELESS_GROUPS, Place, Request, Retry
+from kubectl_runtime.core.scope import current_scope
 
 
 class Form(Protocol):
@@ -147,6 +148,12 @@ class ApiBase(Generic[K]):
     def namespace(self) -> str | None:
         """The namespace of this Api; None for all of them, and for a cluster-scoped kind."""
         return self.place.namespace
+
+    def _write_params(self, given: P | None, kind: type[P], **keywords: Any) -> P:
+        """The options of a write: as `chosen` says, completed by those of the client and of the controller's run."""
+        scope = current_scope()
+        return self.client.write_defaults.completed(chosen(given, kind, **keywords),
+                                                    None if scope is None else scope.field_manager)
 
     def _ask(self, request: Request, timeout: Duration | None = None) -> K:
         """The object in the answer to `request`."""

@@ -63,6 +63,7 @@ from kubectl_runtime.core.base.stop import FirstOf, StopToken
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.requests.params import FieldValidation, WriteDefaults
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.core.scope import scoped_stop
 
@@ -347,7 +348,9 @@ class Client:
     def __init__(self, config: Config, *, session: requests.Session | None = None, retry: RetryPolicy | None = None,
                  layers: Layers = (), rate_limit: RateLimit | None = None, workers: int = 10,
                  clock: Clock = SYSTEM_CLOCK, use_session_send: bool = False,
-                 observer: Observer = NO_OBSERVER, own_writes: OwnWrites = OwnWrites.OVERLAY) -> None:
+                 observer: Observer = NO_OBSERVER, own_writes: OwnWrites = OwnWrites.OVERLAY,
+                 field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                 dry_run: bool = False) -> None:
         """Make a client for the cluster of `config`. Opens no connection.
 
         - `session`: a requests.Session of the program's own, whose adapters, proxies and TLS settings count.
@@ -359,10 +362,13 @@ class Client:
         - `observer`: is told of attempts, retries, writes and credentials, and of what this client's controllers do.
         - `own_writes`: what stores show after a write, until the watch shows it; see `OwnWrites`. A Controller may have
           its own value.
+        - `field_manager`, `field_validation`: of every write that does not say them. In a controller's run the
+          controller's name is the field manager. `dry_run`: every write is a dry run, Events included; an election
+          then raises RequestError. These are for the verbs of `Api`: `request` sends what it is given.
         - `use_session_send`: send through `Session.send`, for mocks of it. `clock`: for tests.
 
-        Raises ConfigError, RequestError (headers, `own_writes`, `workers`) and AuthError for what cannot work,
-        TypeError for an observer that is not an Observer.
+        Raises ConfigError, RequestError (headers, `own_writes`, `workers`, the options of writes) and AuthError for
+        what cannot work, TypeError for an observer that is not an Observer.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
@@ -375,6 +381,9 @@ class Client:
         self.refusals = Refusals()
         """What the server was found not to do."""
         self.own_writes = OwnWrites.checked(own_writes)
+        self.write_defaults = WriteDefaults(field_manager=field_manager, field_validation=field_validation,
+                                            dry_run=dry_run)
+        """What its writes say where a verb says nothing."""
         self.shared = Shared()
         """What the users of this client, and of clients derived from it, have in common."""
         self._carriers = Carriers(config, session=session, through_session=use_session_send,

@@ -21,7 +21,7 @@ from kubectl_runtime.client.api.api_base import ApiBase
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.params import FieldValidation, PostParams, chosen
+from kubectl_runtime.core.requests.params import FieldValidation, PostParams
 from kubectl_runtime.core.requests.rights import foresee
 
 K = TypeVar("K")
@@ -85,9 +85,9 @@ class Entry(Generic[K]):
         Raises RequestError when there is no object, or when its name or namespace was changed, or a generateName set;
         ApiError (`is_conflict`) when somebody changed the object meanwhile, or created it (`is_already_exists`).
         """
-        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run)
         api, held = self._api, self.object
+        params = api._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                                   dry_run=dry_run)
         self._check(held)
         foresee(api.place, "create", "update")
         if not self.is_dirty:

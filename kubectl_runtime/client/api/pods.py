@@ -131,8 +131,9 @@ class PodVerbs(Subresources[K]):
 
         The server answers when the deletion has begun; the Pod is there until its grace period has passed.
         """
-        params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
-                        grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        params = self._write_params(params, DeleteParams, propagation_policy=propagation_policy,
+                                    preconditions=preconditions, grace_period_seconds=grace_period_seconds,
+                                    dry_run=dry_run)
         self._answered(build.eviction(self.place, name, params), accepted, timeout)
 
     def get_ephemeral_containers(self, name: Named, *, timeout: Duration | None = None) -> K:
@@ -144,16 +145,16 @@ class PodVerbs(Subresources[K]):
                                      dry_run: bool = False, timeout: Duration | None = None) -> K:
         """Replace the list of ephemeral containers, to which the server only lets one add; of `body`, a Pod, nothing
         else is looked at."""
-        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run)
+        params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run)
         return self._ask(requests.replace(self.place, body, params, subresource=_EPHEMERAL), timeout)
 
     def patch_ephemeral_containers(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
                                    field_manager: str | None = None, field_validation: FieldValidation | None = None,
                                    dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> K:
         """Patch the list of ephemeral containers: `Patch.strategic({"spec": {"ephemeralContainers": [...]}})`."""
-        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run, force=force)
+        params = self._write_params(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run, force=force)
         return self._ask(requests.patch(self.place, name, patch, params, subresource=_EPHEMERAL), timeout)
 
     def get_resize(self, name: Named, *, timeout: Duration | None = None) -> K:
@@ -164,16 +165,16 @@ class PodVerbs(Subresources[K]):
                        field_validation: FieldValidation | None = None, dry_run: bool = False,
                        timeout: Duration | None = None) -> K:
         """Change the resources of running containers; of `body`, a Pod, nothing else is looked at."""
-        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run)
+        params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run)
         return self._ask(requests.replace(self.place, body, params, subresource="resize"), timeout)
 
     def patch_resize(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
                      field_manager: str | None = None, field_validation: FieldValidation | None = None,
                      dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> K:
         """Patch the resources of running containers."""
-        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run, force=force)
+        params = self._write_params(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run, force=force)
         return self._ask(requests.patch(self.place, name, patch, params, subresource="resize"), timeout)
 
     def _attached(self, request: Request, held: AttachParams, stop: StopToken | None,

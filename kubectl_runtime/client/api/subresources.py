@@ -14,7 +14,7 @@ from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.objects.partial import DynamicObject, dynamic
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.params import Body, FieldValidation, Patch, PatchParams, PostParams, chosen
+from kubectl_runtime.core.requests.params import Body, FieldValidation, Patch, PatchParams, PostParams
 from kubectl_runtime.core.requests.request import Named, Request
 
 K = TypeVar("K")
@@ -35,8 +35,8 @@ class Subresources(ApiBase[K]):
                        field_validation: FieldValidation | None = None, dry_run: bool = False,
                        timeout: Duration | None = None) -> K:
         """Replace the status; everything else in `body` is ignored by the server."""
-        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run)
+        params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource="status")
         return self._ask(request, timeout)
 
@@ -44,17 +44,17 @@ class Subresources(ApiBase[K]):
                      field_manager: str | None = None, field_validation: FieldValidation | None = None,
                      dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> K:
         """Patch the status."""
-        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run, force=force)
+        params = self._write_params(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource="status")
         return self._ask(request, timeout)
 
-    def apply_status(self, body: Body[K], *, field_manager: str, force: bool = False,
+    def apply_status(self, body: Body[K], *, field_manager: str | None = None, force: bool = False,
                      field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
                      timeout: Duration | None = None) -> K:
         """Server-side apply of the status in `body`. `defaults` as for `apply`."""
-        params = PatchParams(field_manager=field_manager, force=force, field_validation=field_validation,
-                             dry_run=dry_run)
+        params = self._write_params(None, PatchParams, field_manager=field_manager, force=force,
+                                    field_validation=field_validation, dry_run=dry_run)
         request = build.apply(self.place, body, params, subresource="status", defaults=defaults)
         return self._ask(request, timeout)
 
@@ -79,8 +79,8 @@ class Subresources(ApiBase[K]):
                       field_manager: str | None = None, field_validation: FieldValidation | None = None,
                       dry_run: bool = False, timeout: Duration | None = None) -> DynamicObject:
         """Replace the `Scale` of an object."""
-        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run)
+        params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource="scale", name=name)
         return self._scale(request, timeout)
 
@@ -88,18 +88,18 @@ class Subresources(ApiBase[K]):
                     field_manager: str | None = None, field_validation: FieldValidation | None = None,
                     dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> DynamicObject:
         """Patch the `Scale` of an object: `Patch.merge({"spec": {"replicas": 3}})`."""
-        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run, force=force)
+        params = self._write_params(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource="scale")
         return self._scale(request, timeout)
 
-    def apply_scale(self, body: Any, *, field_manager: str, force: bool = False,
+    def apply_scale(self, body: Any, *, field_manager: str | None = None, force: bool = False,
                     field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
                     timeout: Duration | None = None) -> DynamicObject:
         """Server-side apply of a `Scale`, named as the object that it scales:
         `{"metadata": {"name": "web"}, "spec": {"replicas": 3}}`. `defaults` as for `apply`."""
-        params = PatchParams(field_manager=field_manager, force=force, field_validation=field_validation,
-                             dry_run=dry_run)
+        params = self._write_params(None, PatchParams, field_manager=field_manager, force=force,
+                                    field_validation=field_validation, dry_run=dry_run)
         request = build.apply(self.place, body, params, subresource="scale", defaults=defaults, kind=_SCALE)
         return self._scale(request, timeout)
 
@@ -110,8 +110,8 @@ class Subresources(ApiBase[K]):
 
         Raises DecodeError when it is not a JSON object.
         """
-        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run)
+        params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run)
         request = build.create(self.place, body, params, name=name, subresource=subresource)
         return self._plain(request, timeout)
 
@@ -123,8 +123,8 @@ class Subresources(ApiBase[K]):
                             field_manager: str | None = None, field_validation: FieldValidation | None = None,
                             dry_run: bool = False, timeout: Duration | None = None) -> dict[str, Any]:
         """PUT to any subresource; the answer as plain JSON values."""
-        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run)
+        params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource=subresource, name=name)
         return self._plain(request, timeout)
 
@@ -133,8 +133,8 @@ class Subresources(ApiBase[K]):
                           dry_run: bool = False, force: bool = False,
                           timeout: Duration | None = None) -> dict[str, Any]:
         """PATCH any subresource; the answer as plain JSON values."""
-        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
-                        dry_run=dry_run, force=force)
+        params = self._write_params(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                                    dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource=subresource)
         return self._plain(request, timeout)
 

@@ -94,14 +94,18 @@ def check_version(version: str | None, match: str | None) -> None:
         raise RequestError('resource_version "0" means any version, which cannot be matched exactly')
 
 
+LONGEST_MANAGER = 128
+"""Characters of a field manager's name."""
+
+
 def check_manager(field_manager: str | None) -> None:
     """Raise RequestError for a name that the server would refuse as a field manager."""
     if field_manager is None:
         return
     if not isinstance(field_manager, str):
         raise RequestError(f"field_manager={field_manager!r}: a name is expected, as text")
-    if len(field_manager) > 128:
-        raise RequestError(f"field_manager has {len(field_manager)} characters: at most 128 are allowed")
+    if len(field_manager) > LONGEST_MANAGER:
+        raise RequestError(f"field_manager has {len(field_manager)} characters: at most {LONGEST_MANAGER} are allowed")
     if not field_manager.isprintable():
         raise RequestError("field_manager has characters that cannot be printed")
 
@@ -380,6 +384,36 @@ class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
             wanted = {"uid": self.preconditions.uid, "resourceVersion": self.preconditions.resource_version}
             options["preconditions"] = {key: value for key, value in wanted.items() if value is not None}
         return options
+
+
+class WriteDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client's writes say where a verb says nothing: `Client(field_manager=…, field_validation=…, dry_run=…)`.
+
+    With `dry_run` every write is a dry run: no verb can take that back. Raises RequestError for what a server would
+    refuse.
+    """
+
+    field_manager: str | None = None
+    field_validation: FieldValidation | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        check_flag("dry_run", self.dry_run)
+        check_manager(self.field_manager)
+        check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
+
+    def completed(self, params: P, manager: str | None) -> P:
+        """`params` of a write, with what they do not say. `manager`: of the controller's run, which comes first."""
+        given: Any = params
+        changes: dict[str, Any] = {}
+        if self.dry_run and not given.dry_run:
+            changes["dry_run"] = True
+        if not isinstance(given, DeleteParams):
+            if (manager := manager or self.field_manager) is not None and given.field_manager is None:
+                changes["field_manager"] = manager
+            if self.field_validation is not None and given.field_validation is None:
+                changes["field_validation"] = self.field_validation
+        return replace(given, **changes) if changes else params
 
 
 P = TypeVar("P")

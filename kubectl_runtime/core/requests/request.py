@@ -410,7 +410,8 @@ def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | No
     check_flag("defaults", defaults)
     if not params.field_manager:
         raise RequestError(f"{place.words('apply', name, subresource)}: server-side apply needs a field_manager, the "
-                           "name under which the applied fields are owned: PatchParams.apply('my-controller')")
+                           "name under which the applied fields are owned: field_manager='my-program', here or for all "
+                           "writes of the Client; a controller's runs use its name")
     named = None if name is None else object_name(place, name)
     if subresource in (None, "status") or kind is not None:
         content = bodies.apply_body(body, kind or place.resource, named, place.namespace, defaults=defaults)

@@ -61,7 +61,7 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import format_micro_time
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.params import Patch, pointer
+from kubectl_runtime.core.requests.params import Patch, PatchParams, PostParams, pointer
 from kubectl_runtime.core.requests.request import Place, Request, Retry
 from kubectl_runtime.core.scope import calls_obey
 from kubectl_runtime.runtime.events.ledger import (
@@ -108,16 +108,17 @@ class Reporter(NamedTuple):
         return cls(name, short(instance or f"{name}-{socket.gethostname()}", name))
 
 
-def request_for(series: Series, reporter: Reporter) -> Request:
+def request_for(series: Series, reporter: Reporter, *, dry_run: bool = False) -> Request:
     """The request that brings what the server knows of `series` to its goal. It is not repeated by the client."""
     place = Place(EVENT, series.subject.regarding.home)
     if not series.exists:
-        return replace(build.create(place, _event(series, reporter)), retry=Retry.NEVER)
+        return replace(build.create(place, _event(series, reporter), PostParams(dry_run=dry_run)), retry=Retry.NEVER)
     known = series.told - series.before
     test = {"op": "test", "path": _SERIES, "value": None} if known == 1 else {"op": "test", "path": _COUNT,
                                                                                "value": known}
     step = {"op": "add", "path": _SERIES, "value": _series(series)}
-    return replace(build.patch(place, series.name, Patch.json([test, step])), retry=Retry.NEVER)
+    patch = build.patch(place, series.name, Patch.json([test, step]), PatchParams(dry_run=dry_run))
+    return replace(patch, retry=Retry.NEVER)
 
 
 def _event(series: Series, reporter: Reporter) -> dict[str, Any]:
@@ -362,7 +363,8 @@ class Sender:
     def _send(self, series: Series, deadline: float) -> BaseException | None:
         try:
             with calls_obey(self._over):
-                self._client.request(request_for(series, self._reporter), deadline=deadline)
+                request = request_for(series, self._reporter, dry_run=self._client.write_defaults.dry_run)
+                self._client.request(request, deadline=deadline)
         except BaseException as error:  # noqa: BLE001 - layers of the client are user code, which ends no thread
             pass_interrupt(error)
             return error

@@ -356,6 +356,8 @@ class Run:
     record: Record | None = None
     """The object that it looks at."""
     _subject: Subject | None = None
+    waiting_for: tuple[str, ...] = ()
+    """The children that are not ready, in words, in the order in which they were named."""
 
     def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float,
                  waited: float = 0.0, causes: Sequence[Version | None] | None = None, retry: bool = False,
@@ -436,6 +438,10 @@ class Run:
         record, subject = write.record, self.subject
         if record is not None and subject is not None and record.uid == subject.uid:
             self._subject = Subject.of(record)
+
+    def waits_for(self, *children: str) -> None:
+        """These children, such as `Deployment web`, are not ready. The next run begins without any."""
+        self.waiting_for = (*self.waiting_for, *(child for child in children if child not in self.waiting_for))
 
     def _own_writes(self) -> RunWrites:
         """Most runs write nothing, so that costs them nothing. Threads with a copy of the context may come at once."""

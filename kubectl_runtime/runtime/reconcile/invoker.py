@@ -110,6 +110,7 @@ class Invoker:
         self._stop, self._cut = environment.shutdown.aborted, environment.shutdown.cut
         self._fences = getattr(environment.client, "fences", ())
         self._family = environment.client.shared if self._fences else None
+        self._manager = environment.field_manager
         self.invoke: Execute = self.invoke_reconciler
         """What a run consists of."""
         self.gone: Execute = _gone
@@ -117,7 +118,7 @@ class Invoker:
 
     def __call__(self, run: Run) -> Outcome:
         """The whole of a run, from its beginning to its end."""
-        scope = RunScope(self._stop, self._cut, run, self._family, self._fences)
+        scope = RunScope(self._stop, self._cut, run, self._family, self._fences, self._manager)
         entered = enter_scope(scope)
         begun, outcome = 0, SKIPPED
         try:

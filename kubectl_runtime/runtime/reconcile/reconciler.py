@@ -18,12 +18,16 @@ from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
+from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.clock import Clock, Duration, duration_of
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
+from kubectl_runtime.core.objects.partial import DynamicObject
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests.params import LONGEST_MANAGER
 from kubectl_runtime.runtime.events.ledger import Reference
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
@@ -100,19 +104,22 @@ class TerminalError(KubeError):
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R")
+ResourceKind = TypeVar("ResourceKind", bound=Resource)
 
 
 class Environment(Generic[T]):
     """What all runs of one controller have in common. Read-only once the controller runs."""
 
-    __slots__ = ("backoff", "client", "clock", "controller", "data", "logger", "recorder", "rng", "run_timeout",
-                 "shutdown", "store_of", "stored")
+    __slots__ = ("backoff", "client", "clock", "controller", "data", "field_manager", "logger", "recorder",
+                 "rng", "run_timeout", "shutdown", "store_of", "stored")
 
     def __init__(self, *, controller: str, client: Client, data: T, logger: GuardedLogger, shutdown: Shutdown,
                  backoff: KeyBackoff, rng: random.Random, stored: Known,
                  store_of: Callable[[HasApiResource | ApiResource], Store[Any]], clock: Clock,
                  recorder: Recorder, run_timeout: float | None = None) -> None:
         self.controller = controller
+        self.field_manager = "".join(filter(str.isprintable, controller))[:LONGEST_MANAGER] or None
+        """The name, as the server takes it for a field manager."""
         self.client = client
         self.data = data
         self.logger = logger
@@ -129,13 +136,13 @@ class Environment(Generic[T]):
 class Context(Generic[T_co]):
     """The second argument of a reconciler: the client, the stores, the user's own data, and what is known of this run.
 
-    `client`, `data` (what was given as `context=`), `store(Kind)`, `record(reason, note)` for an Event, `logger`,
-    `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`, `deadline`, `reconcile_id`. Use it in the thread that
-    it was given to, during the run.
+    `client`, `api(Kind)`, `data` (what was given as `context=`), `store(Kind)`, `record(reason, note)` for an Event,
+    `logger`, `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`, `deadline`, `reconcile_id`. Use it in the
+    thread that it was given to, during the run.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[str]) -> Action:
     ...     ctx.logger.info("run %s for %s", ctx.attempt, ctx.data)
-    ...     Api.namespaced(ctx.client, Secret, obj.namespace).get_opt(obj.name)
+    ...     ctx.api(Secret).get_opt(obj.name)
     ...     return Action.await_change()
     """
 
@@ -153,8 +160,27 @@ class Context(Generic[T_co]):
 
     @property
     def client(self) -> Client:
-        """The client of the controller's main `Api`."""
+        """The client of the controller's main `Api`. In a run its writes, and those of any other client, have the
+        controller's name as their field manager, unless a verb names another."""
         return self._environment.client
+
+    @overload
+    def api(self, kind: type[ResourceKind]) -> Api[ResourceKind]: ...
+
+    @overload
+    def api(self, kind: ApiResource) -> Api[DynamicObject]: ...
+
+    def api(self, kind: Any) -> Api[Any]:
+        """The Api of `kind` in the namespace of the object to reconcile; of the cluster for a cluster-scoped kind.
+
+        Raises RequestError for a namespaced kind where the object is cluster-scoped, and so in no namespace.
+        """
+        if not api_resource_of(kind).namespaced:
+            return Api.all(self.client, kind)
+        if self.ref.namespace is None:
+            raise RequestError(f"{self.ref} is in no namespace: ctx.api({api_resource_of(kind).kind}) cannot know "
+                               "which one is meant; write Api.namespaced(ctx.client, kind, namespace)")
+        return Api.namespaced(self.client, kind, self.ref.namespace)
 
     @property
     def data(self) -> T_co:
@@ -300,7 +326,7 @@ class Reconciler(ABC, Generic[K]):
     ...     def reconcile(self, obj: Namespace, ctx: Context[None]) -> Action:
     ...         greeting = ConfigMap(name="greeting", namespace=obj.name, data={"text": f"Welcome to {obj.name}!"})
     ...         greeting.set_owner(obj)
-    ...         Api.namespaced(ctx.client, ConfigMap, obj.name).apply(greeting, field_manager="greeter")
+    ...         Api.namespaced(ctx.client, ConfigMap, obj.name).apply(greeting)
     ...         return Action.await_change()
     """
 

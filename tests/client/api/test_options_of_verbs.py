@@ -11,12 +11,25 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
-from kubectl_runtime import Api, ApiResource, Client, ListParams, Patch, PatchParams, RequestError, RequestTimeout
+from kubectl_runtime import (
+    Api,
+    ApiResource,
+    Client,
+    Config,
+    LeaderElection,
+    ListParams,
+    Patch,
+    PatchParams,
+    RequestError,
+    RequestTimeout,
+)
 from kubectl_runtime.api import Namespaces
+from kubectl_runtime.client.api.entry import Entry
 from kubectl_runtime.client.http.retry import UnexpectedAnswer
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.errors import KindNotServedError
 from kubectl_runtime.kinds import Scope
+from kubectl_runtime.manager.elector import elect
 from kubectl_runtime.params import DeleteParams, PostParams, Preconditions, WatchParams
 from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
@@ -26,8 +39,8 @@ MERGE = Patch.merge({"data": {"k": "v"}})
 Use = Callable[[Api[Any]], Any]
 
 
-def sent(use: Use, answer: dict[str, Any] | None = None, kind: Any = ConfigMap) -> Received:
-    with WireServer(answering(says(200, answer or config_map()))) as server, server.client() as client:
+def sent(use: Use, answer: dict[str, Any] | None = None, kind: Any = ConfigMap, **defaults: Any) -> Received:
+    with WireServer(answering(says(200, answer or config_map()))) as server, server.client(client=defaults) as client:
         use(Api.namespaced(client, kind, "default"))
     return server.requests[0]
 
@@ -57,6 +70,91 @@ WRITES: dict[str, Use] = {
 @pytest.mark.parametrize("use", WRITES.values(), ids=WRITES)
 def test_every_write_takes_its_options_as_keywords(use: Use) -> None:
     assert query(sent(use)) == {"fieldManager": "m", "fieldValidation": "Strict", "dryRun": "All"}
+
+
+DEFAULTS: dict[str, Any] = {"field_manager": "mine", "field_validation": "Warn", "dry_run": True}
+BARE: dict[str, Use] = {
+    "create": lambda api: api.create(BODY),
+    "replace": lambda api: api.replace(BODY),
+    "patch": lambda api: api.patch("a", MERGE),
+    "patch_apply": lambda api: api.patch("a", Patch.apply(BODY)),
+    "apply": lambda api: api.apply(BODY),
+    "replace_status": lambda api: api.replace_status(BODY),
+    "patch_status": lambda api: api.patch_status("a", MERGE),
+    "apply_status": lambda api: api.apply_status(BODY),
+    "replace_scale": lambda api: api.replace_scale("a", BODY),
+    "patch_scale": lambda api: api.patch_scale("a", MERGE),
+    "apply_scale": lambda api: api.apply_scale(BODY),
+    "scale": lambda api: api.scale("a", 3),
+    "create_subresource": lambda api: api.create_subresource("a", "binding", {}),
+    "replace_subresource": lambda api: api.replace_subresource("a", "approval", {}),
+    "patch_subresource": lambda api: api.patch_subresource("a", "approval", MERGE),
+    "params": lambda api: api.create(BODY, PostParams()),
+    "patch_params": lambda api: api.patch("a", MERGE, PatchParams()),
+    "entry": lambda api: Entry(api, "a", None).or_insert(lambda: ConfigMap(name="a")).commit(),
+    "with_layer": lambda api: Api.namespaced(api.client.with_layer(lambda send: send), ConfigMap,
+                                             "default").apply(BODY),
+}
+
+
+@pytest.mark.parametrize("use", BARE.values(), ids=BARE)
+def test_every_write_says_what_its_client_says(use: Use) -> None:
+    assert query(sent(use, **DEFAULTS)) == {"fieldManager": "mine", "fieldValidation": "Warn", "dryRun": "All"}
+
+
+@pytest.mark.parametrize("use", WRITES.values(), ids=WRITES)
+def test_what_a_verb_says_counts_before_what_its_client_says(use: Use) -> None:
+    assert query(sent(use, **DEFAULTS)) == {"fieldManager": "m", "fieldValidation": "Strict", "dryRun": "All"}
+
+
+@pytest.mark.parametrize(("use", "kind"), [
+    (lambda api: api.restart("a"), Deployment), (lambda api: api.apply(BODY, field_validation="Ignore"), ConfigMap),
+    (lambda api: api.patch("a", MERGE, PatchParams(field_validation="Ignore")), ConfigMap)])
+def test_each_option_is_a_default_of_its_own(use: Use, kind: Any) -> None:
+    assert query(sent(use, kind=kind, field_manager="mine")).get("fieldManager") == "mine"
+    found = query(sent(use, kind=kind, field_manager="mine", field_validation="Strict"))
+    assert found["fieldValidation"] == ("Strict" if kind is Deployment else "Ignore")
+    assert "dryRun" not in found
+
+
+@pytest.mark.parametrize("use", [
+    lambda api: api.delete("a"), lambda api: api.delete("a", dry_run=False),
+    lambda api: api.delete("a", DeleteParams()), lambda api: api.delete_collection(),
+    lambda api: api.delete("a", preconditions=Preconditions(uid="u"))])
+def test_a_client_of_dry_runs_deletes_nothing(use: Use) -> None:
+    request = sent(use, {**EMPTY_LIST, **BODY}, **DEFAULTS)
+    assert json.loads(request.body)["dryRun"] == ["All"]
+    assert query(request) == {}
+
+
+def test_a_client_of_dry_runs_evicts_nothing() -> None:
+    request = sent(lambda api: api.evict("a"), kind=Pod, dry_run=True)
+    assert "All" in json.dumps(json.loads(request.body)) + request.target
+
+
+def test_reads_say_nothing_of_writes() -> None:
+    for use in (lambda api: api.get("a"), lambda api: api.list(), lambda api: api.get_scale("a")):
+        request = sent(use, {**EMPTY_LIST, **BODY}, **DEFAULTS)
+        assert not {"fieldManager", "fieldValidation", "dryRun"} & query(request).keys()
+
+
+@pytest.mark.parametrize(("option", "value"), [
+    ("field_manager", 5), ("field_manager", "x" * 129), ("field_manager", "a\nb"), ("field_validation", "strict"),
+    ("dry_run", "false"), ("dry_run", None)])
+def test_a_client_refuses_options_that_its_writes_could_not_have(option: str, value: Any) -> None:
+    with pytest.raises(RequestError, match=option):
+        Client(Config(cluster_url="http://127.0.0.1:1"), **{option: value})
+
+
+def test_an_apply_without_a_manager_says_where_one_may_be_said() -> None:
+    with pytest.raises(RequestError, match="here or for all writes of the Client; a controller's runs use its name"):
+        sent(lambda api: api.apply(BODY))
+
+
+def test_a_lease_cannot_be_held_by_dry_runs() -> None:
+    with Client(Config(cluster_url="http://127.0.0.1:1"), dry_run=True) as client:
+        with pytest.raises(RequestError, match="dry runs"), elect(client, LeaderElection("a", "default")):
+            pass
 
 
 def test_force_is_a_query_parameter_of_an_apply() -> None:
