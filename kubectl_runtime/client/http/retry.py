@@ -427,7 +427,7 @@ def unknown_outcome(request: Request, error: KubeError, failure: Failure | None,
     if failure is not None:
         # What an earlier attempt did is not told by an answer that was given without looking at the request.
         unread = failure.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS) or \
-            (failure.code or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR
+            not HTTPStatus.BAD_REQUEST <= (failure.code or 0) < HTTPStatus.INTERNAL_SERVER_ERROR
         is_open = failure.is_open or (in_doubt and unread)
     else:
         is_open = isinstance(error, TransportError | AuthError) and (in_doubt or getattr(error, "sent", False))

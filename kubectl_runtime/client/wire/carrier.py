@@ -31,6 +31,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,9 @@ class RequestsCarrier:
                 response = _sent_as_the_session_says(rules, adapter, _prepared(call, plain=False), arguments)
                 if rules.hooks and not rules.through_session:
                     response = self._hooked(response, call, arguments)
+            if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS and "Upgrade" not in call.headers:
+                response.close()
+                raise FramingError("it has switched protocols, which was not asked for")
             opened = call.streaming and response.status_code < 300
             if opened:
                 check_coding(response, call.request)

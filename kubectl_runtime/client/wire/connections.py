@@ -260,7 +260,10 @@ def _for_socks(proxy: Proxy, host: str, port: int, by: float) -> tuple[str, bool
 
 
 _MOST_LINES = 100
-_is_status = re.compile(r"HTTP/1\.1 ([1-9][0-9]{2})(?<!100)(| [^\r\n]*)").fullmatch
+_is_status = re.compile(r"HTTP/1\.1 ([1-9][0-9]{2})(| [^\r\n]*)").fullmatch
+_is_length = re.compile(r"\s*([0-9]{1,18})\s*(?:,\s*\1\s*)*", re.ASCII).fullmatch
+"""A repeated one may come as a list."""
+_TRANSFER_CODINGS = frozenset(("", "identity", "chunked", "chunked, chunked"))
 _LINES = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*?)[ \t]*\r\n", re.MULTILINE)
 
 Head = tuple[int, str, HTTPHeaderDict]
@@ -272,10 +275,20 @@ class QuickResponse(http.client.HTTPResponse):
     headers."""
 
     def begin(self) -> None:
-        """Read the head. Raises http.client.HTTPException as the base class does."""
+        """Read the head of the answer, after any that only announce it. Raises http.client.HTTPException as the base
+        class does, and for framing that leaves open where the body ends."""
         this: Any = self  # http.client's own names for its state are not in its stubs
         if this.headers is not None:
             return
+        self._read_head()
+        while this.status < HTTPStatus.OK and this.status != HTTPStatus.SWITCHING_PROTOCOLS:
+            this.headers = None  # 100 Continue, 103 Early Hints: the answer itself follows
+            self._read_head()
+        if this._method != "CONNECT":  # the answer to that has no body
+            _check_framing(this.msg)
+
+    def _read_head(self) -> None:
+        this: Any = self
         head = answer_head(this.fp)
         if head is None:
             super().begin()
@@ -316,11 +329,20 @@ def answer_head(file: Any) -> Head | None:
 
 
 def _length(text: str | None) -> int | None:
-    try:
-        length = int(text) if text else None
-    except ValueError:
-        return None
-    return length if length is None or length >= 0 else None
+    """What Content-Length says; None where `_check_framing` refuses it."""
+    length = _is_length(text) if text is not None else None
+    return None if length is None else int(length[1])
+
+
+def _check_framing(headers: Mapping[str, str]) -> None:
+    """Raise HTTPException for a Transfer-Encoding or Content-Length that says nothing certain: the end of the
+    connection, which http.client then takes for the end of the body, may as well be a cut."""
+    coding = headers.get("transfer-encoding")
+    if coding is not None and coding.strip().lower() not in _TRANSFER_CODINGS:
+        raise HTTPException(f"its Transfer-Encoding {coding[:100]!r} cannot be read")
+    length = headers.get("content-length")
+    if length is not None and "chunked" not in (coding or "").lower() and not _is_length(length):
+        raise HTTPException(f"its Content-Length {length[:100]!r} is no length")
 
 
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))

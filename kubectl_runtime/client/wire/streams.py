@@ -65,7 +65,7 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.request import Request
 
 LONGEST_LINE = 1 << 16
-"""Bytes of a size or trailer line; a longer one is not HTTP."""
+"""Bytes of a size line, and of a trailer; a longer one is not HTTP."""
 _LONGEST_PLAIN = 18
 """The same of a size line that has nothing but sixteen digits."""
 _is_hex = re.compile(rb"[0-9A-Fa-f]{1,16}").fullmatch  # int() alone would also take signs, 0x and underscores
@@ -84,7 +84,8 @@ class ChunkedDecoder:
         self._left = 0
         """Bytes that the present chunk still has, the CR LF behind it included; at 0 a line is expected."""
         self._line = b""
-        self._trailer = False
+        self._trailer = 0
+        """Bytes of the trailer so far, and one; 0 before it."""
         self.finished = False
 
     def feed(self, data: bytes) -> bytes:
@@ -135,13 +136,16 @@ class ChunkedDecoder:
             line, self._line = self._line, b""
         line = line.rstrip(b"\r")
         if self._trailer:
+            self._trailer += len(line)
+            if self._trailer > LONGEST_LINE:
+                raise FramingError("its trailer has no end")
             self.finished = not line
             return 0
         digits = line.partition(b";")[0].strip()
         if not _is_hex(digits):
             raise FramingError("a chunk has no size")
         size = int(digits, 16)
-        self._trailer = size == 0
+        self._trailer = int(size == 0)
         return size + 2 if size else 0
 
 

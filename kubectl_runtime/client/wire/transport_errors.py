@@ -26,6 +26,9 @@ _OUT_OF_TIME = frozenset((9, 10))
 """OpenSSL's numbers for a certificate that is not valid yet, or has expired."""
 
 
+_LONGEST_TEXT = 200
+"""Characters of what an exception of http.client says, which may quote a line of the answer."""
+
 _tunnel_refused = re.compile(r"Tunnel connection failed: (\d{3})").match
 """http.client's words for a proxy that answered CONNECT with anything but a 200."""
 
@@ -125,4 +128,9 @@ def _text(error: BaseException) -> str:
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         said = str(error).removeprefix(f"{error.conn}: ")
         return said.rpartition("] ")[2] or said
-    return text_of(error)
+    if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
+        # What came is not shown: it may be the body of another answer, with a Secret in it.
+        tls = ". It looks like TLS: perhaps https:// is right" if str(error).startswith("\x15\x03") else ""
+        return f"what came does not begin as an answer of HTTP does{tls}"
+    said = text_of(error)
+    return said[:_LONGEST_TEXT] if isinstance(error, http.client.HTTPException) else said

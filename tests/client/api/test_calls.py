@@ -111,6 +111,101 @@ def test_an_empty_answer_is_an_answer(head: bytes) -> None:
         assert server.client(client=FAST).request(GET) == b""
 
 
+ANSWER = b'{"kind": "Status", "status": "Success"}'
+LAST = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(ANSWER), ANSWER)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05], ids=["together", "apart"])
+@pytest.mark.parametrize("first", [
+    b"HTTP/1.1 100 Continue\r\n\r\n",
+    b"HTTP/1.1 102 Processing\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\nContent-Length: 7\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nX: folded\r\n  line\r\n\r\n" * 2 + b"HTTP/1.1 199 Whatever\r\n\r\n",
+], ids=["100", "102", "103", "several, of unusual form"])
+def test_an_answer_that_others_announce_is_the_last_one(first: bytes, pause: float) -> None:
+    def announced(peer: Peer, _: Received) -> None:
+        peer.send(first if pause else first + LAST)
+        if pause:
+            time.sleep(pause)
+            peer.send(LAST)
+
+    with WireServer(answering(announced, announced, announced)) as server, server.client(client=FAST) as client:
+        for request in (GET, POST, GET):  # none takes what is another's
+            assert client.request(request) == ANSWER
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("request_", [GET, POST], ids=["get", "create"])
+def test_switched_protocols_are_no_answer_to_a_call(request_: Request) -> None:
+    switched = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    with WireServer(answering(lambda peer, _: peer.send(switched))) as server, server.client(client=FAST) as client:
+        with pytest.raises(TransportError, match="switched protocols") as caught:
+            client.request(request_)
+        assert caught.type.__name__ == ("OutcomeUnknownError" if request_ is POST else "ConnectionFailed")
+
+
+@pytest.mark.parametrize("head", [
+    b"Content-Length: abc", b"Content-Length: -1", b"Content-Length: +39", b"Content-Length: 3_9", b"Content-Length:",
+    b"Content-Length: 39, 3", b"Content-Length: 39\r\nContent-Length: 3", b"Content-Length: 9" + b"9" * 5000,
+    b"Transfer-Encoding: gzip, chunked", b"Transfer-Encoding: xchunked", b"Transfer-Encoding: chunked, identity",
+    b"X: folded\r\n  line\r\nContent-Length: 3 9",
+], ids=lambda head: head[:40].decode())
+@pytest.mark.parametrize("request_", [GET, POST], ids=["get", "create"])
+def test_framing_that_leaves_the_end_of_the_body_open_is_an_error(request_: Request, head: bytes) -> None:
+    def unclear(peer: Peer, _: Received) -> None:
+        peer.send(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n" + ANSWER)
+        peer.close()
+
+    with WireServer(answering(unclear)) as server, server.client(client=FAST) as client:
+        with pytest.raises(TransportError, match=r"its (Content-Length|Transfer-Encoding) '") as caught:
+            client.request(request_)
+        assert len(str(caught.value)) < 600
+        assert caught.type.__name__ == ("OutcomeUnknownError" if request_ is POST else "ConnectionFailed")
+        assert len(server.requests) == 1, "the server would answer so again"
+
+
+@pytest.mark.parametrize("head", [
+    b"Content-Length: 39, 39", b"Content-Length: 39\r\nContent-Length: 39", b"Content-Length:   39  ",
+    b"Content-Length:\r\n 39", b"Transfer-Encoding: identity\r\nContent-Length: 39", b"Connection: close",
+], ids=lambda head: head.decode())
+def test_framing_that_is_odd_and_clear_is_read(head: bytes) -> None:
+    def odd(peer: Peer, _: Received) -> None:
+        peer.send(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n" + ANSWER)
+        if head.startswith(b"Connection"):
+            peer.close()
+
+    with WireServer(answering(odd, odd)) as server, server.client(client=FAST) as client:
+        assert [client.request(GET), client.request(GET)] == [ANSWER, ANSWER]
+
+
+@pytest.mark.parametrize("end", [b"X: y\r\n" * 20_000, b"X: " + b"y" * 100_000], ids=["lines", "a line"])
+def test_a_trailer_without_end_is_not_read_to_its_end(end: bytes) -> None:
+    def endless(peer: Peer, _: Received) -> None:
+        peer.start_stream()
+        peer.chunk(ANSWER)
+        peer.send(b"0\r\n" + end)
+        peer.hold()
+
+    with WireServer(answering(endless)) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
+        with pytest.raises(TransportError, match="no end"):
+            client.request(GET)
+
+
+@pytest.mark.parametrize("line", [
+    b'{"kind": "Secret", "data": {"password": "aHVudGVyMg=="}}', b"HTTP/1.1 20 aHVudGVyMg==\r\n\r\n",
+    b"aHVudGVyMg==\r\n" * 10_000, b"\x15\x03\x01\x00\x02\x02\x16"], ids=["JSON", "status", "lines", "TLS"])
+def test_what_comes_in_place_of_a_head_is_not_quoted(line: bytes) -> None:
+    def misplaced(peer: Peer, _: Received) -> None:
+        peer.send(line)
+        peer.close()
+
+    with WireServer(answering(misplaced)) as server, server.client(client=FAST) as client:
+        with pytest.raises(TransportError, match="does not begin as an answer of HTTP") as caught:
+            client.request(GET)
+    assert "aHVudGVyMg" not in str(caught.value)
+    assert ("https://" in str(caught.value)) == line.startswith(b"\x15")
+
+
 class TestRetries:
     @pytest.mark.parametrize("code", [429, 503, 504])
     def test_a_get_is_sent_again_until_it_is_answered(self, code: int) -> None:

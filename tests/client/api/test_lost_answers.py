@@ -407,9 +407,10 @@ def test_what_was_never_sent_is_no_open_question() -> None:
 
 
 @pytest.mark.parametrize("name", ["apply", "delete, of one uid"])
-@pytest.mark.parametrize("then", ["429 with a wait", "401", "503", "no answer"])
+@pytest.mark.parametrize("then", ["429 with a wait", "401", "302", "503", "no answer"])
 def test_what_is_sent_again_and_never_answered_is_an_open_question(name: str, then: str) -> None:
-    answers = {**LOSSES, "429 with a wait": REFUSALS["429 with a wait"][0], "401": says(401, status(401))}
+    answers = {**LOSSES, "429 with a wait": REFUSALS["429 with a wait"][0], "401": says(401, status(401)),
+               "302": lambda peer, _: peer.answer(302, b"", headers=("Location: https://login.example.com/",))}
 
     def serve(peer: Peer) -> None:
         while (request := peer.receive()) is not None:
