@@ -265,6 +265,20 @@ def test_a_kubeconfig_that_is_refused_shows_none(text: str, tmp_path: Path) -> N
     assert leaks(failure(lambda: Config.infer(environ={"KUBECONFIG": str(path)}))) == []
     error = outcome(lambda: Kubeconfig.read([path]))
     assert error is None or leaks(error) == []
+    for whole in (text, text.encode()):
+        assert leaks(failure(lambda: Config.from_kubeconfig(text=whole))) == []  # noqa: B023 - it is called at once
+        assert leaks(failure(lambda: Config.from_kubeconfig(path, text=whole))) == []  # noqa: B023
+        error = outcome(lambda: Kubeconfig.from_text(whole))  # noqa: B023
+        assert error is None or leaks(error) == []
+
+
+@pytest.mark.parametrize("content", [
+    {"users": [{"name": "u", "user": {"token": [SECRET]}}]}, {"users": SECRET},
+    {"users": [{"name": "u", "user": {"client-key-data": SECRET + "-"}}]}, {SECRET: 1}], ids=["token", "users", "key", "name"])
+def test_a_mapping_that_is_refused_as_a_kubeconfig_shows_none(content: dict[str, Any]) -> None:
+    assert leaks(failure(lambda: Config.from_kubeconfig(content))) == []
+    error = outcome(lambda: Kubeconfig.from_dict(content))
+    assert error is None or leaks(error) == []
 
 
 def test_a_sessions_credentials_show_nowhere(tmp_path: Path) -> None:

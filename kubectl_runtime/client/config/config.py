@@ -29,9 +29,11 @@ from kubectl_runtime.client.config.checks import (
 from kubectl_runtime.client.config.proxies import check_proxy, is_loopback_url
 from kubectl_runtime.client.config.secrets import (
     Secret,
+    SecretMapping,
     frames_hidden,
     is_credential,
     reading_problem,
+    secret,
     secret_fields,
     secret_file,
 )
@@ -240,6 +242,9 @@ class Config:
         """
         from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 
+        text = secret(text)
+        if isinstance(source, Mapping):
+            source = SecretMapping(source)
         if text is not None:
             if source is not None:
                 raise ConfigError("from_kubeconfig takes a source or a text, not both")

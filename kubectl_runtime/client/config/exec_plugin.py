@@ -50,8 +50,11 @@ _V1 = "client.authentication.k8s.io/v1"
 _API_VERSIONS = (_V1, "client.authentication.k8s.io/v1beta1")
 _MODES = ("Never", "IfAvailable", "Always")
 _STDERR_TAIL = 500
-_SECRET = re.compile(r"(?i)(bearer\s+|(?:token|password|secret|key)[\"']?\s*[=:]\s*[\"']?)\S+"
-                     r"|[\w-]{16,}\.[\w-]{16,}\.[\w-]{16,}")
+_STDERR_LOOKED_AT = 1 << 14
+"""Characters at its end in which credentials are looked for; one that begins before is no longer known as such."""
+_SECRET = re.compile(
+    r"(?i)(bearer\s+|basic\s+(?=\S*[\d=])|(?:token|password|secret|key)[\"']?\s*[=:]\s*[\"']?)\S+"
+    r"|(?<=://)[^\s/@]+(?=@)|(?<![\w-])[\w-]{16,}\.[\w-]{16,}\.[\w-]{16,}")
 
 
 @dataclass(frozen=True)
@@ -294,5 +297,5 @@ def _decode(output: bytes) -> _ExecCredential:
 
 def _tail(stderr: bytes) -> str:
     """The end of what the plugin said, with everything that looks like a credential taken out."""
-    text = stderr.decode("utf-8", "replace").strip()[-_STDERR_TAIL:]
-    return _SECRET.sub(lambda match: (match.group(1) or "") + "[withheld]", text)
+    text = stderr.decode("utf-8", "replace").strip()[-_STDERR_LOOKED_AT:]
+    return _SECRET.sub(lambda match: (match.group(1) or "") + "[withheld]", text)[-_STDERR_TAIL:]

@@ -26,7 +26,7 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 from msgspec import field
 
-from kubectl_runtime.client.config.secrets import frames_hidden, reading_problem, secret_file
+from kubectl_runtime.client.config.secrets import SecretMapping, frames_hidden, reading_problem, secret, secret_file
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.wire import converted
 from kubectl_runtime.manifests.documents import decode_text, read_text
@@ -276,7 +276,7 @@ class Kubeconfig(msgspec.Struct):
     @classmethod
     def from_text(cls, text: str | bytes, source: str = "the kubeconfig text") -> Self:
         """From YAML or JSON; relative paths in it count from the working directory. Raises ConfigError."""
-        made = cls()
+        made, text = cls(), secret(text)
         with frames_hidden():
             made._merge_text(text, source, Path.cwd())
         return made
@@ -284,7 +284,7 @@ class Kubeconfig(msgspec.Struct):
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], source: str = "the kubeconfig mapping") -> Self:
         """From a mapping as a YAML reader gives it; as `from_text`."""
-        made = cls(files=[source])
+        made, content = cls(files=[source]), SecretMapping(content)
         with frames_hidden():
             made._merge(content, source, Path.cwd())
         return made

@@ -1,6 +1,7 @@
 r"""Values that are credentials, and that no report of an error shows: tools print the local variables of each frame.
 
     Secret, SecretBytes    equal to the plain text or bytes and used as such; their repr shows nothing
+    SecretMapping          the same of a mapping
     secret_fields(names)   makes them of the arguments with which a class is made
     secret_headers(given)  makes them of those headers that are credentials
     frames_hidden()        a block: this library's errors leave it without the frames below, which hold plain text
@@ -77,6 +78,15 @@ class Secret(str):
 
 class SecretBytes(bytes):
     """Bytes that no repr shows."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<withheld>"
+
+
+class SecretMapping(dict[Any, Any]):
+    """A mapping that no repr shows."""
 
     __slots__ = ()
 

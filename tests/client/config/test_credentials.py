@@ -314,6 +314,21 @@ class TestExecPlugin:
         assert "bbbb" not in text
         assert len(text) < 1000
 
+    @pytest.mark.parametrize("said", [
+        "token=" + "geheim" * 150 + " has expired", "." * 20_000 + "password: geheim/geheim@geheim",
+        f"{'geheim' * 40}.{'geheim' * 40}.{'geheim' * 40} is no JWT", "GET https://jane:geheim@idp.example.com/ failed",
+        "HTTP proxy //p, then socks5://geheim@p: refused", "sent Authorization: Basic Z2VoZWltOmdlaGVpbQ==, got 401",
+        "a" * 20_000, "://" * 6_000, "token" * 4_000,
+    ], ids=str.__len__)
+    def test_what_a_failing_plugin_says_is_searched_before_it_is_cut(self, plugin: Plugin, said: str) -> None:
+        plugin.fails(1, said)
+        begun = time.process_time()
+        with pytest.raises(AuthError, match="exit code 1") as error:
+            plugin.credentials().header()
+        assert time.process_time() - begun < 1
+        assert "geheim" not in str(error.value)
+        assert "Z2VoZWlt" not in str(error.value)
+
     def test_a_failing_plugin_is_left_alone_for_a_while(self, plugin: Plugin) -> None:
         plugin.fails(1)
         credentials = plugin.credentials()
