@@ -22,6 +22,7 @@ websocket.py for how much. Channels are read by one thread each.
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -52,6 +53,7 @@ CLOSE_SIGNAL = 255
 
 _LONGEST_MESSAGE = 1 << 15
 """Bytes of data in a message that is sent: what kubectl sends at most."""
+_is_exit_code = re.compile(r"-?[0-9]{1,10}").fullmatch
 
 
 class Channels:
@@ -323,7 +325,7 @@ class AttachedProcess:
             return 0
         if status.reason == "NonZeroExitCode":
             for cause in status.causes:
-                if cause.reason == "ExitCode" and (cause.message or "").lstrip("-").isdigit():
+                if cause.reason == "ExitCode" and _is_exit_code(cause.message or ""):
                     return int(cause.message or "")
         raise ApiError(status, self._channels.websocket.operation)
 
@@ -394,7 +396,9 @@ def _status(content: bytes) -> Status | None:
 def _is_whole(content: bytes) -> bool:
     """Whether nothing more is needed to judge what came for a status: it is whole, no beginning of one, or too long. A
     status may come in several messages."""
+    if len(content) > _LONGEST_STATUS:
+        return True
     begin, end = content.lstrip()[:1], content.rstrip()[-1:]
-    if begin != b"{" or len(content) > _LONGEST_STATUS:
+    if begin != b"{":
         return bool(begin)
     return end == b"}" and is_json(content)

@@ -47,12 +47,12 @@ from typing import Any, Protocol, Self
 
 from msgspec.structs import replace
 from requests.models import Response
-from websocket import ABNF, WebSocketException, continuous_frame, frame_buffer
+from websocket import ABNF, WebSocketException, frame_buffer
 
 from kubectl_runtime.client.http.sockets import TlsInTls
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import guarded_logger, printable
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.request import Request
@@ -147,7 +147,8 @@ class FrameReader:
     def __init__(self, first: bytes = b"") -> None:
         self._unread = bytearray(first)
         self._frames = frame_buffer(self._take, skip_utf8_validation=True)
-        self._fragments = continuous_frame(False, True)
+        self._opcode: int | None = None  # of the message of which fragments have come
+        self._fragments: list[bytes] = []  # put together once: any number of them may come
         self._taken = 0  # bytes of the message that is not whole yet
 
     def feed(self, data: bytes) -> None:
@@ -160,15 +161,17 @@ class FrameReader:
             while self._unread:
                 found = self._frames.recv_frame()
                 if found.opcode not in _DATA:
-                    self._taken = self._taken if self._fragments.recving_frames else 0
+                    self._taken = self._taken if self._opcode is not None else 0
                     yield found.opcode, _bytes(found.data)
                     continue
-                self._fragments.validate(found)
-                self._fragments.add(found)
-                if self._fragments.is_fire(found):
+                if (found.opcode == ABNF.OPCODE_CONT) != (self._opcode is not None):
+                    raise TransportError("what came is not a websocket: a fragment belongs to no message")
+                opcode = self._opcode = found.opcode if self._opcode is None else self._opcode
+                self._fragments.append(_bytes(found.data))
+                if found.fin:
+                    whole, self._fragments, self._opcode = b"".join(self._fragments), [], None
                     self._taken = 0
-                    opcode, whole = self._fragments.extract(found)
-                    yield opcode, _bytes(whole.data)
+                    yield opcode, whole
         except BlockingIOError:
             return
         except WebSocketException as error:
@@ -448,7 +451,8 @@ class WebSocketThread:
                 self._closed_by_peer(content)
             elif opcode == PING:
                 with self.condition:
-                    self._queue(frame(PONG, content))
+                    if self._unsent < ROOM:  # a peer that pings and reads nothing gets no more of them
+                        self._queue(frame(PONG, content))
 
     def _room(self) -> bool:
         with self.condition:
@@ -463,7 +467,7 @@ class WebSocketThread:
                 self._write_now()
         if code == _NORMAL:
             raise _Ended(None)
-        said = content[2:].decode("utf-8", "replace")
+        said = printable(content[2:].decode("utf-8", "replace"))
         raise _Ended(TransportError(f"{self.operation}: the server ended the connection: {said or f'code {code}'}"))
 
 

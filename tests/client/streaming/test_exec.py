@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from contextlib import suppress
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -412,3 +414,28 @@ def test_attach_asks_for_the_streams_of_the_running_process():
         assert list(process.stdout.lines()) == ["log line", "€"]
     assert server.requests[0].target == ("/api/v1/namespaces/default/pods/web/attach"
                                          "?container=app&stdout=true&stderr=true")
+
+
+@pytest.mark.parametrize("said", ["99999999999999999999", "9" * 5000, "²", "--1", "", "0x1"])
+def test_an_exit_code_that_is_none_is_an_error_of_the_library(said):
+    told = exited(1)
+    told["details"]["causes"][0]["message"] = said
+    with pods(serving(lambda peer: peer.end(told))) as api, api.exec("web", ["true"]) as process:
+        with pytest.raises(ApiError, match="non-zero exit code"):
+            process.returncode(timeout=20)
+
+
+@pytest.mark.parametrize("message", [b"x" * 100_000, b'{"status": "Success", ', b" "], ids=["text", "JSON", "bytes"])
+def test_a_status_without_end_is_not_read_to_its_end(message):
+    def script(peer):
+        piece = frame(b"\3" + message)
+        with suppress(OSError):
+            for _ in range(100):
+                peer.peer.send(piece * max(1, 10_000 // len(piece)))
+        peer.peer.hold()
+
+    begun = time.process_time()
+    with pods(serving(script)) as api, api.exec("web", ["true"]) as process:
+        with pytest.raises(TransportError, match="how the process ended is not known"):
+            process.status(timeout=60)
+    assert time.process_time() - begun < 20

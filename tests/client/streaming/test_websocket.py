@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing, suppress
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ import pytest
 from kubectl_runtime import Api, ApiError, Client, Config, RequestTimeout, TransportError
 from kubectl_runtime.client.streaming import websocket
 from kubectl_runtime.client.streaming import websocket as websocket_thread
-from kubectl_runtime.client.streaming.websocket import Opened
+from kubectl_runtime.client.streaming.websocket import FrameReader, Opened
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import Pod
 from tests.client.streaming.socket_peer import CLOSE, PING, PONG, SUCCESS, SocketPeer, frame, serving
@@ -272,3 +273,51 @@ def test_frames_that_waited_for_room_when_the_connection_ended_are_not_lost():
                 talk.condition.wait(20)
         assert inbox.messages == [b"one", b"two"]
         assert talk.error is None
+
+
+@pytest.mark.parametrize(("size", "number"), [(100, 60_000), (16_000, 1_500), (0, 60_000)], ids=str)
+def test_a_message_of_many_fragments_is_put_together_in_linear_time(size, number):
+    """Two of websocket-client's ways to do so copy what has come for each fragment."""
+    fragments = frame(b"\1", 2, fin=False) + frame(b"x" * size, 0, fin=False) * number + frame(b"end", 0)
+    begun = time.process_time()
+    reader = FrameReader()
+    found = []
+    for begin in range(0, len(fragments), 1 << 16):
+        reader.feed(fragments[begin:begin + (1 << 16)])
+        found += reader.messages()
+    assert found == [(2, b"\1" + b"x" * size * number + b"end")]
+    assert time.process_time() - begun < 15
+
+
+@pytest.mark.parametrize("frames", [
+    frame(b"x", 0), frame(b"x", 2, fin=False) + frame(b"y", 2), frame(b"x", 1, fin=False) + frame(b"y", 1, fin=False)],
+    ids=["no message", "another message", "two begun"])
+def test_fragments_that_belong_to_no_message_end_the_websocket(frames):
+    reader = FrameReader(frames)
+    with pytest.raises(TransportError, match="not a websocket"):
+        list(reader.messages())
+
+
+def test_a_peer_that_pings_and_reads_nothing_gets_few_answers():
+    flooded = threading.Event()
+
+    def script(peer):
+        for _ in range(100):
+            peer.peer.send(frame(b"x" * 125, PING) * 500)
+        peer.send(1, b"after")
+        flooded.wait(20)
+
+    with serving(script) as server, server.client() as client, client.connect(ASKED, [PROTOCOL]) as talk:
+        assert talk.receive(60) == b"\1after"
+        assert talk._unsent <= websocket.ROOM + 1000
+        flooded.set()
+
+
+def test_the_words_of_a_goodbye_are_shown_as_text():
+    def script(peer):
+        peer.frame(struct.pack("!H", 1011) + b"\x1b[2Jlost\nERROR forged", CLOSE)
+        peer.read()
+
+    with serving(script) as server, server.client() as client, client.connect(ASKED, [PROTOCOL]) as talk:
+        with pytest.raises(TransportError, match=r"ended the connection: \\x1b\[2Jlost\\nERROR forged"):
+            talk.receive(20)
