@@ -274,7 +274,8 @@ def test_a_kubeconfig_that_is_refused_shows_none(text: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("content", [
     {"users": [{"name": "u", "user": {"token": [SECRET]}}]}, {"users": SECRET},
-    {"users": [{"name": "u", "user": {"client-key-data": SECRET + "-"}}]}, {SECRET: 1}], ids=["token", "users", "key", "name"])
+    {"users": [{"name": "u", "user": {"client-key-data": SECRET + "-"}}]}, {SECRET: 1}],
+    ids=["token", "users", "key", "name"])
 def test_a_mapping_that_is_refused_as_a_kubeconfig_shows_none(content: dict[str, Any]) -> None:
     assert leaks(failure(lambda: Config.from_kubeconfig(content))) == []
     error = outcome(lambda: Kubeconfig.from_dict(content))

@@ -18,7 +18,8 @@ lock. Safe to use from any thread. No credential appears in a repr, a log line o
     expired     yes                 as none
 
 An attempt runs in a thread of its own, so that every caller waits only until its own deadline or the stop token of its
-`scoped_stop`, whatever the attempt calls. An attempt whose callers all left at their deadlines still brings its value.
+`scoped_stop`, whatever the attempt calls. An attempt whose callers all left at their deadlines still brings its value;
+after `LONGEST_ATTEMPT` it is abandoned, and the next caller starts another: what it calls may never return.
 It is abandoned when no caller waits and the token of one that did is set: a stopped watch, a closed client. After an
 attempt that failed there is none for `QUIET_PERIOD`: a valid value stays in use meanwhile, else callers get the same
 error. Readers take no lock. In the child of a fork an attempt of the parent is forgotten.
@@ -230,13 +231,16 @@ QUIET_PERIOD = 10.0
 """Seconds between two attempts that did not help."""
 PATIENCE = 60.0
 """Seconds that a caller without a deadline waits."""
+LONGEST_ATTEMPT = 120.0
+"""Seconds; plugins end within half of them."""
 
 Value = TypeVar("Value")
 
 
 class _Attempt(Generic[Value]):
-    def __init__(self) -> None:
+    def __init__(self, begun: float) -> None:
         self.process = os.getpid()
+        self.begun = begun
         self.ended = StopToken()
         self.abandoned = StopToken()
         self.waiting = 0
@@ -311,13 +315,18 @@ class Renewal(Generic[Value]):
     def _joined(self, seen: Value | None) -> tuple[_Attempt[Value], bool]:
         """The attempt under way, the one that has replaced `seen` meanwhile, or a new one: then True. The caller counts
         as waiting until it leaves."""
+        now, late = self._clock.monotonic(), None
         with self._lock:
             attempt = self._attempt
+            if attempt is not None and attempt.is_running and now - attempt.begun >= LONGEST_ATTEMPT:
+                late, attempt = attempt, None
             if attempt is not None and (attempt.is_running or (self.value is not seen and attempt.value is not None)):
                 attempt.waiting += 1
                 return attempt, False
-            self._attempt = attempt = _Attempt()
+            self._attempt = attempt = _Attempt(now)
             attempt.waiting = 1
+        if late is not None:
+            late.abandoned.set(f"it took more than {LONGEST_ATTEMPT:g} s")
         try:
             Thread(target=self._run, args=(attempt,), daemon=True, name=f"credentials from {self._name}").start()
         except RuntimeError as error:  # no more threads, or the interpreter ends

@@ -198,7 +198,7 @@ def _answer(method: str, url: str, context: ssl.SSLContext, kind: type[T], **req
         headers = urllib3.make_headers(proxy_basic_auth=unquote(parsed.auth)) if parsed.auth else None
         pools = urllib3.ProxyManager(without_password(proxy), proxy_headers=headers, **options)
     try:
-        response = pools.request(method, url, redirect=False, preload_content=False, decode_content=True,
+        response = pools.request(method, url, redirect=False, preload_content=False, decode_content=False,
                                  timeout=urllib3.Timeout(connect=_CONNECT, read=_READ), **request)
         body = response.read(MOST_BYTES + 1)
     finally:

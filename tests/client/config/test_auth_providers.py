@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import logging
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +236,24 @@ def test_tokens_go_to_no_endpoint_that_is_not_https(endpoint: Any, authority: Au
 def test_an_authority_that_cannot_be_used_is_an_error(authority_given: dict[str, str]) -> None:
     with pytest.raises(AuthError, match="its idp-certificate-authority cannot be used"):
         AuthProviderCredentials("oidc", settings("https://127.0.0.1:1", **authority_given)).header()
+
+
+@pytest.mark.parametrize("body", [
+    gzip.compress(b" " * (1 << 28)), gzip.compress(b'{"id_token": "x"}'), b" " * (20 << 20)],
+    ids=["bomb", "gzip", "long"])
+def test_an_answer_that_was_not_asked_for_so_is_not_unpacked(body: bytes, authority: Authority) -> None:
+    def reply(peer: Peer, request: Received) -> None:
+        if request.target.endswith("openid-configuration"):
+            peer.answer(200, {"token_endpoint": f"{issuer.url}/token"})
+        else:
+            coding = ("Content-Encoding: gzip",) if body[:1] != b" " else ()
+            with suppress(OSError):
+                peer.answer(200, body, headers=coding)
+
+    tls = server_context(authority.server(("127.0.0.1",)), authority.pem)
+    with WireServer(answering(reply), tls=tls) as issuer:
+        credentials = AuthProviderCredentials("oidc", settings(issuer.url, **authority_of(authority)))
+        begun = time.process_time()
+        with pytest.raises(AuthError, match="no such JSON"):
+            credentials.header()
+        assert time.process_time() - begun < 1

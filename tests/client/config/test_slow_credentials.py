@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Action, Api, Client, Config, Controller, TransportError
-from kubectl_runtime.client.config.auth import Renewal
+from kubectl_runtime.client.config.auth import LONGEST_ATTEMPT, Renewal
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.scope import RunScope, enter_scope, leave_scope
 from kubectl_runtime.errors import AuthError
 from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.testing.clock import SimClock
 from tests.client.config.test_credentials import V1, pids, script, wait_until_gone
 from tests.client.wire_server import WireServer, answering, config_map, says
 
@@ -157,3 +158,26 @@ def test_an_abandoned_attempt_is_no_failure_and_the_next_caller_gets_another() -
     assert "enough" in str(ends[0])
     assert attempts[0].is_set()
     assert renewal.current() == "value"
+
+
+def test_an_attempt_that_never_returns_is_followed_by_another() -> None:
+    clock, attempts, go_on = SimClock(), list[StopToken](), threading.Event()
+
+    def obtain(stop: StopToken) -> str:
+        attempts.append(stop)
+        if len(attempts) == 1:
+            go_on.wait(60)
+            raise OSError("at last")
+        return "value"
+
+    renewal = Renewal("it", obtain, is_due=lambda _: False, is_valid=lambda _: True, clock=clock)
+    for _ in range(3):
+        with pytest.raises(AuthError, match="within the call's deadline"):
+            renewal.current(clock.monotonic() + 0.05)
+    assert len(attempts) == 1
+    clock.advance(LONGEST_ATTEMPT)
+    assert renewal.current(clock.monotonic() + SOON) == "value"
+    assert "120 s" in attempts[0].reason
+    go_on.set()
+    assert renewal.current() == "value"
+    assert len(attempts) == 2
