@@ -185,9 +185,10 @@ def is_name(name: str) -> bool:
 
 
 def _is_usual(character: str) -> bool:
-    """Whether a name beyond ASCII may hold it: letters and digits of any script, with their marks, but no symbols, nor
-    the underscore, which IDNA does not know."""
-    return character.isalnum() or character in "-." or unicodedata.category(character).startswith("M")
+    """Whether a name beyond ASCII may hold it: letters and digits of any script, with their marks, but no symbols, no
+    letter that stands for another (the sign of Kelvin), nor the underscore, which IDNA does not know."""
+    own = unicodedata.normalize("NFKC", character) == character
+    return own and (character.isalnum() or character in "-." or unicodedata.category(character).startswith("M"))
 
 
 def _is_address(address: str, zone: str) -> bool:

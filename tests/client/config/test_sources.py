@@ -284,6 +284,7 @@ class TestFields:
         "[fe80::1%]", "[fe80::1%00]", "[fe80::1%0a]", "[::1%00.example.com]", "[fe80::1%eth0%eth1]", "[::1%25]",
         "[::1]b", "b[::1]", "[::1", "::1", "[1.2.3.4]", "[b]", "[v1.a]", "[]",
         "\uff41.example.com", "a\u3002b", "stra\u00dfe.example.com", "\u2603",  # which connecting takes for other names
+        "\u212aubernetes.io", "\u212bland.example.com", "\u2126.example.com",  # the same, and lower() hides it
         "a..b", ".", "x" * 64, "a." * 130, "a*b", "a'b", "a<b", "a,b", "a{b}", "",
     ])
     def test_a_host_that_is_none_is_an_error(self, host: str) -> None:
