@@ -46,6 +46,8 @@ class ApiSocket(socket.socket):
     """A socket without TLS."""
 
     deadline: float | None = None
+    suppress_ragged_eofs = True
+    """Without a meaning here; see `TlsInTls`."""
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Blocks until the deadline at most; otherwise the same as of the base class."""
@@ -87,6 +89,9 @@ class ApiTlsSocket(ssl.SSLSocket):
 class TlsInTls:
     """TLS with a server, through the TLS socket of a proxy. Blocks, and raises, as an SSLSocket does."""
 
+    suppress_ragged_eofs = True
+    """As an SSLSocket's: an end of the connection without TLS's goodbye is an end as any other."""
+
     def __init__(self, outer: ApiTlsSocket, context: ssl.SSLContext, server_hostname: str) -> None:
         """Makes the handshake, and closes `outer` when that fails."""
         self.outer = outer
@@ -115,7 +120,11 @@ class TlsInTls:
         """Read what has arrived; 0 at the end."""
         try:
             return int(self._done(self._tls.read, nbytes or len(buffer), buffer))
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):  # as SSLSocket's default
+        except ssl.SSLZeroReturnError:
+            return 0
+        except ssl.SSLEOFError:
+            if not self.suppress_ragged_eofs:
+                raise
             return 0
 
     def recv(self, size: int = _PIECE, flags: int = 0) -> bytes:  # noqa: ARG002 - a socket's

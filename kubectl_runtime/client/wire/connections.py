@@ -397,6 +397,14 @@ class ApiConnection(HTTPConnection):
         self.limits = Limits(UNLIMITED, UNLIMITED)
         """Of the present request."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether nothing has come since the last answer: an idle connection on which something has, its end among
+        it, takes no further request."""
+        connection: Any = self.sock
+        held_back = isinstance(connection, TlsInTls) and connection.pending() > 0  # the system has none of that
+        return super().is_connected and not held_back
+
     def connect(self) -> None:
         """Connect. Blocks until the limit for that at most. Raises what urllib3 does."""
         by = self.limits.connect_by
@@ -517,6 +525,9 @@ class ApiConnection(HTTPConnection):
         asked, self._asked = self._asked, None
         connection: Any = self.sock
         answer = super().getresponse() if asked is None else self._quick_answer(connection, *asked)
+        if answer.length_remaining is None and not answer.chunked:
+            # Only TLS's own goodbye tells the end of the body from a cut; elsewhere the framing does.
+            connection.suppress_ragged_eofs = False
         if self.limits.streaming and answer.status < 300:
             connection.deadline = None
             connection.settimeout(self.limits.silence)

@@ -6,6 +6,7 @@ import datetime
 import ssl
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
 from kubectl_runtime.client.http.sockets import build_context
 from kubectl_runtime.client.wire.transport_errors import transport_error
-from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime.watch.backoff import is_unreachable
 from kubectl_runtime.testing import ApiServer
+from tests.client.proxies import ProxyServer
 from tests.client.wire_server import Peer, WireServer, answering, config_map, says
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
@@ -307,3 +309,38 @@ def test_a_client_certificate_that_is_refused_is_what_to_look_at(authority: Auth
         get(server.client(ca_data=authority.pem, client_certificate_data=own.certificate, client_key_data=own.key,
                           client={"retry": RetryPolicy.never()}))
     assert "The server does not take the client certificate of Config()" in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["direct", "https proxy"])
+@pytest.mark.parametrize("goodbye", [True, False], ids=["goodbye", "cut"])
+def test_a_body_that_ends_with_the_connection_is_whole_with_the_goodbye_of_tls_only(
+    authority: Authority, way: str, goodbye: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else tells an end from a cut by whoever is on the way. Lengths and chunks do, and need no goodbye."""
+    (tmp_path / "ca.pem").write_bytes(authority.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    context = server_context(authority.server(("127.0.0.1",)), authority.pem)
+    text = b"one\ntwo\n"
+
+    def serve(peer: Peer) -> None:
+        request = peer.receive()
+        assert request is not None
+        framing = b"Content-Length: 8\r\n" if "previous=true" in request.target else b""
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n" + framing + b"\r\n" + text)
+        if goodbye:
+            with suppress(OSError):
+                peer._socket.unwrap()  # type: ignore[attr-defined]
+        peer.close()
+
+    with WireServer(serve, tls=context) as server, ProxyServer("https", tls=context) as proxy:
+        through = {"proxy_url": proxy.url} if way != "direct" else {}
+        config = Config(cluster_url=f"https://127.0.0.1:{server.port}", ca_data=authority.pem, **through)
+        with Client(config, retry=RetryPolicy.never()) as client:
+            pods = Api.namespaced(client, Pod, "default")
+            assert pods.logs("a", previous=True) == text
+            for read in (lambda: pods.logs("a"), lambda: b"".join(pods.log_stream("a"))):
+                if goodbye:
+                    assert read() == text
+                else:
+                    with pytest.raises(TransportError, match="EOF occurred in violation of protocol"):
+                        read()
