@@ -265,13 +265,15 @@ def is_withheld(resource_name: str, subresource: str | None = None) -> bool:
 
 def without_secrets(document: bytes, *, withheld: bool = True) -> bytes:
     """The JSON of an object, a list, a patch or a Status, without the values. `withheld`: it is about a resource that
-    is; then what is not JSON is withheld whole. Otherwise the kinds in it decide, and the rest is as it was."""
+    is; then what is not JSON is withheld whole. Otherwise the kinds in it decide, and the rest is as it was; what names
+    one and looks like JSON that cannot be read (too deep, cut) is withheld whole."""
     if not withheld and not any(mark in document for mark in _MARKS):
         return document
     try:
         return msgspec.json.encode(_cleaned(msgspec.json.decode(document), withheld))
     except DECODE_FAILURES:
-        return msgspec.json.encode(TEXT) if withheld else document
+        looks_like_json = document.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+        return msgspec.json.encode(TEXT) if withheld or looks_like_json else document
 
 
 def _may_hold_secrets(text: Any) -> bool:

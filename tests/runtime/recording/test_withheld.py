@@ -83,3 +83,16 @@ def test_which_resources_are_meant() -> None:
     assert is_withheld("serviceaccounts", "token")
     assert not is_withheld("serviceaccounts")
     assert not is_withheld("secrets.example.com")
+
+
+@pytest.mark.parametrize("document", [
+    b'{"a":' * 5000 + b'{"kind":"Secret","data":{"p":"aHVudGVyMg=="}}' + b"}" * 5000,
+    b'\xef\xbb\xbf{"kind":"Secret","data":{"p":"aHVudGVyMg=="}}',
+    b'{"kind":"Secret","data":{"p":"aHVudGVyMg=="}',
+    b'{"kind":"ExecCredential","status":{"token":"aHVudGVyMg=="}}\n{}',
+    b'{"kind":"TokenReview","spec":{"token":"aHVudGVyMg==", "x": "\xff"}}}',
+], ids=["deep", "mark", "cut", "two", "bytes"])
+def test_what_names_a_kind_that_is_withheld_and_cannot_be_read_is_withheld_whole(document: bytes) -> None:
+    for withheld in (False, True):
+        assert b"aHVudGVyMg" not in without_secrets(document, withheld=withheld)
+    assert without_secrets(b'{"kind":"ConfigMap"', withheld=False) == b'{"kind":"ConfigMap"'
