@@ -7,9 +7,10 @@
                 process ends with status 128 + n
     closed      goes to the previous handlers, which come back with it    -
 
-Signals belong to the process, so all controllers that obey them share one pair of handlers. A closed state exists
-because handlers may be put back by the main thread only: where the last controller ends in another one, it happens
-when the main thread next asks (`close`), or with the next signal.
+Signals belong to the process, so all controllers that obey them share one handler. A closed state exists because
+handlers may be put back by the main thread only: where the last controller ends in another one, it happens when the
+main thread next asks (`close`), or with the next signal. A handler that the program installs meanwhile is the
+program's, and stays; it may call this one, which then does the same as if it was called by the signal.
 
 One stop may send several signals: `timeout` and terminals signal a process and then its group.
 
@@ -24,10 +25,12 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
@@ -89,19 +92,22 @@ class ShutdownSignals:
 
 
 class _ProcessSignals:
-    """The handlers of the process. `previous` belongs to the main thread; `listeners` is replaced under the lock, and
-    read by the handlers without it."""
+    """The handler of the process. `listeners` is replaced under the lock, and read by the handler without it; the rest
+    belongs to the main thread."""
 
     def __init__(self) -> None:
         self.listeners: tuple[ShutdownSignals, ...] = ()
-        self.previous: dict[signal.Signals, Any] = {}
+        self.previous: dict[int, Any] = {}
+        """The handlers of before, by signal; kept until the next installation for a handler that calls this one."""
+        self._installed = False
+        self._first_at: float | None = None
+        """When the first signal came; None before."""
         self._process = os.getpid()
-        self._first_at = 0.0
         self._lock = threading.Lock()
         self._follows_forks = False
 
     def add(self, listener: ShutdownSignals) -> None:
-        if not self._follows_forks:
+        if not self._follows_forks and hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
             self._follows_forks = True
             os.register_at_fork(after_in_child=self.forked)
         if not self.listeners:
@@ -109,10 +115,12 @@ class _ProcessSignals:
         self._process = os.getpid()
         with self._lock:
             self.listeners += (listener,)
-        if not self.previous:
+        if not self._installed:
+            self._installed, self._first_at = True, None
             for number in SIGNALS:
-                self.previous[number] = signal.getsignal(number)
-                signal.signal(number, self.first)
+                if not self._is_ours(number):  # it is where the program put it back when its time was over
+                    self.previous[number] = signal.getsignal(number)
+                    signal.signal(number, self.handle)
 
     def remove(self, listener: ShutdownSignals) -> None:
         with self._lock:
@@ -121,9 +129,15 @@ class _ProcessSignals:
             self.restore()
 
     def restore(self) -> None:
-        for number, previous in list(self.previous.items()):
-            signal.signal(number, signal.SIG_DFL if previous is None else previous)
-            self.previous.pop(number, None)
+        """Put the handlers of before back, except where the program has installed another one since."""
+        if self._installed:
+            self._installed = False
+            for number, previous in self.previous.items():
+                if self._is_ours(number):
+                    signal.signal(number, signal.SIG_DFL if previous is None else previous)
+
+    def _is_ours(self, number: int) -> bool:
+        return bool(signal.getsignal(number) == self.handle)
 
     def forked(self) -> None:
         """In the child, whose only thread is its main one now."""
@@ -131,40 +145,49 @@ class _ProcessSignals:
         self.listeners = ()
         self.restore()
 
-    @property
-    def _is_child(self) -> bool:
-        """Whether this is the child of a fork, in which `forked` was not called yet: a signal may be that fast."""
-        return os.getpid() != self._process
-
-    def first(self, number: int, _frame: FrameType | None) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
         listeners = self.listeners
-        if not listeners or self._is_child:
-            self._pass_on(number)
-            return
-        self._first_at = time.monotonic()
-        for known in self.previous:
-            signal.signal(known, self.second)
-        for listener in listeners:
-            listener.heard.put(number)
+        # The child of a fork in which `forked` was not called yet: a signal may be that fast.
+        if not listeners or os.getpid() != self._process:
+            self._pass_on(number, frame)
+        elif self._first_at is None:
+            self._first_at = time.monotonic()
+            for listener in listeners:
+                listener.heard.put(number)
+        elif time.monotonic() - self._first_at >= SAME_STOP:
+            previous = self.previous.get(number)
+            if previous in _DEFAULTS:
+                _write_line(f"{signal.Signals(number).name} again: ending at once\n")
+                os._exit(128 + number)
+            previous(number, frame)
 
-    def second(self, number: int, frame: FrameType | None) -> None:
-        if not self.listeners or self._is_child:
-            self._pass_on(number)
-            return
-        if time.monotonic() - self._first_at < SAME_STOP:
-            return
-        previous = self.previous.get(signal.Signals(number))
-        if previous in _DEFAULTS:
-            os.write(2, f"{signal.Signals(number).name} again: ending at once\n".encode())
-            os._exit(128 + number)
-        previous(number, frame)
-
-    def _pass_on(self, number: int) -> None:
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
         """This signal belongs to the handlers of before."""
-        if not self.previous:  # somebody kept this handler and put it back when its time was over
-            signal.signal(number, signal.SIG_DFL)
         self.restore()
-        signal.raise_signal(number)
+        previous = self.previous.get(number)
+        if self._is_ours(number):  # the program kept this handler and put it back when its time was over
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        elif previous in (signal.SIG_DFL, None):
+            # Also where a handler of the program's calls this one: it wants what was there before.
+            theirs = signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+            signal.signal(number, theirs)  # where the process is one that the default does not end
+        elif callable(previous):
+            previous(number, frame)
+
+
+def _write_line(line: str) -> None:
+    """Write to stderr, unless that is closed, broken, or a pipe that is full: it must not keep the process."""
+    with suppress(OSError, ValueError):
+        if not hasattr(select, "poll") or _takes_output(2):  # Windows, which polls sockets only
+            os.write(2, line.encode())
+
+
+def _takes_output(descriptor: int) -> bool:
+    watched = select.poll()
+    watched.register(descriptor, select.POLLOUT)
+    return any(event & select.POLLOUT for _, event in watched.poll(0))
 
 
 _process = _ProcessSignals()

@@ -107,6 +107,27 @@ def ended_by_itself() -> None:
     say("custom-is-back" if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL else "lost")
 
 
+def own_handlers(kind: str) -> None:
+    """The program installs handlers of its own while a controller obeys signals, and a signal comes after the end."""
+    with controller().shutdown_on_signal().start(patient) as running:
+        before = signal.getsignal(signal.SIGTERM)
+
+        def calls_the_one_before(number: int, frame: Any) -> None:
+            say("own")
+            before(number, frame)  # type: ignore[misc, operator]
+
+        own: Any = {"plain": lambda *_: say("own"), "calling": calls_the_one_before, "ignoring": signal.SIG_IGN}[kind]
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, own)
+        say("started")
+        if kind == "calling":
+            running.wait()
+            say("noticed")
+    say("kept" if {signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} == {own} else "lost")
+    os.kill(os.getpid(), signal.SIGTERM)
+    say("went-on")
+
+
 def begin_and_wait(begun: Any) -> None:
     begun.set()
     forever.wait(60)
@@ -161,8 +182,10 @@ def main(scenario: str) -> None:
         cluster.put(Parent, f"p{number}", number)
     if scenario == "custom-handler":
         signal.signal(signal.SIGTERM, lambda *_: (say("custom-handler"), asked_again.set()))
-    if scenario in ("custom-handler", "stuck-for-long"):
+    if scenario in ("custom-handler", "stuck-for-long", "stuck-unheard"):
         signals.SAME_STOP = 0.0  # no signal is taken for the one before
+    if scenario == "stuck-unheard":
+        stages.propagate = False  # nothing is written to stderr
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the tests run in the background of a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -217,6 +240,9 @@ def main(scenario: str) -> None:
             running.stop()
     elif scenario == "ended-by-itself":
         ended_by_itself()
+    elif scenario.startswith("own-"):
+        own_handlers(scenario.removeprefix("own-"))
+        return
     elif scenario == "pool":
         pool_of_children()
     elif scenario == "frozen-call":
@@ -235,7 +261,8 @@ def main(scenario: str) -> None:
             say("noticed")
     else:
         reconcilers = {"busy": busy, "patient": patient, "custom-handler": until_asked_again, "stuck": stuck_in_here,
-                       "stuck-for-long": stuck_in_here, "inside": kills_itself, "unready": busy, "backoff": failing}
+                       "stuck-for-long": stuck_in_here, "stuck-unheard": stuck_in_here,
+                       "inside": kills_itself, "unready": busy, "backoff": failing}
         try:
             if scenario == "keyboard":
                 controller().run(busy)

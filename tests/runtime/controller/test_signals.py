@@ -1,6 +1,7 @@
 """Whole processes and real signals: how a program with a controller ends."""
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -21,11 +22,12 @@ LIMIT = 30
 class Program:
     """One run of `signal_program`."""
 
-    def __init__(self, scenario: str) -> None:
+    def __init__(self, scenario: str, stderr: int | None = None) -> None:
         # A pipe that nobody reads would block the program's logging.
         self.log = TemporaryFile("w+")  # noqa: SIM115 - closed by the fixture
         self.process = subprocess.Popen([sys.executable, "-m", "tests.runtime.controller.signal_program", scenario],
-                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
+                                        stdout=subprocess.PIPE, stderr=self.log if stderr is None else stderr,
+                                        text=True)
         self.words: list[str] = []
 
     def until(self, word: str) -> None:
@@ -50,11 +52,11 @@ class Program:
 
 
 @pytest.fixture
-def program() -> Iterator[Callable[[str], Program]]:
+def program() -> Iterator[Callable[..., Program]]:
     started: list[Program] = []
 
-    def start(scenario: str) -> Program:
-        started.append(Program(scenario))
+    def start(scenario: str, stderr: int | None = None) -> Program:
+        started.append(Program(scenario, stderr))
         return started[-1]
 
     yield start
@@ -117,6 +119,54 @@ def test_a_second_signal_ends_the_process_at_once(
     assert status == 128 + second
     assert f"{second.name} again: ending at once" in log
     assert "returned" not in one.words
+
+
+def full_pipe() -> int:
+    _, end = os.pipe()  # whose other end stays open, and nobody reads
+    os.set_blocking(end, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(end, bytes(4096))
+    os.set_blocking(end, True)
+    return end
+
+
+def broken_pipe() -> int:
+    reader, end = os.pipe()
+    os.close(reader)
+    return end
+
+
+def unwritable_file() -> int:
+    return os.open(os.devnull, os.O_RDONLY)
+
+
+@pytest.mark.parametrize("stderr", [full_pipe, broken_pipe, unwritable_file])
+def test_a_second_signal_ends_a_process_whose_last_line_nobody_takes(
+        program: Callable[..., Program], stderr: Callable[[], int]) -> None:
+    end = stderr()
+    one = program("stuck-unheard", end)
+    os.close(end)
+    one.until("begun")
+    one.send(signal.SIGTERM)
+    one.until("stopping")
+    one.send(signal.SIGTERM)
+    assert one.process.wait(LIMIT / 3) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(("kind", "words"), [
+    ("plain", ["kept", "own", "went-on"]),
+    ("calling", ["own", "noticed", "kept", "own"]),  # which calls what was there before: the end of the process
+    ("ignoring", ["kept", "went-on"])])
+def test_a_handler_that_the_program_installs_meanwhile_stays(
+        program: Callable[[str], Program], kind: str, words: list[str]) -> None:
+    one = program(f"own-{kind}")
+    one.until("started")
+    if kind == "calling":
+        one.send(signal.SIGTERM)
+    status, log = one.end()
+    assert [word for word in one.words if word in ("own", "noticed", "kept", "went-on", "lost")] == words, log
+    assert status == (-signal.SIGTERM if kind == "calling" else 0)
 
 
 def test_a_handler_that_the_program_had_gets_the_second_signal_and_comes_back(
