@@ -229,15 +229,15 @@ class RunningManager(Lifecycle):
         """End the manager; what of it still runs after `timeout` seconds (its `grace` by default), by thread.
 
         Blocks until everything has ended or the time is over. Later calls return the same. From a thread that the end
-        waits for (a run, a runnable, a callback of the election, a check) it only begins the stop, as no thread can
-        wait for itself. Does nothing in the child of a fork.
+        waits for (a run, a runnable, a callback of the election, a check, a webhook) it only begins the stop, as no
+        thread can wait for itself. Does nothing in the child of a fork.
         """
         return self.still_running if self._stop(self._grace if timeout is None else seconds(timeout)) else []
 
     def owns(self, thread: threading.Thread) -> bool:
         """Whether `thread` cannot wait for the end, as the end waits for the thread."""
         return any(owns(thread) for owns in (super().owns, self._candidacy.owns, self.part.owns, self._checks.owns,
-                                             *(member.owns for member in list(self._members))))
+                                             self._servers.owns, *(member.owns for member in list(self._members))))
 
     def begin_stop(self, reason: str, grace: float) -> None:
         """Begin to stop, within `grace` seconds. A later call may shorten the time, not lengthen it. Does not block."""

@@ -68,19 +68,24 @@ class ServerGroup:
                 raise
             self._started.append(server)
 
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` belongs to one of them that says so by `owns(thread)`, and so cannot wait for its end."""
+        found = [getattr(server, "owns", None) for server in list(self._started)]
+        return any(owns(thread) for owns in found if owns is not None)
+
     def stop(self, time_left: Callable[[], float]) -> None:
         """Stop each in the time that is left then, `LEAST_SECONDS` seconds at least."""
         while self._started:
-            server = self._started.pop()
+            server = self._started[-1]
             timeout = max(LEAST_SECONDS, time_left())
             # It may be the program's own: then nothing bounds its time but this.
             thread = Thread(target=partial(self._stop, server, timeout), name=f"end of {server.name}", daemon=True)
             try:
                 thread.start()
+                thread.join(timeout + LEAST_SECONDS)
             except RuntimeError:  # the interpreter ends, or there are no more threads
                 self._stop(server, timeout)
-                continue
-            thread.join(timeout + LEAST_SECONDS)
+            self._started.pop()  # not before: until then its threads are known
             if thread.is_alive():
                 log.error("manager: %s does not stop; it is here:\n%s", server.name, stack_of(thread.ident))
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -317,6 +318,10 @@ class CaBundles:
                                             None, None)
             running.launch(signal_thread=False)
             self._running.append(running)
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is one of its own."""
+        return any(running.owns(thread) for running in self._running)
 
     def renewed(self) -> None:
         """The authorities have changed: look at everything again."""

@@ -384,6 +384,8 @@ class WebhookServer:
         self._listener: Listener | None = None
         self._is_started = False
         self._threads: list[Thread] = []
+        self._owners: list[Callable[[threading.Thread], bool]] = []
+        """Of its parts that have threads: whether one is theirs. They stay when the parts have ended."""
         self._setup: WebhookSetup | None = None
         self._process = 0
 
@@ -497,9 +499,11 @@ class WebhookServer:
 
     def _begin(self, listener: Listener, own: OwnCertificates | None) -> None:
         listener.start()
+        self._owners.append(listener.owns)
         if own is not None and isinstance(self._wanted, SelfSigned):
             if self._client is not None:
                 self._bundles = CaBundles(self._client, self._wanted, own)
+                self._owners.append(self._bundles.owns)
                 self._bundles.start({kind: self._names_of(kind) for kind in _callers_of(self._app)},
                                     listener.port)
             self._add_thread(f"{self.name} renewal", lambda: self._renew_in_time(own))
@@ -510,9 +514,14 @@ class WebhookServer:
                 ca_bundle=lambda: self.ca_bundle, follows=own is None, add_thread=self._add_thread)
             self._add_thread(f"{self.name} setup", lambda: setup.run(self._end))
 
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is in one of its webhooks, or is another of its own, and so cannot wait for its end."""
+        return thread in self._threads or any(owns(thread) for owns in self._owners)
+
     def stop(self, timeout: Duration = 5) -> None:
         """Stop listening, finish the answers in progress, and end. After `timeout` seconds it breaks them off. Later
-        calls do nothing. In the child of a fork it only closes its copy of the parent's socket."""
+        calls do nothing. Called by one of its webhooks, it does not wait for the answer of that one. In the child of a
+        fork it only closes its copy of the parent's socket."""
         deadline = time.monotonic() + seconds(timeout)
         self._end.set("stop() was called")
         with self._change:

@@ -9,7 +9,9 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +23,7 @@ from kubectl_runtime import Client, Config, Manager, RequestError
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.runtime.observe import listener
+from kubectl_runtime.testing import eventually
 from kubectl_runtime.webhooks import Admission, AdmissionRequest, application
 from kubectl_runtime.webhooks import server as webhook_server
 from kubectl_runtime.webhooks.server import WebhookServer
@@ -331,3 +334,41 @@ def test_what_changes_objects_is_not_served_without_jsonpatch(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "jsonpatch", None)
     with pytest.raises(MissingExtra, match=r"needs the extra 'webhooks': pip install '.*\[webhooks\]'"):
         made().start()
+
+
+@pytest.mark.parametrize("who", ["the server", "its manager", "its manager, which ends already"])
+def test_a_webhook_can_stop_what_serves_it_and_is_answered(who: str) -> None:
+    stop: list[Any] = []
+    took: list[float] = []
+    inside = threading.Event()
+
+    class Stops(Admission[Pod]):
+        def validate(self, request: AdmissionRequest[Pod]) -> None:
+            inside.set()
+            if len(stop) > 1:
+                stop[1].wait(LIMIT)
+            began = time.monotonic()
+            stop[0]()
+            took.append(time.monotonic() - began)
+
+    server = made(application({"/quota": Stops()}))
+    if who == "the server":
+        server.start()
+        stop.append(lambda: server.stop(LIMIT))
+    else:
+        running = Manager(Client(Config(cluster_url="http://127.0.0.1:1")), serve=None).add_server(server).start()
+        stop.append(lambda: running.stop(LIMIT))
+        if who.endswith("already"):
+            ending = server._end
+            stop.append(ending)
+    with connection(server) as one, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, one)
+        assert inside.wait(LIMIT)
+        if len(stop) > 1:
+            running.begin_stop("by somebody else", LIMIT)
+        status, headers, _ = answer.result(LIMIT)
+    assert status == 200
+    if who == "the server":  # a manager only begins to stop, and the answer may be faster
+        assert headers["Connection"] == "close"
+    assert took[0] < LIMIT / 4
+    eventually(lambda: not threads_of(server), timeout=LIMIT / 4)

@@ -205,6 +205,8 @@ class HealthServer:
         self._is_over = False
         """Whether it was started or stopped."""
         self._listener: Listener | None = None
+        self._owns: Callable[[threading.Thread], bool] = lambda _: False
+        """The listener's, also while it ends."""
 
     @property
     def name(self) -> str:
@@ -242,6 +244,10 @@ class HealthServer:
         if isinstance(running, Running):
             self._watched.running.append(running)
 
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` serves a connection, and so cannot wait for the server's end."""
+        return self._owns(thread)
+
     def start(self) -> None:
         """Listen, and return. Raises OSError when the address is taken or not this host's; RequestError the second
         time, also after `stop`."""
@@ -251,7 +257,7 @@ class HealthServer:
             listener = Listener(self._address.listen(_USE), self.application, self.name, self._limit,
                                 connections=CONNECTIONS)
             listener.start()
-            self._listener, self._is_over = listener, True
+            self._listener, self._is_over, self._owns = listener, True, listener.owns
         log.info("%s listens at port %d", self.name, self.port)
 
     def stop(self, timeout: Duration = 5) -> None:

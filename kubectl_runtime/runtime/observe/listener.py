@@ -424,9 +424,15 @@ class Listener:
             self._socket.close()
             raise
 
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` serves a connection: it cannot wait for the end, which waits for its answer."""
+        with self.change:
+            return thread in self._open.values()
+
     def stop(self, timeout: float) -> None:
         """Accept nothing more, and let every answer under way be the last one of its connection. Blocks until all
         have ended; after `timeout` seconds they are cut. A thread that is in the application for longer is left alone.
+        Called by the application, it waits for the other connections only; that of the call still gets its answer.
         In the child of a fork it only closes its copy of the parent's socket."""
         if os.getpid() != self._process:
             self._socket.close()
@@ -437,13 +443,14 @@ class Listener:
             self._socket.shutdown(socket.SHUT_RDWR)
         if self._thread is not threading.current_thread() and self._thread.ident is not None:
             self._thread.join(timeout)
+        caller = threading.current_thread()
         with self.change:
-            threads = set(self._open.values())
+            threads = set(self._open.values()) - {caller}
             self._cut_those(lambda one: one.phase in (Phase.OPENING, Phase.IDLE))
-            self.change.wait_for(lambda: not self._open, max(0.0, end - time.monotonic()))
-            self._cut_those(lambda _: True)
+            self.change.wait_for(lambda: not {*self._open.values()} - {caller}, max(0.0, end - time.monotonic()))
+            self._cut_those(lambda one: self._open[one] is not caller)
         end = max(end, time.monotonic() + MOMENT)
-        for thread in threads - {threading.current_thread()}:
+        for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
         self._socket.close()
 

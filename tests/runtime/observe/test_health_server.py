@@ -9,16 +9,18 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from kubectl_runtime import HealthServer, Metrics
+from kubectl_runtime import Client, Config, HealthServer, Manager, Metrics
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.observe import health, listener
 from kubectl_runtime.runtime.observe.listener import ListenAddress
+from kubectl_runtime.testing import eventually
 
 LIMIT = 20
 
@@ -241,3 +243,31 @@ def test_a_stop_in_the_child_of_a_fork_leaves_the_parents_server_alone(server: H
 def test_a_limit_that_leaves_no_time_is_refused(limit: object) -> None:
     with pytest.raises(RequestError, match=r"limit (must be more than 0|is) seconds"):
         HealthServer(("127.0.0.1", 0), limit=limit)
+
+
+@pytest.mark.parametrize("stops", ["the server", "its manager"])
+def test_what_it_serves_can_stop_it_and_is_answered(stops: str) -> None:
+    stop: list[Callable[[], object]] = []
+
+    class Stopping(Metrics):
+        def application(self) -> Any:
+            def answer(environ: Any, start_response: Any) -> list[bytes]:
+                stop[0]()
+                start_response("200 OK", [])
+                return [b"stopped"]
+            return answer
+
+    metrics = Stopping(CollectorRegistry())
+    began = time.monotonic()
+    if stops == "the server":
+        server = HealthServer("127.0.0.1:0", metrics=metrics)
+        server.start()
+        stop.append(lambda: server.stop(LIMIT))
+    else:
+        client = Client(Config(cluster_url="http://127.0.0.1:1"), observer=metrics)
+        running = Manager(client, serve="127.0.0.1:0").start()
+        server = next(one for one in running._servers._started if isinstance(one, HealthServer))
+        stop.append(lambda: running.stop(LIMIT))
+    assert get(server, "/metrics") == (200, "stopped")
+    assert time.monotonic() - began < LIMIT / 4
+    eventually(lambda: not threads_of(server), timeout=LIMIT / 4)
