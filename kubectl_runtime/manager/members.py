@@ -29,7 +29,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.interpreter import Home, Thread
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.manager.elector import LeaderLock
 from kubectl_runtime.manager.serving import LEAST_SECONDS
@@ -39,6 +39,7 @@ from kubectl_runtime.runtime.controller.plan import ControllerError, Plan
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.lifecycle.lifecycle import StillRunning, alive
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
+from kubectl_runtime.runtime.usercode import not_awaitable
 
 log = guarded_logger(__name__)
 
@@ -334,9 +335,12 @@ class RunnableMember(Member):
             self._thread.start()
 
     def _run(self) -> None:
+        home = Home()
         try:
-            self._function(self.stop)
+            not_awaitable(self._function(self.stop), self._function)
+            home.check(f"runnable {self.name}")
         except BaseException as error:  # noqa: BLE001 - SystemExit too ends the manager, not just this thread
+            home.check(f"runnable {self.name}", error)
             self._failed(f"runnable {self.name}", error)
         else:
             if not self.stop.is_set():

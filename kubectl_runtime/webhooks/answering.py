@@ -55,7 +55,7 @@ from kubectl_runtime.core.base.errors import (
     reason_of,
 )
 from kubectl_runtime.core.base.guard import Guard, guarded_logger
-from kubectl_runtime.core.base.interpreter import signature_of
+from kubectl_runtime.core.base.interpreter import Home, signature_of
 from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.codec.sameness import MISSING, Path, differences, same_json
@@ -191,15 +191,17 @@ def _converted(converter: Converts, obj: dict[str, Any], request: ConversionRequ
 
 
 def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any], guard: Guard) -> AdmissionResponse:
-    answer = AdmissionResponse.of(request.review)
+    answer, home = AdmissionResponse.of(request.review), Home()
     try:
         if verb == "validate":
             _check_passed(handler.validate(request))  # type: ignore[func-returns-value] # as users write it
         elif operations := _changes(handler.mutate(request), request, guard.name):
             answer = answer.with_patch(operations)
+        home.check(f"webhook {guard.name}")
     except Denied as error:
         return _refused(answer, error.reason, error.code, error.causes)
     except BaseException as error:  # noqa: BLE001 - a defect of the handler's must not end the server
+        home.check(f"webhook {guard.name}", error)
         if isinstance(error, DecodeError) and _is_own(error.ref, request.review):
             log.info("%s: %r: %s", guard.name, request, error)
             return _refused(answer, str(error), 400)

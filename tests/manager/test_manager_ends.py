@@ -4,9 +4,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 import urllib.error
@@ -485,3 +487,43 @@ def test_with_a_client_that_is_closed_the_end_does_not_wait_for_what_cannot_be_g
         began = time.monotonic()
         assert running.stop() == []
         assert time.monotonic() - began < 5
+
+
+COMING_BACK: dict[str, Callable[[], object]] = {
+    "returns": lambda: None, "exits": lambda: sys.exit(3), "fails": lambda: os.execv("/no/such/program", ["x"])}
+
+
+def fork_in(user_code: str, client: Client, child: Callable[[], object]) -> list[int]:
+    """The ways in which a forked child ended that came back from `child` into user code of a manager."""
+    ended: list[int] = []
+    parent = os.getpid()
+
+    def forks(*_: Any) -> Action:
+        if not ended and os.getpid() == parent:
+            pid = os.fork()
+            if not pid:
+                child()
+            else:
+                hangs = threading.Timer(LIMIT / 2, os.kill, (pid, signal.SIGKILL))
+                hangs.start()
+                ended.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                hangs.cancel()
+        return Action.await_change()
+
+    manager = Manager(client, serve=None).add_runnable(waits, "waits")
+    manager.add(maps(client), forks if user_code == "run" else nothing)
+    if user_code == "runnable":
+        manager.add_runnable(lambda stop: forks(), "forks")
+    if user_code == "check":
+        manager.add_check("forks", lambda: forks() and True, timeout=LIMIT)
+    with manager.start() as running:
+        until(lambda: running.why_not_ready == "" and ended, "the child has ended, and the parent goes on")
+    assert os.getpid() == parent
+    return ended
+
+
+@pytest.mark.parametrize("user_code", ["run", "runnable", "check"])
+@pytest.mark.parametrize(("comes_back", "status"), [("returns", 0), ("exits", 3), ("fails", 1)])
+def test_a_forked_child_that_comes_back_from_user_code_ends_there(client: Client, user_code: str, comes_back: str,
+                                                                 status: int) -> None:
+    assert fork_in(user_code, client, COMING_BACK[comes_back]) == [status]

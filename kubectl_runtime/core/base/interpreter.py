@@ -19,6 +19,7 @@ import inspect
 import os
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -90,6 +91,33 @@ class Renewed(Protocol):
 
 _held: weakref.WeakSet[Renewed] = weakref.WeakSet()
 _registered: list[bool] = []
+
+
+class Home:
+    """The process that something began in: it lets no child of a fork go on with it. For code that calls user code."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    def check(self, what: str, error: BaseException | None = None) -> None:
+        """End this process if it is the child of a fork that `what`, user code, made and came back from, with `error`
+        or without: as Python would end a program there. What it would go on with is its parent's."""
+        if os.getpid() == self._process:
+            return
+        status = 0 if error is None else 1
+        with suppress(BaseException):  # streams that are closed, the text of an exception
+            if isinstance(error, SystemExit):
+                status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
+                if status == 1 and error.code != 1:
+                    sys.stderr.write(f"{error.code}\n")
+            elif error is not None:
+                traceback.print_exception(error)
+            else:
+                sys.stderr.write(f"{what} forked this process and returned in it, too: it ends here, as the work that "
+                                 "would follow is its parent's\n")
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status & 0xff)
 
 
 def renewed_in_children(holder: Renewed) -> None:

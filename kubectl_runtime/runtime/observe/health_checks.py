@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 
 from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.guard import described, guarded_logger, pass_interrupt
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.guard import check_callback, described, guarded_logger, not_awaitable, pass_interrupt
+from kubectl_runtime.core.base.interpreter import Home, Thread
 
 log = guarded_logger(__name__)
 
@@ -81,7 +81,9 @@ class TimedCheck:
     hangs no other one begins. Safe to use from any thread."""
 
     def __init__(self, name: str, check: Check, timeout: Duration = TIMEOUT) -> None:
-        """Raises RequestError for a timeout of 0 seconds or less."""
+        """Raises RequestError for a timeout of 0 seconds or less, and for a check that takes arguments, is async or a
+        generator: it would never fail."""
+        check_callback(f"the check {name}", check)
         self.check = check
         self._name, self._timeout = name, period_of(f"check {name}: timeout", timeout)
         self._change = threading.Condition()
@@ -116,11 +118,14 @@ class TimedCheck:
         return self.reason(self.begin())
 
     def _call(self) -> None:
+        home = Home()
         try:
-            reason = "it returned False" if self.check() is False else ""
+            reason = "it returned False" if not_awaitable(self.check(), self.check) is False else ""
+            home.check(f"check {self._name}")
         except Unhealthy as error:
             reason = str(error)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the check fails
+            home.check(f"check {self._name}", error)
             pass_interrupt(error)
             reason = described(error)
         with self._change:

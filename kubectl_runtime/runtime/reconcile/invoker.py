@@ -51,6 +51,7 @@ from typing import Any, Protocol
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import is_lost_race
 from kubectl_runtime.core.base.guard import Guard, GuardedLogger, name_of, not_awaitable, pass_interrupt
+from kubectl_runtime.core.base.interpreter import Home
 from kubectl_runtime.core.base.observer import Observer, RunResult, hearers
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -107,6 +108,7 @@ class Invoker:
         self._result_guard = Guard(f"the result callback {name_of(on_result)}", environment.logger, environment.clock)
         self.loops = LoopDetector(environment.logger, environment.clock)
         self._parts = tuple(parts)
+        self._home = Home()
         self._stop, self._cut = environment.shutdown.aborted, environment.shutdown.cut
         self._fences = getattr(environment.client, "fences", ())
         self._family = environment.client.shared if self._fences else None
@@ -162,12 +164,14 @@ class Invoker:
     def _run(self, obj: Any, ctx: Context[Any], run: Run) -> Outcome:
         try:
             action = not_awaitable(self._reconcile(obj, ctx), self._reconcile)
+            self._home.check(name_of(self._reconcile))
             if not isinstance(action, Action):
                 raise _wrong_type(self._reconcile, action, ctx.ref)
             if self._on_success is not None:
                 self._on_success(obj, action, ctx)
             return SUCCEEDED if action.requeue_after is None else requeued(run, action.requeue_after)
         except BaseException as error:  # noqa: BLE001 - no exception of user code ends a thread of the library
+            self._home.check(name_of(self._reconcile), error)
             return self._failed(obj, error, ctx, run)
 
     def _failed(self, obj: Any, error: BaseException, ctx: Context[Any], run: Run) -> Outcome:
