@@ -28,7 +28,7 @@ from typing import Any
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import KubeError
-from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.guard import guarded_logger, not_awaitable
 from kubectl_runtime.core.base.interpreter import Home, Thread
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.manager.elector import LeaderLock
@@ -39,7 +39,6 @@ from kubectl_runtime.runtime.controller.plan import ControllerError, Plan
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.lifecycle.lifecycle import StillRunning, alive
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
-from kubectl_runtime.runtime.usercode import not_awaitable
 
 log = guarded_logger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import described, guarded_logger
+from kubectl_runtime.core.base.guard import check_callback, described, guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.observer import Observer, parts_of
 from kubectl_runtime.runtime.lifecycle.lifecycle import ShutdownLog, stack_of
@@ -134,6 +134,7 @@ class Checks:
     def add(self, name: str, check: Callable[[], object], timeout: Duration = TIMEOUT) -> None:
         """Add a check. Raises RequestError when the name is taken, is one of the manager's own, or cannot be the last
         part of a path, and for a timeout of 0 seconds or less."""
+        check_callback(f"the check {name}", check)
         if not name or "/" in name:
             raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
         if name in ("ping", MANAGER, SERVERS, ELECTION, SHARDING) or name.startswith((CONTROLLER, STORE)):

@@ -81,7 +81,8 @@ def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DE
     Blocks for the attempts and the waits between them. Raises the last conflict when all attempts have failed or
     `stop` is set, and at once whatever else `attempt` raises: conflicts between field managers, and OutcomeUnknownError
     for a write that may have been done, since a second attempt would change the object twice. `retry` decides which
-    ApiErrors are tried again. Waits on `clock`, or that of `stop`; in a controller's run, no longer than it.
+    ApiErrors are tried again. Raises RequestError for an `attempt` that is async or a generator. Waits on `clock`, or
+    that of `stop`; in a controller's run, no longer than it.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> def paint():
@@ -91,10 +92,11 @@ def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DE
     >>> retry_on_conflict(paint).data["color"]
     'red'
     """
+    check_callback("attempt", attempt)
     waiting, dice = with_scope(stop or StopToken(clock=clock), clock), rng or random.Random()
     for number in range(backoff.steps):
         try:
-            return attempt()
+            return not_awaitable(attempt(), attempt, may_yield=True)
         except ApiError as error:
             last = number + 1 == backoff.steps
             if last or not retry(error) or waiting.wait(backoff.delay(number, dice)):

@@ -1,7 +1,8 @@
 """What could only fail later, in a thread, again and again, is refused where it is given."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kubectl_runtime import (
     Config,
     Context,
     Controller,
+    HealthServer,
     LeaderElection,
     Manager,
     Recorder,
@@ -24,6 +26,7 @@ from kubectl_runtime import (
     elect,
     metadata_watcher,
     predicates,
+    retry_on_conflict,
     watch_object,
     watch_store,
     watcher,
@@ -31,7 +34,8 @@ from kubectl_runtime import (
 from kubectl_runtime.params import WatchParams
 from kubectl_runtime.pods import AttachParams, LogParams
 from kubectl_runtime.resources import ConfigMap, Pod
-from kubectl_runtime.watch import WatchBackoff
+from kubectl_runtime.runtime.observe.health_checks import TimedCheck
+from kubectl_runtime.watch import Apply, WatchBackoff, reflector, store
 
 CLIENT = Client(Config(cluster_url="http://127.0.0.1:1"))
 MAPS = Api.namespaced(CLIENT, ConfigMap, "default")
@@ -152,3 +156,64 @@ def test_what_is_right_is_taken() -> None:
     LeaderElection("x", on_started=none, on_stopped=none, on_new_leader=print)
     assert predicates.value(len)
     assert predicates.when(bool)  # a built-in, of whose signature nothing is known
+
+
+def yields(*_: Any) -> Iterator[None]:
+    yield
+
+
+class Yields:
+    def __call__(self, *_: Any) -> Iterator[None]:
+        yield
+
+
+async def is_async(*_: Any) -> None:
+    ...
+
+
+NOT_PLAIN = {"generator": yields, "object": Yields(), "partial": partial(yields), "async": is_async}
+TAKERS: dict[str, Callable[[Any], object]] = {
+    "check": lambda f: HealthServer(":0").add_check("database", f),
+    "checks": lambda f: HealthServer(":0", checks={"database": f}),
+    "live check": lambda f: HealthServer(":0").add_live_check("database", f),
+    "check of a manager": lambda f: Manager(CLIENT).add_check("database", f),
+    "runnable": lambda f: Manager(CLIENT).add_runnable(f, "work"),
+    "election": lambda f: LeaderElection("x", on_started=f),
+    "condition": lambda f: await_condition(MAPS, "a", f, timeout=1),
+    "predicate": predicates.when,
+    "value": predicates.value,
+    "change": lambda f: create_or_update(MAPS, "a", f),
+    "attempt": retry_on_conflict,
+    "subscription": lambda f: watch_store(MAPS).subscribe(f),
+    "result": lambda f: Controller(MAPS).on_result(f),
+    "error policy": lambda f: Controller(MAPS).bind(lambda obj, ctx: Action.await_change(), error_policy=f)}
+
+
+@pytest.mark.parametrize("function", NOT_PLAIN.values(), ids=NOT_PLAIN)
+@pytest.mark.parametrize("taker", TAKERS.values(), ids=TAKERS)
+def test_what_would_run_nothing_when_it_is_called_is_refused(taker: Callable[[Any], object], function: Any) -> None:
+    with pytest.raises(RequestError, match=r"is a generator, of which nothing|is async, and nothing awaits it"):
+        taker(function)
+
+
+@pytest.mark.parametrize("function", [lambda *_: yields(), lambda *_: is_async()], ids=["generator", "async"])
+def test_what_returns_something_that_has_not_run_is_no_answer(function: Any) -> None:
+    check = TimedCheck("database", function, 5)
+    assert "TypeError" in check()
+    reader, writer = store(ConfigMap)
+    list(reflector(writer, [Apply(ConfigMap.from_dict({"metadata": {"name": "a"}}))]))
+    for read in (reader.filter, reader.find):
+        with pytest.raises(TypeError, match="returned a"):
+            read(function)
+    manager = Manager(CLIENT, serve=None).add_runnable(function, "work")
+    with pytest.raises(TypeError, match="returned a"):
+        manager.run()
+
+
+def test_mappers_and_indexes_may_yield() -> None:
+    def several(obj: Any) -> Iterator[Any]:
+        yield from ()
+
+    Controller(MAPS).watches(MAPS, several)
+    with pytest.raises(RequestError, match="has no index"):
+        watch_store(MAPS, indexes={"several": several}).by_index("other", 1)

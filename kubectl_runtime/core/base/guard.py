@@ -46,6 +46,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from types import GeneratorType
 from typing import Any, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
@@ -298,14 +299,26 @@ def name_of(function: Any) -> str:
 def is_async(function: Any) -> bool:
     """Whether a call gives a coroutine or an async generator: of a function, a method, a `partial`, or an object whose
     `__call__` is one."""
-    called = (function, type(function).__call__) if callable(function) else ()
-    return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in called)
+    return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in _called(function))
 
 
-def not_awaitable(value: T, function: Any) -> T:
-    """`value`, which a user's function returned. Raises TypeError for one that would have to be awaited: its function
-    looks like a plain one (a lambda, a decorated function), so only the call shows that it is async."""
-    if not hasattr(type(value), "__await__"):
+def is_generator(function: Any) -> bool:
+    """Whether a call only makes a generator, and runs nothing: as `is_async`."""
+    return any(inspect.isgeneratorfunction(one) for one in _called(function))
+
+
+def _called(function: Any) -> tuple[Any, ...]:
+    return (function, type(function).__call__) if callable(function) else ()
+
+
+def not_awaitable(value: T, function: Any, *, may_yield: bool = False) -> T:
+    """`value`, which a user's function returned. Raises TypeError for one that would have to be awaited, or iterated
+    unless `may_yield`: its function looks like a plain one (a lambda, a decorated function), so only the call shows
+    what it is. As a condition such a value would be true."""
+    kind = type(value)
+    if kind is GeneratorType and not may_yield:
+        raise TypeError(f"{name_of(function)} returned a generator, of which nothing has run: return the value")
+    if not hasattr(kind, "__await__"):
         return value
     if inspect.iscoroutine(value):
         value.close()
@@ -313,11 +326,13 @@ def not_awaitable(value: T, function: Any) -> T:
                     "function")
 
 
-def misfit(function: Any, arguments: tuple[str, ...]) -> str | None:
+def misfit(function: Any, arguments: tuple[str, ...], *, may_yield: bool = False) -> str | None:
     """What is wrong with the signature of a user's function that will be called with these arguments; None when it
-    fits, or when nothing can be said of it (some built-in functions)."""
+    fits, or when nothing can be said of it (some built-in functions). `may_yield`: what it returns is iterated."""
     if is_async(function):
         return "is async, and nothing awaits it: it is called in a thread; write a plain function"
+    if not may_yield and is_generator(function):
+        return "is a generator, of which nothing would run: take out its yield"
     try:
         signature = signature_of(function)
     except (TypeError, ValueError):
@@ -325,7 +340,8 @@ def misfit(function: Any, arguments: tuple[str, ...]) -> str | None:
     try:
         signature.bind(*arguments)
     except TypeError as error:
-        return f"cannot be called with {len(arguments)} arguments, {' and '.join(arguments)}: {error}"
+        given = f"{len(arguments)} arguments, {' and '.join(arguments)}" if arguments else "no arguments"
+        return f"cannot be called with {given}: {error}"
     return None
 
 
@@ -351,11 +367,12 @@ def check_client(client: Any, taker: str) -> None:
         raise RequestError(f"{taker} takes a Client, such as Client.try_default(), not {class_named(client)}")
 
 
-def check_callback(what: str, callback: Any, *arguments: str) -> None:
-    """Raise RequestError for what cannot be called with these arguments."""
+def check_callback(what: str, callback: Any, *arguments: str, may_yield: bool = False) -> None:
+    """Raise RequestError for what cannot be called with these arguments, is async, or is a generator unless
+    `may_yield`."""
     if not callable(callback):
         raise RequestError(f"{what} is a function ({', '.join(arguments)}), not {callback!r}")
-    if (wrong := misfit(callback, arguments)) is not None:
+    if (wrong := misfit(callback, arguments, may_yield=may_yield)) is not None:
         raise RequestError(f"{what}, {name_of(callback)}, {wrong}")
 
 

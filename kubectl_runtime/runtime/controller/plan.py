@@ -15,7 +15,6 @@ A plan for several namespaces has one `WatchScope` for each.
 """
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 import typing
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.guard import check_callback, check_type, is_async, misfit, name_of
+from kubectl_runtime.core.base.guard import check_callback, check_type, is_async, is_generator, misfit, name_of
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Modify, Record
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
@@ -281,11 +280,10 @@ def functions_of(reconciler: Any,
     if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):
         return functions_of(reconciler.reconcile, error_policy)  # a class of its own making
     function = reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
-    called = function if inspect.isroutine(function) else type(function).__call__
     if is_async(function):
         raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain "
                            "function, which may block")
-    if inspect.isgeneratorfunction(called):
+    if is_generator(function):
         raise RequestError(f"{name_of(function)} is a generator, which nobody would iterate: return an Action")
     if isinstance(reconciler, Reconciler):
         if error_policy is None and type(reconciler).error_policy is not Reconciler.error_policy:

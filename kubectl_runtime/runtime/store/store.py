@@ -375,10 +375,10 @@ class Store(Generic[K]):
         depend on nothing but the object, and may be called more than once for it. If it raises, that is logged and the
         object is in no bucket. Raises RequestError when the name is taken, and for no such function.
         """
-        check_callback(f"the index {index!r}", function, "obj")
+        check_callback(f"the index {index!r}", function, "obj", may_yield=True)
 
         def indexed(record: Record) -> Any:
-            return not_awaitable(function(self._read(record)), function)
+            return not_awaitable(function(self._read(record)), function, may_yield=True)
 
         if self._functions.setdefault(index, indexed) is not indexed:
             raise RequestError(f"the store of {self.resource.full_name} already has an index {index!r}")
@@ -437,7 +437,7 @@ class Store(Generic[K]):
         return ref.kind == self.resource.kind and ref.group == self.resource.group
 
     def _matching(self, records: Iterable[Record], predicate: Callable[[K], bool]) -> Iterator[K]:
-        return (obj for obj in map(self._read, records) if predicate(obj))
+        return (obj for obj in map(self._read, records) if not_awaitable(predicate(obj), predicate))
 
     @property
     def _because(self) -> str:

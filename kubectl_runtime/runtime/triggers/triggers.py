@@ -222,7 +222,7 @@ def trigger_others(mapper: Mapper[Any] | EventMapper[Any], *, predicate: Predica
         reason, cause = _related(event), _version(event.obj)
         seen = set()
         for shown in (_valid(object_event(event)),) if on == "event" else _states(event):
-            for ref in _refs(not_awaitable(given(shown), mapper)):
+            for ref in _refs(not_awaitable(given(shown), mapper, may_yield=True)):
                 if ref not in seen:
                     seen.add(ref)
                     yield ReconcileRequest(ref, reason, cause)
@@ -237,7 +237,7 @@ def check_mapper(mapper: object, on: object) -> None:
     if not callable(mapper):
         raise RequestError("a mapper is a function from an object to ObjectRefs, one ref, EVERYTHING or None, not "
                            f"{mapper!r}")
-    if (wrong := misfit(mapper, ("an event" if on == "event" else "an object",))) is not None:
+    if (wrong := misfit(mapper, ("an event" if on == "event" else "an object",), may_yield=True)) is not None:
         raise RequestError(f"the mapper {name_of(mapper)} {wrong}")
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import check_api, check_callback, check_type, guarded_logger
+from kubectl_runtime.core.base.guard import check_api, check_callback, check_type, guarded_logger, not_awaitable
 from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.codec.views import Modify
 from kubectl_runtime.runtime.store.store import Store
@@ -140,7 +140,7 @@ class WatchedStore(Store[K]):
         check_callback("a subscription", function, "event")
 
         def subscription(event: Event[Any]) -> Iterable[ReconcileRequest]:
-            function(event)
+            not_awaitable(function(event), function)
             return ()
 
         return self._share.subscribe(named_after(function, subscription), lambda _: None, read=self._read)
