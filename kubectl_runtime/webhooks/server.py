@@ -15,7 +15,8 @@ a `preStop` that sleeps for 5 s keeps the server for them.
 
 `WebhookSetup`: applies the configurations of a webhook server, and keeps them applied.
 
-    fails                           logged, and tried again: after 1 s, doubling up to 30 s
+    fails                           logged, and tried again: after 1 s, doubling up to 30 s, sooner when one of the
+                                    objects changes
     applied                         ready; the objects are watched
     deleted, or changed by others   logged; not ready until it is applied again: at once, and after 1 s, doubling up to
                                     30 s, if it happened within the last minute
@@ -177,7 +178,9 @@ class WebhookSetup:
         while not end.is_set():
             bundle = self._ca_bundle()
             if not self._applied(bundle):
-                end.wait(pause)
+                # What hinders it may be gone when one of the objects changes: a CRD that was missing is back.
+                if not end.wait(FIRST_PAUSE):
+                    self._news.wait(pause - FIRST_PAUSE)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
             if self._add_thread is None and not self._follows:

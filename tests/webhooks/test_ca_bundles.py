@@ -233,6 +233,21 @@ def test_a_configuration_that_cannot_be_applied_is_tried_again(client: Client, m
         until(lambda: not server.why_not_ready)
 
 
+@pytest.mark.long
+def test_a_definition_that_comes_back_gets_its_conversion_before_the_pause_is_over(
+        client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(webhook_setup, "FIRST_PAUSE", 0.2)
+    definitions = Api.all(client, CustomResourceDefinition)
+    with serving(client, configuration="shop") as server:
+        until(lambda: not server.why_not_ready)
+        definitions.delete("widgets.example.com")
+        until(lambda: caplog.text.count("are not applied") >= 5)  # the next attempt is due in 3.2 s
+        created = time.monotonic()
+        definitions.create(crd())
+        until(lambda: not server.why_not_ready)
+        assert time.monotonic() - created < 2
+
+
 VALIDATING, MUTATING = ValidatingWebhookConfiguration, MutatingWebhookConfiguration
 DEFINITION = CustomResourceDefinition
 NAMES = {VALIDATING: "shop", MUTATING: "shop", DEFINITION: "widgets.example.com"}
