@@ -66,6 +66,9 @@ from kubectl_runtime.manager.leases import (
     Written,
 )
 
+MOST_TRANSITIONS = 2**31 - 1
+"""The field has 32 bits: a Lease that was edited to hold the most would otherwise be refused at each attempt."""
+
 RELEASED_FOR = 1
 """The duration that a released record states, in seconds, as client-go writes it."""
 
@@ -271,7 +274,8 @@ def _taken(rules: Rules, state: LeaseState, found: LeaseRecord | None, now: Now)
         record = _ours(rules, seen, now)
     else:
         date = format_micro_time(now.date)
-        record = LeaseRecord(rules.identity, rules.lease, date, date, 0 if seen is None else seen.transitions + 1)
+        transitions = 0 if seen is None else min(seen.transitions + 1, MOST_TRANSITIONS)
+        record = LeaseRecord(rules.identity, rules.lease, date, date, transitions)
     return Create(record) if found is None else Update(record)
 
 

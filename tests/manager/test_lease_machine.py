@@ -86,6 +86,13 @@ def test_a_free_lease_is_taken_at_once_and_counts_a_transition(free: LeaseRecord
     assert (record.holder, record.transitions, record.duration) == ("me", free.transitions + 1, 15)
 
 
+@pytest.mark.parametrize("transitions", [2**31 - 2, 2**31 - 1])
+def test_a_lease_that_counts_no_further_is_taken_all_the_same(transitions: int) -> None:
+    one = One()
+    one.at(0, Tick())
+    assert written(one.at(0, Read(replace(held(""), transitions=transitions)))).transitions == 2**31 - 1
+
+
 def test_the_duration_in_the_record_counts_not_ones_own() -> None:
     one = One(Rules("me", 10, 8, 2))
     one.at(0, Tick())
