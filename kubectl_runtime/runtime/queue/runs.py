@@ -227,7 +227,7 @@ class RetryRateLimit:
 
     def __init__(self, rate: float = RETRY_RATE) -> None:
         """`rate`: the lowest, in retries a second. Raises RequestError when it is not a positive number."""
-        if not isinstance(rate, int | float) or not 0 < rate < float("inf"):
+        if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate < float("inf"):
             raise RequestError(f"retry_rate is the retries a second while runs fail, or None for no limit; "
                                f"not {rate!r}")
         self._lowest = float(rate)

@@ -72,6 +72,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a number as name": (lambda: new(name=3), "name is a str"),
     "True as concurrency": (lambda: new(concurrency=True), "concurrency must be a whole number"),
     "a text as retry rate": (lambda: new(retry_rate="10"), "retry_rate is the retries a second"),
+    "a boolean as retry rate": (lambda: new(retry_rate=True), "retry_rate is the retries a second"),
     "an event as stop token": (lambda: new().graceful_shutdown_on(threading.Event()), "stop is a StopToken"),
     "a text as source": (lambda: new().reconcile_on("abc"), "a trigger source is an iterable or a queue, not str"),
     "bytes as source": (lambda: new().reconcile_all_on(b"abc"), "a trigger source is an iterable or a queue"),
