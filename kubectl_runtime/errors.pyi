@@ -22,7 +22,7 @@ from kubectl_runtime.kubectl.drain import DrainError as DrainError
 from kubectl_runtime.kubectl.report import ManifestsFailed as ManifestsFailed
 from kubectl_runtime.manager.elector import NotLeaderError as NotLeaderError
 from kubectl_runtime.manager.members import LeadershipLost as LeadershipLost
-from kubectl_runtime.manifests.yaml_text import ManifestError as ManifestError
+from kubectl_runtime.manifests.scalars import ManifestError as ManifestError
 from kubectl_runtime.runtime.apply_crd import DowngradeError as DowngradeError
 from kubectl_runtime.runtime.controller.assembly import SyncTimeoutError as SyncTimeoutError
 from kubectl_runtime.runtime.controller.plan import ControllerError as ControllerError

@@ -95,7 +95,7 @@ TOPICS = {
         "KindNotServedError": ("client.http.retry", MOVED),
         "KubeError": ("core.base.errors", TOP),
         "LeadershipLost": ("manager.members", MOVED),
-        "ManifestError": ("manifests.yaml_text", MOVED),
+        "ManifestError": ("manifests.scalars", MOVED),
         "ManifestsFailed": ("kubectl.report", MOVED),
         "MissingRights": ("client.api.queryable", MOVED),
         "NotConfiguredError": ("client.config.config", MOVED),

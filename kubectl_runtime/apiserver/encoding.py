@@ -31,7 +31,7 @@ from kubectl_runtime.apiserver.kinds.typed.protobuf import UnknownTypeError, dec
 from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.manifests.documents import decode_json
-from kubectl_runtime.manifests.yaml_text import go_text
+from kubectl_runtime.manifests.scalars import go_text
 
 MAX_DEPTH = 10_000
 

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _module(files: list[str], version: str | None, *, strict_enums: bool) -> str:
     from kubectl_runtime.manifests.documents import read_objects
-    from kubectl_runtime.manifests.yaml_text import ManifestError
+    from kubectl_runtime.manifests.scalars import ManifestError
 
     try:
         found = [content for file in files for content, _ in read_objects(file if file == "-" else Path(file))

@@ -75,7 +75,7 @@ def _text(found: list[dict[str, Any]]) -> str:
 
 def _check(file: Path, found: list[dict[str, Any]], classes: list[Place]) -> int:
     from kubectl_runtime.manifests.documents import read_objects
-    from kubectl_runtime.manifests.yaml_text import ManifestError
+    from kubectl_runtime.manifests.scalars import ManifestError
 
     try:
         written = [crd for crd, _ in read_objects(file) if crd.get("kind") == "CustomResourceDefinition"]

@@ -18,7 +18,7 @@ from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import RunOptions
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.manifests.yaml_text import ManifestError
+from kubectl_runtime.manifests.scalars import ManifestError
 from kubectl_runtime.plan.report import Plan
 from kubectl_runtime.plan.running import plan
 from kubectl_runtime.plan.snapshot import Snapshot

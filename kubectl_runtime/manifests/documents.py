@@ -47,7 +47,7 @@ import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.requests.params import plain_body
-from kubectl_runtime.manifests.yaml_text import ManifestError, YamlError, go_text, whole_numbers
+from kubectl_runtime.manifests.scalars import ManifestError, YamlError, go_text, whole_numbers
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _HALVES = re.compile("[\ud800-\udfff]")

@@ -19,7 +19,7 @@ from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.kubectl.apply import apply_manifests
 from kubectl_runtime.kubectl.manifest_run import read_set
 from kubectl_runtime.kubectl.report import ManifestReport, ManifestsFailed
-from kubectl_runtime.manifests.yaml_text import ManifestError
+from kubectl_runtime.manifests.scalars import ManifestError
 from kubectl_runtime.resources import ConfigMap, Deployment, Job, Pod, Service
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.conditions import NeverReady

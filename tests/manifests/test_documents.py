@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.manifests import yaml_text
 from kubectl_runtime.manifests.documents import read_text
-from kubectl_runtime.manifests.yaml_text import ManifestError
+from kubectl_runtime.manifests.scalars import ManifestError
 
 
 def values(text):
@@ -95,7 +95,7 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.manifests import yaml_text as composer
-from kubectl_runtime.manifests.yaml_text import ManifestError
+from kubectl_runtime.manifests.scalars import ManifestError
 from kubectl_runtime.manifests.documents import read_objects
 assert ("Scanner" in [kind.__name__ for kind in composer._Composer.__mro__]) == (sys.argv[1] == "pure")
 texts = [start * 20_000 for start in ("[", "{a: ", "- ", "? ", "[{a: ", "!!seq [")]

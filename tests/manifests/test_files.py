@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from kubectl_runtime.manifests.documents import read_files
-from kubectl_runtime.manifests.yaml_text import ManifestError
+from kubectl_runtime.manifests.scalars import ManifestError
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_runtime.manifests.documents import objects_of
-from kubectl_runtime.manifests.yaml_text import ManifestError
+from kubectl_runtime.manifests.scalars import ManifestError
 
 POD = {"apiVersion": "v1", "kind": "Pod"}
 

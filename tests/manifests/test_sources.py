@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kubectl_runtime.manifests.documents import read_objects, read_text
-from kubectl_runtime.manifests.yaml_text import ManifestError
+from kubectl_runtime.manifests.scalars import ManifestError
 from kubectl_runtime.resources import ConfigMap
 
 TEXT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"

@@ -23,7 +23,7 @@ from kubectl_runtime.core.meta.metav1 import Part
 from kubectl_runtime.core.objects.partial import dynamic
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.manifests.documents import read_text
-from kubectl_runtime.manifests.yaml_text import ManifestError, YamlError
+from kubectl_runtime.manifests.scalars import ManifestError, YamlError
 
 FOLDER = os.environ.get("FOREIGN_KINDS", "")
 PROJECTS = sorted(path for path in Path(FOLDER).iterdir() if path.is_dir()) if FOLDER else []

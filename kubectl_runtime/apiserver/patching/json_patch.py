@@ -21,7 +21,7 @@ from kubectl_runtime.apiserver.encoding import NO_KEYS, Keys, may_repeat_keys, o
 from kubectl_runtime.apiserver.errors import StatusError, bad_request, bare_500, go_quoted
 from kubectl_runtime.apiserver.managedfields.typed_merge import go_value
 from kubectl_runtime.core.codec.sameness import json_copy
-from kubectl_runtime.manifests.yaml_text import whole_numbers
+from kubectl_runtime.manifests.scalars import whole_numbers
 
 Operation = dict[str, Any]
 MAX_OPERATIONS = 10_000

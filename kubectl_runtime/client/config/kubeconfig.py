@@ -30,7 +30,7 @@ from kubectl_runtime.client.config.secrets import SecretMapping, frames_hidden, 
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.wire import converted
 from kubectl_runtime.manifests.documents import decode_text, read_text
-from kubectl_runtime.manifests.yaml_text import ManifestError
+from kubectl_runtime.manifests.scalars import ManifestError
 
 _WRONG = r"Expected `(?P<expected>[^`]+)`, got `(?P<found>[^`]+)`(?: - at `(?P<path>[^`]+)`)?"
 _WRONG_TIME = r"(?:RFC3339|timezone).* at `\$\.([^`]+)`"
