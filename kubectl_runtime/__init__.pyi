@@ -53,6 +53,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import SupportsReconcile as Su
 from kubectl_runtime.runtime.reconcile.reconciler import TerminalError as TerminalError
 from kubectl_runtime.runtime.retry import create_or_update as create_or_update
 from kubectl_runtime.runtime.retry import retry_on_conflict as retry_on_conflict
+from kubectl_runtime.runtime.status import report as report
 from kubectl_runtime.runtime.store.reflector import reflector as reflector
 from kubectl_runtime.runtime.store.store import Store as Store
 from kubectl_runtime.runtime.triggers import predicates as predicates

@@ -13,3 +13,4 @@ from kubectl_runtime.runtime.reconcile.reconciler import Context as Context
 from kubectl_runtime.runtime.reconcile.reconciler import Reconciler as Reconciler
 from kubectl_runtime.runtime.reconcile.reconciler import RunReport as RunReport
 from kubectl_runtime.runtime.reconcile.reconciler import SupportsReconcile as SupportsReconcile
+from kubectl_runtime.runtime.status import report as report

@@ -60,6 +60,7 @@ TOPICS = {
         "Reconciler": ("runtime.reconcile.reconciler", TOP),
         "Recorder": ("runtime.events", TOP),
         "Running": ("runtime.controller.running", TOP),
+        "report": ("runtime.status", TOP),
         "RunReport": ("runtime.reconcile.reconciler", MOVED),
         "status": ("runtime", MOVED),
         "SupportsReconcile": ("runtime.reconcile.reconciler", TOP),

@@ -38,12 +38,21 @@ class ScopedRun(Protocol):
 
     key: Key
     triggered_itself: bool
+    latest: Any
+    """The record of its object, as the server answered the last write of it in this run; None: there was none."""
 
     def begins_write(self, ref: ObjectRef | None) -> None:
         """A write of `ref` (None: of a new object) is going to be sent."""
 
     def wrote(self, write: Any) -> None:
         """The server answered a write, a `client.api.client.Write`."""
+
+    def is_given(self, uid: str, version: str) -> bool:
+        """Whether the run knows this version of its object: it was given it, or the library made it for this run."""
+
+    def wrote_quietly(self, uid: str, before: str, after: str) -> None:
+        """The library itself has made version `after` of the object of this uid in place of `before`, for this run: if
+        the run was given that version, the change leads to no other run."""
 
     def waits_for(self, *children: str) -> None:
         """These children, such as `Deployment web`, are not ready: the controller's `ready` condition names them."""

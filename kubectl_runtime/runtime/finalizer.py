@@ -10,7 +10,9 @@ One run, by what the object says. "Ours" is whether our finalizer is on it, "goi
     no     yes      nothing, and nothing is written: somebody else's finalizer holds the object
 
 How a patch of the finalizers ends. Each has a `test` of the uid; adding tests the whole list as it was seen, removing
-only the entries that go, so that changes elsewhere in the object never hinder it and other finalizers stay as they are:
+only the entries that go, so that changes elsewhere in the object never hinder it and other finalizers stay as they are.
+Adding in a controller's run first tests the version that the run was given as well: where that holds, the change leads
+to no other run.
 
     done                              go on
     not found                         the object is gone: nothing more to do
@@ -59,6 +61,7 @@ from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, 
 from kubectl_runtime.core.requests.params import Patch, pointer
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee
+from kubectl_runtime.core.scope import current_run
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconciler
 
 log = guarded_logger(__name__)
@@ -261,12 +264,12 @@ class _Target(Generic[F]):
                 operations: Callable[[F], Sequence[dict[str, Any]]]) -> F | None:
         """Patch until `done`, the second table of the module; the newest object, None when it is gone."""
         refused: ApiError | OutcomeUnknownError
+        version = self._given_version(seen) if operations == self._adding else ""
         for _ in range(ATTEMPTS):
             if done(seen):
                 return seen
             try:
-                guard = _operation("test", pointer("metadata", "uid"), self.uid)
-                return self.api.patch(self.name, Patch.json([guard, *operations(seen)]))
+                return self._patched(version, operations(seen))
             except KindNotServedError:
                 raise
             except OutcomeUnknownError as error:
@@ -281,7 +284,9 @@ class _Target(Generic[F]):
             live = self.read()
             if live is None:
                 return None
-            unchanged = live.finalizers == seen.finalizers and _is_going(live) == _is_going(seen)
+            unchanged = (live.finalizers == seen.finalizers and _is_going(live) == _is_going(seen)
+                         and version in ("", getattr(live, "resource_version", "")))
+            version = ""
             if isinstance(refused, ApiError) and refused.is_invalid and unchanged:
                 raise refused  # the tests hold, so it is something else that the server does not like
             seen = live
@@ -289,6 +294,22 @@ class _Target(Generic[F]):
             raise refused
         said = f"others were faster {ATTEMPTS} times: {message_of(refused.status)}"
         raise ApiError(Status(status="Failure", reason="Conflict", code=409, message=said), refused.operation)
+
+
+    def _given_version(self, seen: F) -> str:
+        """The version of `seen`, if it is the object that a controller's run was given; else empty."""
+        run, version = current_run(), getattr(seen, "resource_version", "")
+        return version if run is not None and run.is_given(self.uid, version) else ""
+
+    def _patched(self, version: str, operations: Sequence[dict[str, Any]]) -> F:
+        """The object that the patch made of `version`; empty: of whatever version."""
+        guards = [_operation("test", pointer("metadata", "uid"), self.uid)]
+        if version:
+            guards.append(_operation("test", pointer("metadata", "resourceVersion"), version))
+        changed = self.api.patch(self.name, Patch.json([*guards, *operations]))
+        if version and (run := current_run()) is not None:
+            run.wrote_quietly(self.uid, version, getattr(changed, "resource_version", version))
+        return changed
 
 
 def _operation(op: str, path: str, value: Any) -> dict[str, Any]:

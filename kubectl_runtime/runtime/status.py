@@ -1,41 +1,71 @@
 """Writing status: only what is one's own, and only when it has changed.
 
-    apply_condition     one condition of a list that others write as well
-    apply_if_changed    all that one manager has to say in the status
+    report              conditions and fields, in one apply; `ctx.report` is the same in a run
+    apply_condition     deprecated: `report` of one condition
+    apply_if_changed    deprecated: `report` of all fields that one manager has to say
 
-Both use server-side apply on the status subresource. There, what a manager applied before and leaves out now is taken
-away; so `apply_condition` sends along whatever else its manager has applied, and `apply_if_changed` does not. A field
-manager uses one of the two, and is one writer: two that share a name take each other's fields away.
+They use server-side apply. There, what a manager applied before and leaves out now is taken away; so each apply carries
+whatever else its manager has applied. A field manager is one writer: two that share a name take each other's fields
+away.
 
-`obj` may be given again after a write, although it is older then: the answers to a client's writes are kept for a
-minute, and stand for an object from before. So a run may report Progressing, work, and report that it is done, or
-report several conditions, all with the object that it was given.
+What is carried is read from an object, which may be old. So an apply names the version that it was made from:
 
-They block for at most two calls and raise what `Api` raises: ApiError (`is_conflict`) when somebody else owns a field
-and `force` is not given. An object that is gone meanwhile is not an error: there is nobody left to tell. Safe from any
-thread.
+    answer                                   what follows
+    written                                  the end; the answer is kept for a minute
+    the object has changed since, or no      the object is read (verb get), and if it does not show all of it, it is
+    answer came                              applied again, up to `ATTEMPTS` times in all
+    another manager's update took a field    applied by force: who edits a status by hand does not own it
+    another manager applied a field          raised, unless `force` is given
+    the object is gone, or a namesake        the end: there is nobody left to tell
+    there is no status subresource           applied to the object itself, with all that the manager owns of that
+
+`obj` may be given again after a write, although it is older then: the answers to a client's writes of a status are kept
+for a minute, those to a run's writes of its object for the run, and stand for an object from before. So a run may
+report Progressing, work, and report that it is done, all with the object that it was given. What the server makes
+something else of, as of a quantity, is not sent again as long as the answer to it stands.
 """
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from cachetools import TTLCache
+from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api import Api
-from kubectl_runtime.client.api.client import WriteObservers
+from kubectl_runtime.client.api.client import Client, WriteObservers
 from kubectl_runtime.client.http.retry import KindNotServedError
-from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.errors import (
+    FIELD_CONFLICT,
+    ApiError,
+    KubeError,
+    OutcomeUnknownError,
+    RequestError,
+    class_named,
+    did_you_mean,
+    is_lost_race,
+)
 from kubectl_runtime.core.base.guard import condition_of, guarded_logger, mapping, part_of
 from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.plain import Omit, to_plain
+from kubectl_runtime.core.base.wire import field_types, is_model, record_in, wire_names
 from kubectl_runtime.core.codec.sameness import equal_json
 from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.metav1 import Condition, set_condition
-from kubectl_runtime.core.objects.partial import is_partial
+from kubectl_runtime.core.objects.declare import hints_of
+from kubectl_runtime.core.objects.partial import PartialObjectMeta, dynamic, is_partial
 from kubectl_runtime.core.objects.resource import Resource, applied_fields
+from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.params import PatchParams
+from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee
+from kubectl_runtime.core.scope import current_run, current_scope
 
 log = guarded_logger(__name__)
 
@@ -45,107 +75,180 @@ MOST_KEPT, KEPT_FOR = 1024, 60.0
 """Answers that are kept, of the latest writes of a client, and for how many seconds: until its watches have caught up.
 Not for ever, since a server that is restored from a backup begins to count its versions from an earlier one."""
 
+ATTEMPTS = 5
+"""Applies of one report until it counts as a conflict: each is made from a live read, so others were faster so often.
+"""
 
-def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager: str, force: bool = False) -> bool:
-    """Put `condition` into `obj`'s status, in place of the one of its type. Returns whether anything was sent.
+_NOT_THERE: Any = object()
 
-    Nothing is sent when the same status, reason, message and observedGeneration are there already. lastTransitionTime
-    changes only with the status, to the clock's time; the time in `condition` is ignored. Conditions of other types
-    stay as they are. For that the list must be keyed by type: `Annotated[list[Condition], MapKeys("type")]` in a class
-    of your own. `api` is an Api of the object's namespace.
 
-    `obj` may be old, from a store. It is read again (verb get) only if the manager has applied more of the status than
-    this condition, or if `obj` has lost its managedFields.
+def report(api: Api[Any], obj: Any, /, *conditions: Condition, field_manager: str | None = None, force: bool = False,
+           **fields: Any) -> bool:
+    """Write `conditions` and `fields` into the status of `obj`, in one apply. Returns whether anything was sent: False
+    when the object shows all of it.
+
+    A field is called as its class calls it, or as the API does (`observed_generation=3`, `observedGeneration=3`), and
+    is taken away by None. All else that `field_manager` has applied of the status stays as it is; by default that is
+    the controller's name in a run, else the client's. lastTransitionTime changes only with a condition's status, to the
+    clock's time; the time in `conditions` is ignored. The list of conditions must be keyed by type:
+    `Annotated[list[Condition], MapKeys("type")]` in a class of your own. A kind without a status subresource is written
+    to as a whole object, and keeps what else the manager owns of it.
+
+    `api` is an Api of the kind. `obj` may be old, from a store. An object that is gone meanwhile is no error. Fields
+    that somebody's update took are taken back; `force` takes them from another manager's apply, too. Blocks for one
+    call, and for two more each time that the object has changed since. Safe from any thread. Raises RequestError for a
+    field that the class of the status does not have, and what `Api` raises: ApiError (`is_conflict`) when another
+    manager has applied a field.
+
+    >>> site = Api.namespaced(client, Deployment, "default")
+    >>> report(site, site.get("web"), Condition(type="Mine", status="True", reason="Seen"), field_manager="me")
+    True
+    >>> report(site, site.get("web"), Condition(type="Mine", status="True", reason="Seen"), field_manager="me")
+    False
     """
-    if not condition.type or not condition.status:
-        raise RequestError(f"{obj.ref}: a condition needs a type and a status: Condition(type='Ready', status='True')")
-    foresee(api.place, "get")
-    obj = _newest(api, obj)
-    if not is_partial(obj):
-        if _says(obj, condition):
-            return False
-        owned = _applied_status(obj, field_manager)
-        if owned is not None and not _has_more_than(owned, condition.type):
-            return _apply_condition(api, obj, owned, condition, field_manager, force) is not None
-    fresh = api.get_opt(obj.name)
-    if fresh is None or fresh.uid != obj.uid:
-        log.debug("%s is gone: its condition %s is told to nobody", obj.ref, condition.type)
-        return False
-    if _says(fresh, condition):
-        return False
-    owned = _applied_status(fresh, field_manager) or {}
-    return _apply_condition(api, fresh, owned, condition, field_manager, force) is not None
+    return _Writer.of(api, obj, field_manager, force).write(_Said(_checked(obj, conditions), _plain(api, obj, fields)))
+
+
+def report_of_run(api: Api[Any], obj: Any, condition: Condition, field_manager: str | None) -> tuple[str, str] | None:
+    """As `report`, of a controller's own condition: the version of the object that was replaced and the one that is
+    there instead; None when nothing was sent."""
+    writer = _Writer.of(api, obj, field_manager, force=False)
+    writer.write(_Said((condition,), {}))
+    return (writer.replaced, writer.obj.resource_version) if writer.replaced else None
+
+
+def whole_api(client: Client, obj: Any, ref: ObjectRef) -> Api[Any]:
+    """An Api of whole objects where `obj` is, which a controller handed out for `ref`."""
+    resource = getattr(obj, "api_resource", ref.resource)  # views do not know their kind
+    kind = type(obj) if isinstance(obj, Resource) and not isinstance(obj, PartialObjectMeta) else dynamic(resource)
+    return Api(client, kind, Place(resource, obj.namespace))
+
+
+def apply_condition(api: Api[Any], obj: Any, condition: Condition, *, field_manager: str, force: bool = False) -> bool:
+    """Deprecated, ends with 0.4: `report(api, obj, condition)`, or `ctx.report(obj, condition)` in a run."""
+    _warn("apply_condition", "report(api, obj, condition, field_manager=...) or ctx.report(obj, condition)")
+    return _Writer.of(api, obj, field_manager, force).write(_Said(_checked(obj, (condition,)), {}))
 
 
 def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str, force: bool = False) -> K:
-    """Apply `new_status`, all that `field_manager` has to say in `obj`'s status; the object as it is afterwards.
+    """Deprecated, ends with 0.4: `report(api, obj, phase=..., count=...)`, or `ctx.report(obj, ...)` in a run.
 
-    `new_status`: a dict with the keys of the API, or the Struct or dataclass that the kind's class declares. Of the
-    latter, values that equal the class's default are left out. Nothing is sent when `obj` shows that the manager has
-    applied just this; then the object is returned as this client knows it. An object that does not exist any more is no
-    error: `obj` is returned. No read is made before the write.
+    Applies `new_status`, all fields that `field_manager` has to say in `obj`'s status; the object as it is afterwards.
+    Other fields of the manager go; its conditions stay unless `new_status` names conditions. A dict has the keys of the
+    API; of a Struct or dataclass, values that equal the class's default are left out.
     """
+    _warn("apply_if_changed", "report(api, obj, field_manager=..., phase=...) or ctx.report(obj, phase=...)")
     wanted = to_plain(new_status, omit=Omit.NOTHING if isinstance(new_status, Mapping) else Omit.DEFAULTS)
     if not isinstance(wanted, dict):
         raise RequestError(f"{obj.ref}: a status is a map, a Struct or a dataclass, not {type(new_status).__name__}")
-    obj = _newest(api, obj)
-    if not is_partial(obj):
-        owned = _applied_status(obj, field_manager)
-        if equal_json(wanted, part_of(obj, "status") if owned is None else owned):
-            return obj
-    return _apply(api, obj, wanted, field_manager, force) or obj
+    writer = _Writer.of(api, obj, field_manager, force)
+    writer.write(_Said((), wanted, alone=True))
+    found: K = writer.obj
+    return found
 
 
-def _apply_condition(api: Api[K], obj: K, owned: dict[str, Any], condition: Condition, field_manager: str,
-                     force: bool) -> K | None:
-    before = condition_of(obj, condition.type)
-    [placed] = set_condition([before] if before else (), condition, now=api.client.clock.now())
-    others = _other_conditions(owned, condition.type)
-    return _apply(api, obj, {**owned, "conditions": [*others, placed]}, field_manager, force)
+def _warn(old: str, new: str) -> None:
+    warnings.warn(f"status.{old} is deprecated and ends with 0.4: use {new}", DeprecationWarning, stacklevel=3)
 
 
-def _apply(api: Api[K], obj: K, status: dict[str, Any], field_manager: str, force: bool) -> K | None:
-    """The object as answered; None when it is gone."""
-    try:
-        written = api.apply_status({"metadata": {"name": obj.name}, "status": status}, field_manager=field_manager,
-                                   force=force)
-    except KindNotServedError:
-        raise
-    except ApiError as error:
-        if not error.is_not_found:
-            raise
-        log.debug("%s is gone: its status is told to nobody", obj.ref)
+# What is said
+
+
+@dataclass(frozen=True)
+class _Said:
+    """Conditions and fields, as plain JSON values; None takes a field away. `alone`: the manager's other fields go."""
+
+    conditions: tuple[Condition, ...]
+    fields: Mapping[str, Any]
+    alone: bool = False
+
+    def is_shown(self, obj: Resource, owned: dict[str, Any] | None) -> bool:
+        """Whether the object says just that already. `owned`: what the manager has applied; None: that is unknown."""
+        if not all(_says(obj, condition) for condition in self.conditions):
+            return False
+        if owned is None and self.alone:
+            return equal_json(dict(self.fields), dict(part_of(obj, "status")))
+        status = part_of(obj, "status")
+        for name, value in self.fields.items():
+            if value is None:
+                if name in (status if owned is None else owned):
+                    return False
+            elif not (equal_json(value, status.get(name, _NOT_THERE)) or (
+                    owned is not None and equal_json(value, owned.get(name, _NOT_THERE)))):
+                return False
+        return not self.alone or owned is None or owned.keys() - {"conditions"} <= self.fields.keys()
+
+    def status(self, obj: Resource, owned: dict[str, Any], now: Any) -> dict[str, Any]:
+        """All that the manager applies of the status."""
+        kept = {key: value for key, value in owned.items() if key == "conditions"} if self.alone else owned
+        status = {**kept, **{name: value for name, value in self.fields.items() if value is not None}}
+        for name, value in self.fields.items():
+            if value is None:
+                status.pop(name, None)
+        entries = [*(status.get("conditions") or ())]
+        for condition in self.conditions:
+            before = condition_of(obj, condition.type)
+            [placed] = set_condition([before] if before else (), condition, now=now)
+            at = next((index for index, entry in enumerate(entries) if mapping(entry).get("type") == condition.type),
+                      len(entries))
+            entries[at:at + 1] = [placed]
+        if self.conditions:
+            status["conditions"] = entries
+        return status
+
+
+def _named(obj: Any) -> Any:
+    return getattr(obj, "ref", obj.name)  # views do not know their kind
+
+
+def _checked(obj: Any, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    seen = set()
+    for condition in conditions:
+        if not isinstance(condition, Condition):
+            raise RequestError(f"{_named(obj)}: a condition is a Condition(type='Ready', status='True'), "
+                               f"not {class_named(condition)}")
+        if not condition.type or not condition.status:
+            raise RequestError(f"{_named(obj)}: a condition needs a type and a status: "
+                               "Condition(type='Ready', status='True')")
+        if condition.type in seen:
+            raise RequestError(f"{_named(obj)}: two conditions of type {condition.type} are given: which one is it?")
+        seen.add(condition.type)
+    return conditions
+
+
+def _plain(api: Api[Any], obj: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """`fields` by their names in the API, as plain JSON values. Raises RequestError for what cannot be one."""
+    if not fields:
+        return {}
+    kind: Any = api.kind if issubclass(api.kind, Resource) else type(obj)
+    declared = _declared(kind)
+    found = {}
+    for name, value in fields.items():
+        if name == "conditions":
+            raise RequestError(f"{_named(obj)}: conditions are given one by one: report(obj, Condition(...), ...)")
+        key, hint = name, Any
+        if declared is not None:
+            names, types = declared
+            key = names.get(name, name)
+            if key not in types:
+                raise RequestError(f"{_named(obj)}: its status has no field {name}{did_you_mean(name, [*names])}")
+            hint = types[key]
+        found[key] = None if value is None else to_plain(value, hint, omit=Omit.DEFAULTS, path=f"$.status.{key}")
+    return found
+
+
+@lru_cache(maxsize=256)
+def _declared(kind: type) -> tuple[dict[str, str], dict[str, Any]] | None:
+    """The fields of the status that a class declares: key by name, type by key; None where it declares none."""
+    hint = hints_of(kind).get("status", Any)
+    record = record_in(hint)
+    if record is not None:
+        return wire_names(record), field_types(record)
+    model = next((part for part in (hint, *getattr(hint, "__args__", ())) if is_model(part)), None)
+    if model is None:
         return None
-    _keep(api, written)
-    return written
-
-
-_kept: WeakKeyDictionary[WriteObservers, TTLCache[str, Record]] = WeakKeyDictionary()
-"""By client (those derived from one share their observers) and uid: the answer to the last write of a status."""
-_keeping = ForkSafeLock()
-
-
-def _keep(api: Api[K], written: K) -> None:
-    if is_partial(written) or written.record is None:
-        return
-    with _keeping:
-        if (kept := _kept.get(api.client.writes)) is None:
-            kept = _kept[api.client.writes] = TTLCache(MOST_KEPT, KEPT_FOR, timer=api.client.clock.monotonic)
-        kept[written.uid] = written.record
-
-
-def _newest(api: Api[K], obj: K) -> K:
-    """The answer to this client's last write, if that is newer than `obj` as far as versions can be compared."""
-    with _keeping:
-        kept = _kept.get(api.client.writes)
-        record = kept.get(obj.uid) if kept is not None else None
-    if record is None:
-        return obj
-    try:
-        is_newer = int(record.resource_version) > int(obj.resource_version)
-    except ValueError:  # no number, which Kubernetes' own servers never send
-        is_newer = False
-    return api.kind.from_record(record) if is_newer else obj
+    names = {name: one.serialization_alias or one.alias or name for name, one in model.model_fields.items()}
+    return names, dict.fromkeys(names.values(), Any)
 
 
 def _says(obj: Resource, condition: Condition) -> bool:
@@ -156,16 +259,262 @@ def _says(obj: Resource, condition: Condition) -> bool:
         condition.status, condition.reason, condition.message, condition.observed_generation)
 
 
-def _applied_status(obj: Resource, field_manager: str) -> dict[str, Any] | None:
-    """What the manager has applied of the status; None when the object does not tell."""
-    applied = applied_fields({key: obj[key] for key in ("metadata", "status") if key in obj}, field_manager, "status")
+# How it is written
+
+
+class _Writer:
+    """One report of one manager about one object, the table of the module. For one thread, once."""
+
+    def __init__(self, api: Api[Any], obj: Any, manager: str, force: bool) -> None:
+        self._api, self._manager, self._force = api, manager, force
+        self.obj: Any = obj
+        """The object as it was last seen."""
+        self.replaced = ""
+        """The version that was replaced by `obj`; empty when nothing was written."""
+        self.is_gone = False
+        self._uid, self._name = obj.uid, obj.name
+        self._ref = ObjectRef(api.resource, obj.name, obj.namespace)
+        self._whole = _has_no_status(api)
+        """Whether the status is a part of the object itself."""
+
+    @classmethod
+    def of(cls, api: Api[Any], obj: Any, field_manager: str | None, force: bool) -> _Writer:
+        """Raises RequestError for an object, an Api and a manager that do not go together."""
+        if not obj.name or not obj.uid:
+            raise RequestError("a status is written for an object that a controller watches or that Api.get returned: "
+                               f"this {type(obj).__name__} has no name and uid from the server yet")
+        scope = current_scope()
+        manager = field_manager or (scope and scope.field_manager) or api.client.write_defaults.field_manager
+        if not manager:
+            raise RequestError(f"{_named(obj)}: a status needs a field manager, the name under which it is owned: "
+                               "report(..., field_manager='my-program'), or ctx.report in a controller's run")
+        placed = _placed(api, obj)
+        foresee(placed.place, "get")
+        return cls(placed, _newest(placed, obj), manager, force)
+
+    def write(self, said: _Said) -> bool:
+        """Whether anything was sent."""
+        refused: KubeError | None = None
+        for _ in range(ATTEMPTS):
+            if is_partial(self.obj) and not self._read():
+                return False
+            owned = self._owned()
+            if said.is_shown(self.obj, owned):
+                return isinstance(refused, OutcomeUnknownError)
+            if owned is None and refused is None and not self._read():
+                return False
+            owned = self._owned() or {}
+            status = said.status(self.obj, owned, self._api.client.clock.now())
+            if said.is_shown(self.obj, owned) or self._was_answered_so(status, owned):
+                return False
+            refused = self._apply(status)
+            if refused is None:
+                return not self.is_gone
+            if not self._read():
+                return False
+        assert refused is not None
+        raise refused
+
+    def _apply(self, status: dict[str, Any]) -> KubeError | None:
+        """None: done, or there is nobody left to tell. An error after which reading again helps. Raises others."""
+        before = self.obj.resource_version
+        try:
+            written = self._send(status, before)
+        except OutcomeUnknownError as error:
+            return error
+        except KindNotServedError:
+            if self._whole or not self._lacks_status():
+                raise
+            self._whole = True
+            return self._apply(status)
+        except ApiError as error:
+            if error.is_not_found:
+                log.debug("%s is gone: its status is told to nobody", self._ref)
+                self.is_gone = True
+                return None
+            if is_lost_race(error):
+                return error
+            if not self._force and _taken_by_updates(error):
+                self._force = True
+                return self._apply(status)
+            raise
+        if not self._api.client.write_defaults.dry_run:
+            _keep(self._api, written, status)
+            self.obj, self.replaced = written, before
+        return None
+
+    def _send(self, status: dict[str, Any], version: str) -> Any:
+        api, body = self._api, {"metadata": {"name": self._name}, "status": status}
+        if self._whole:
+            owned = applied_fields(self.obj.to_dict(), self._manager) or {}
+            body = {**owned, "metadata": {**(owned.get("metadata") or {}), "name": self._name}, "status": status}
+        params = api._write_params(PatchParams(field_manager=self._manager, force=self._force), PatchParams)
+        return api._ask(build.apply(api.place, body, params, subresource=None if self._whole else "status",
+                                    version=version))
+
+    def _owned(self) -> dict[str, Any] | None:
+        """What the manager has applied of the status; None when the object does not tell."""
+        return None if is_partial(self.obj) else _applied_status(self.obj, self._manager, self._whole)
+
+    def _read(self) -> bool:
+        """Whether the object is still there; then it is read."""
+        fresh = self._api.get_opt(self._name)
+        if fresh is None or fresh.uid != self._uid:
+            log.debug("%s is gone: its status is told to nobody", self._ref)
+            return False
+        self.obj = fresh
+        return True
+
+    def _was_answered_so(self, status: dict[str, Any], owned: dict[str, Any]) -> bool:
+        """Whether just this was sent last, and what the server made of it is what the object shows."""
+        kept = _kept_of(self._api, self._uid)
+        if kept is None or not equal_json(kept[1], status):
+            return False
+        answered = _applied_status(self._api.kind.from_record(kept[0]), self._manager, self._whole)
+        return answered is not None and equal_json(answered, owned)
+
+    def _lacks_status(self) -> bool:
+        """Whether the kind is served without a status subresource, which is remembered."""
+        api = self._api
+        found = any(kind.resource.gvr == api.resource.gvr and "status" not in kind.subresources
+                    for kind in api.client.discovery.kinds())
+        if found:
+            api.client.refusals.note(("status", api.resource.gvr), api.client.clock.monotonic())
+        return found
+
+
+def _placed(api: Api[Any], obj: Any) -> Api[Any]:
+    """`api` in the namespace of `obj`, of whole objects. Raises RequestError when that is not the place of `obj`."""
+    resource = getattr(obj, "api_resource", api.resource)  # views do not know their kind
+    if (resource.group, resource.kind) != (api.resource.group, api.resource.kind):
+        raise RequestError(f"{api} holds no {resource.kind}: report() takes an Api of the object's own kind")
+    if api.namespace not in (None, obj.namespace):
+        raise RequestError(f"{api} does not hold {obj.name} of namespace {obj.namespace}: report() takes an Api of the "
+                           "object's own namespace, or of all")
+    whole = isinstance(api.kind, type) and issubclass(api.kind, Resource) and not issubclass(
+        api.kind, PartialObjectMeta)
+    if whole and api.namespace == obj.namespace:
+        return api
+    return Api(api.client, api.kind if whole else dynamic(api.resource),
+               replace(api.place, namespace=obj.namespace, metadata_only=False))
+
+
+def _has_no_status(api: Api[Any]) -> bool:
+    said = api.kind.subresources
+    if said is not None:
+        return "status" not in said
+    return api.client.refusals.holds(("status", api.resource.gvr), api.client.clock.monotonic())
+
+
+def _taken_by_updates(error: ApiError) -> bool:
+    """Whether all fields in conflict belong to managers that updated them: servers name those with the version that
+    they used, and appliers without."""
+    return error.is_conflict and bool(error.status.causes) and all(
+        cause.reason == FIELD_CONFLICT and " using " in (cause.message or "") for cause in error.status.causes)
+
+
+def _applied_status(obj: Resource, field_manager: str, whole: bool) -> dict[str, Any] | None:
+    content = {key: obj[key] for key in ("metadata", "status") if key in obj}
+    applied = applied_fields(content, field_manager, "" if whole else "status")
     return None if applied is None else applied.get("status") or {}
 
 
-def _other_conditions(owned: dict[str, Any], kind: str) -> list[Any]:
-    return [entry for entry in owned.get("conditions") or () if mapping(entry).get("type") != kind]
+_kept: WeakKeyDictionary[WriteObservers, TTLCache[str, tuple[Record, dict[str, Any]]]] = WeakKeyDictionary()
+"""By client (those derived from one share their observers) and uid: the answer to the last write of a status, and what
+was sent."""
+_keeping = ForkSafeLock()
 
 
-def _has_more_than(owned: dict[str, Any], kind: str) -> bool:
-    """Whether the manager has applied more of the status than the condition of this type."""
-    return bool(_other_conditions(owned, kind) or owned.keys() - {"conditions"})
+def _keep(api: Api[Any], written: Any, status: dict[str, Any]) -> None:
+    if is_partial(written) or written.record is None:
+        return
+    with _keeping:
+        if (kept := _kept.get(api.client.writes)) is None:
+            kept = _kept[api.client.writes] = TTLCache(MOST_KEPT, KEPT_FOR, timer=api.client.clock.monotonic)
+        kept[written.uid] = (written.record, status)
+
+
+def _kept_of(api: Api[Any], uid: str) -> tuple[Record, dict[str, Any]] | None:
+    with _keeping:
+        kept = _kept.get(api.client.writes)
+        return None if kept is None else kept.get(uid)
+
+
+def _newest(api: Api[Any], obj: Any) -> Any:
+    """The answer to this client's last write of a status, or to the run's last write of the object, if that is newer
+    than `obj` as far as versions can be compared."""
+    kept, run = _kept_of(api, obj.uid), current_run()
+    for record in (None if kept is None else kept[0], None if run is None else run.latest):
+        if record is None or record.uid != obj.uid or record.partial:
+            continue
+        try:
+            is_newer = int(record.resource_version) > int(obj.resource_version)
+        except ValueError:  # no number, which Kubernetes' own servers never send
+            continue
+        if is_newer:
+            obj = api.kind.from_record(record)
+    return obj
+
+
+# The condition of a controller
+
+
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_NO_REASON = re.compile(r"\A[^A-Za-z]+|[^A-Za-z0-9_,:]|[,:]+\Z")
+MOST_IN_A_REASON, MOST_IN_A_MESSAGE = 1024, 32768
+"""Characters that the API lets a condition have."""
+RECONCILED, CHILDREN_NOT_READY = "Reconciled", "ChildrenNotReady"
+
+
+def is_condition_reason(text: str) -> bool:
+    """Whether servers take `text` as the reason of a condition."""
+    return len(text) <= MOST_IN_A_REASON and _REASON.fullmatch(text) is not None
+
+
+class ReadyRun(Protocol):
+    """A run, as far as the condition about it goes."""
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """The children that are not ready."""
+
+    def wrote_quietly(self, uid: str, before: str, after: str) -> None:
+        """The library made version `after` in place of `before`."""
+
+
+class ReadyCondition:
+    """What `Controller(ready=...)` writes at the end of a run, if it is not there already:
+
+        how the run ended                       status     reason                  message
+        an Action                               True       Reconciled              empty
+        an Action, an object being deleted      nothing is written
+        an Action, with children not ready      Unknown    ChildrenNotReady        their names
+        Action.waiting                          Unknown    what it says            what it says
+        an exception                            False      the exception's class   the exception's text
+        a conflict that is retried quietly      nothing is written
+
+    Safe to use from any thread."""
+
+    def __init__(self, kind: str, client: Client, manager: str | None) -> None:
+        self._kind, self._client, self._manager = kind, client, manager
+
+    def succeeded(self, obj: Any, ref: ObjectRef, run: ReadyRun, reason: str, message: str) -> None:
+        """The run ended with an Action, which waits for `reason` if there is one. Blocks and raises as `report`."""
+        if reason:
+            self._write(obj, ref, run, "Unknown", reason, message)
+        elif run.waiting_for:
+            self._write(obj, ref, run, "Unknown", CHILDREN_NOT_READY, f"waiting for {', '.join(run.waiting_for)}")
+        elif obj.deletion_timestamp is None:
+            self._write(obj, ref, run, "True", RECONCILED, "")
+
+    def failed(self, obj: Any, ref: ObjectRef, run: ReadyRun, error: BaseException) -> None:
+        """The run ended with `error`. Blocks and raises as `report`, and what `str(error)` raises."""
+        reason = _NO_REASON.sub("", type(error).__name__)[:MOST_IN_A_REASON] or "Error"
+        self._write(obj, ref, run, "False", reason, str(error))
+
+    def _write(self, obj: Any, ref: ObjectRef, run: ReadyRun, status: str, reason: str, message: str) -> None:
+        condition = Condition(type=self._kind, status=status, reason=reason, message=message[:MOST_IN_A_MESSAGE],
+                              observed_generation=obj.generation)
+        replaced = report_of_run(whole_api(self._client, obj, ref), obj, condition, self._manager)
+        if replaced is not None:
+            run.wrote_quietly(obj.uid, *replaced)

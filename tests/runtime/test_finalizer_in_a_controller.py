@@ -80,7 +80,7 @@ class Sites(FinalizingReconciler[Site]):
         self.api = api
 
     def apply(self, obj: Site, ctx: Context[None]) -> Action:
-        status.apply_condition(self.api, obj, ready("Applied"), field_manager="sites")
+        status.report(self.api, obj, ready("Applied"), field_manager="sites")
         return Action.await_change()
 
     def cleanup(self, obj: Site, ctx: Context[None]) -> Action:
@@ -111,8 +111,8 @@ def test_a_reconciler_that_deletes_its_own_object_may_still_report_to_it(cluster
     class OneShot(Reconciler[Site]):
         def reconcile(self, obj: Site, ctx: Context[None]) -> Action:
             cluster.sites.delete(obj.name)
-            told.append(status.apply_condition(cluster.sites, obj, ready("Done"), field_manager="sites"))
-            assert status.apply_if_changed(cluster.sites, obj, {"conditions": []}, field_manager="others") is obj
+            told.append(status.report(cluster.sites, obj, ready("Done"), field_manager="sites"))
+            assert status.report(cluster.sites, obj, ready("Done"), field_manager="others") is False
             return Action.await_change()
 
     cluster.sites.create(Site(name="a", spec={}))

@@ -1,6 +1,7 @@
 """Writing status, over the embedded server: one's own alone, and only when it has changed."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,7 +23,7 @@ from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.partial import PartialObjectMeta
 from kubectl_runtime.core.requests.params import Patch
 from kubectl_runtime.crd.customresource import CustomResource
-from kubectl_runtime.resources import ConfigMap, Pod
+from kubectl_runtime.resources import ConfigMap, PersistentVolumeClaim, Pod
 from kubectl_runtime.runtime import status
 from kubectl_runtime.testing.clock import EPOCH, SimClock
 
@@ -37,6 +38,11 @@ class JobStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 class Work(CustomResource, group="status.example.com", version="v1", kind="Work"):
     spec: dict[str, Any]
     status: JobStatus | None
+
+
+class Plain(CustomResource, group="status.example.com", version="v1", kind="Plain"):
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
 
 
 class Loose(CustomResource, group="status.example.com", version="v1", kind="Loose"):
@@ -64,7 +70,7 @@ class World:
     def apply(self, obj: Work | None = None, *, kind: str = "Ready", to: str = "True", manager: str = "m",
               force: bool = False, **more: Any) -> bool:
         condition = Condition(type=kind, status=to, reason=more.pop("reason", "Because"), **more)
-        return status.apply_condition(self.api, obj or self.get(), condition, field_manager=manager, force=force)
+        return status.report(self.api, obj or self.get(), condition, field_manager=manager, force=force)
 
 
 @pytest.fixture
@@ -189,7 +195,9 @@ def test_another_client_knows_nothing_of_these_writes(world: World) -> None:
     with Client(Config(cluster_url="http://simulated"), session=session, clock=world.clock) as other:
         synced = Condition(type="Ready", status="True", reason="Because")
         api = Api.namespaced(other, Work, "default")
-        assert status.apply_condition(api, given, synced, field_manager="n") is True
+        before = len(world.server.requests)
+        assert status.report(api, given, synced, field_manager="n") is False  # as a conflict and a read tell
+        assert [entry.method for entry in world.server.requests][before:] == ["PATCH", "GET"]
 
 
 def test_what_others_have_put_into_a_status_ends_nothing(world: World) -> None:
@@ -206,7 +214,7 @@ def test_what_others_have_put_into_a_status_ends_nothing(world: World) -> None:
                                          [{"type": "Ready", "status": "True", "lastTransitionTime": "yesterday"}])):
         made = loose.create({"metadata": {"name": f"l{number}"}})
         loose.patch_status(made.name, Patch.merge({"status": {"conditions": conditions}}))
-        assert status.apply_condition(loose, loose.get(made.name), ready, field_manager="m", force=True) is True
+        assert status.report(loose, loose.get(made.name), ready, field_manager="m", force=True) is True
         [found] = loose.get(made.name)["status"]["conditions"]
         assert found["status"] == "True"
         assert found["lastTransitionTime"] == "2026-01-01T00:00:00Z"
@@ -263,10 +271,10 @@ def test_an_object_that_is_gone_or_another_one_is_no_error(world: World) -> None
 def test_a_kind_without_a_status_is_an_error(world: World) -> None:
     maps = Api.namespaced(world.api.client, ConfigMap, "default")
     made = maps.create(ConfigMap(name="a"))
-    with pytest.raises(ApiError, match="subresource 'status'"):
-        status.apply_condition(maps, made, Condition(type="Ready", status="True"), field_manager="m")
+    with pytest.raises(ApiError, match=r"\.status: field not declared in schema"):
+        status.report(maps, made, Condition(type="Ready", status="True"), field_manager="m")
     with pytest.raises(RequestError, match="a type and a status"):
-        status.apply_condition(maps, made, Condition(type="Ready"), field_manager="m")
+        status.report(maps, made, Condition(type="Ready"), field_manager="m")
 
 
 def test_conditions_of_built_in_kinds_keep_the_fields_that_are_theirs(world: World) -> None:
@@ -275,15 +283,221 @@ def test_conditions_of_built_in_kinds_keep_the_fields_that_are_theirs(world: Wor
     kubelets = {"type": "Ready", "status": "True", "lastProbeTime": "2026-01-01T00:00:00Z"}
     pods.apply_status({"metadata": {"name": "p"}, "status": {"conditions": [kubelets]}}, field_manager="kubelet")
     mine = Condition(type="example.com/SyncGate", status="True", reason="Open")
-    assert status.apply_condition(pods, pods.get("p"), mine, field_manager="m") is True
+    assert status.report(pods, pods.get("p"), mine, field_manager="m") is True
     second = Condition(type="example.com/Second", status="True")
-    assert status.apply_condition(pods, pods.get("p"), second, field_manager="kubelet") is True
+    assert status.report(pods, pods.get("p"), second, field_manager="kubelet") is True
     found = {entry["type"]: entry for entry in pods.get("p")["status"]["conditions"]}
     assert set(found) == {"Ready", "example.com/SyncGate", "example.com/Second"}
     assert found["Ready"]["lastProbeTime"] == "2026-01-01T00:00:00Z"
 
 
-# apply_if_changed
+# Fields and conditions in one apply
+
+
+def owners(obj: Work) -> dict[str, list[str]]:
+    return {entry["manager"]: sorted(entry["fieldsV1"]["f:status"]) for entry in obj["metadata"]["managedFields"]
+            if entry.get("subresource") == "status"}
+
+
+def tell(world: World, *conditions: Condition, obj: Work | None = None, manager: str = "m", **fields: Any) -> bool:
+    return status.report(world.api, obj or world.get(), *conditions, field_manager=manager, **fields)
+
+
+def ready(to: str = "True", kind: str = "Ready", **more: Any) -> Condition:
+    return Condition(type=kind, status=to, reason=more.pop("reason", "Because"), **more)
+
+
+def test_conditions_and_fields_are_one_apply_and_nothing_is_sent_twice(world: World) -> None:
+    given = world.get()
+    before = len(world.server.requests)
+    assert tell(world, ready(), ready("False", "Synced"), obj=given, phase="Running", done=3, observed_generation=1)
+    assert len(world.server.requests) == before + 1
+    found = world.get()
+    assert {**found["status"], "conditions": None} == {
+        "phase": "Running", "done": 3, "observedGeneration": 1, "conditions": None}
+    assert set(world.conditions()) == {"Ready", "Synced"}
+    before = len(world.server.requests)
+    for obj in (given, found):
+        assert not tell(world, ready("False", "Synced"), ready(), obj=obj, observedGeneration=1, phase="Running",
+                        done=3)
+        assert not tell(world, ready(), obj=obj)
+        assert not tell(world, obj=obj, done=3)
+    assert not status.report(world.api, found, field_manager="m")
+    assert len(world.server.requests) == before
+
+
+@pytest.mark.parametrize(("said", "left"), [
+    ({"phase": None}, {"done": 3}), ({"done": None}, {"phase": "x", "done": 0}),
+    ({"phase": None, "done": None}, {"done": 0}),
+    ({"phase": "y"}, {"phase": "y", "done": 3}), ({"observed_generation": None}, {"phase": "x", "done": 3}),
+    ({"done": 0}, {"phase": "x", "done": 0}), ({"phase": ""}, {"phase": "", "done": 3})])
+def test_a_field_goes_only_by_none(world: World, said: dict[str, Any], left: dict[str, Any]) -> None:
+    tell(world, ready(), phase="x", done=3)
+    sent = tell(world, **said)
+    assert sent is (said != {"observed_generation": None})
+    found = dict(world.get()["status"])
+    assert found.pop("conditions")[0]["type"] == "Ready"
+    assert found == left
+    assert tell(world, **said) is False
+
+
+def test_what_another_manager_says_stays_beside(world: World) -> None:
+    tell(world, ready(kind="Theirs"), manager="n", observed_generation=7)
+    tell(world, ready(), phase="x")
+    tell(world, ready("False"), phase=None, done=2)
+    assert dict(world.get()["status"], conditions=None) == {"observedGeneration": 7, "done": 2, "conditions": None}
+    assert set(world.conditions()) == {"Ready", "Theirs"}
+    assert owners(world.get()) == {"n": ["f:conditions", "f:observedGeneration"], "m": ["f:conditions", "f:done"]}
+
+
+def test_an_old_object_takes_nothing_back_that_its_manager_said_since(world: World) -> None:
+    old = world.get()
+    session = requests.Session()
+    session.mount("http://", world.server.transport())
+    with Client(Config(cluster_url="http://simulated"), session=session, clock=world.clock) as other:
+        elsewhere = Api.namespaced(other, Work, "default")  # as the process before, under the same name
+        status.report(elsewhere, old, ready(kind="Synced"), field_manager="m", phase="theirs", done=9)
+    assert tell(world, ready(), obj=old, done=1)
+    assert dict(world.get()["status"], conditions=None) == {"phase": "theirs", "done": 1, "conditions": None}
+    assert set(world.conditions()) == {"Ready", "Synced"}
+
+
+@pytest.mark.parametrize("write", [
+    lambda api: api.patch_status("a", Patch.merge({"status": {"phase": "edited"}}), field_manager="kubectl-edit"),
+    lambda api: api.replace_status({**api.get("a").to_dict(), "status": {**api.get("a")["status"], "phase": "put"}},
+                                   field_manager="dashboard"),
+    lambda api: api.patch_status("a", Patch.json([{"op": "replace", "path": "/status/phase", "value": "json"}]))])
+def test_a_field_that_an_update_took_is_taken_back(world: World, write: Any) -> None:
+    tell(world, phase="x", done=1)
+    write(world.api)
+    assert tell(world, phase="x") is True
+    assert world.get()["status"] == {"phase": "x", "done": 1}
+    assert owners(world.get()) == {"m": ["f:done", "f:phase"]}
+
+
+def test_a_field_that_another_manager_applied_is_a_conflict_until_it_is_taken(world: World) -> None:
+    tell(world, manager="n", phase="theirs")
+    with pytest.raises(ApiError, match="conflict with \"n\"") as caught:
+        tell(world, ready(), phase="ours")
+    assert caught.value.is_conflict
+    assert world.conditions() == {}
+    assert tell(world, ready(), phase="theirs")  # equal: it is shown
+    assert tell(world, phase="ours", force=True)
+    assert world.get()["status"]["phase"] == "ours"
+
+
+def test_a_kind_without_a_status_subresource_is_written_as_a_whole(world: World) -> None:
+    crd = Plain.crd()
+    for version in crd["spec"]["versions"]:
+        del version["subresources"]
+    world.server.load([crd])
+    api = Api.namespaced(world.api.client, Plain, "default")
+    api.apply({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"size": 1}}, field_manager="m")
+    for number in range(3):
+        assert status.report(api, api.get("p"), ready(str(number % 2 == 0)), field_manager="m", phase=str(number))
+    found = api.get("p").to_dict()
+    assert (found["spec"], found["metadata"]["labels"], found["status"]["phase"]) == ({"size": 1}, {"a": "b"}, "2")
+    before = len(world.server.requests)
+    assert not status.report(api, api.get("p"), ready(), field_manager="m", phase="2")
+    assert len(world.server.requests) == before + 1  # our own get
+    writes = [request.path.rpartition("/")[2] for request in world.server.requests.select("patch")
+              if "/plains/" in request.path]
+    assert writes == ["p", "status", "p", "p", "p"]  # that there is none is asked once
+
+
+@pytest.mark.parametrize("fields", [{"capacity": {"storage": "1024Mi"}}, {"capacity": {"storage": "2000000000m"}},
+                                    {"phase": "Bound", "capacity": {"storage": "0.5Gi"}}])
+def test_what_the_server_makes_something_else_of_is_sent_once(world: World, fields: dict[str, Any]) -> None:
+    claims = Api.namespaced(world.api.client, PersistentVolumeClaim, "default")
+    made = claims.create({"metadata": {"name": "a"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+    assert status.report(claims, made, field_manager="m", **fields) is True
+    assert claims.get("a")["status"]["capacity"] != fields["capacity"]
+    for obj in (made, claims.get("a")):
+        assert status.report(claims, obj, field_manager="m", **fields) is False
+    claims.patch_status("a", Patch.merge({"status": {"capacity": {"storage": "7Gi"}}}))
+    assert status.report(claims, claims.get("a"), field_manager="m", **fields) is True
+
+
+def test_fields_are_checked_before_anything_is_sent(world: World) -> None:
+    before = len(world.server.requests)
+    given = Work(name="a", spec={})
+    for said, words in (({"phas": "x"}, "no field phas (did you mean 'phase'?)"), ({"done": "many"}, "text"),
+                        ({"conditions": []}, "one by one"), ({"nothing": 1}, "no field nothing")):
+        with pytest.raises(RequestError) as caught:
+            tell(world, obj=world.get(), **said)
+        assert words in str(caught.value)
+    for conditions in ((ready(), ready("False")), ({"type": "Ready", "status": "True"},)):
+        with pytest.raises(RequestError, match=r"two conditions of type Ready|a condition is a Condition"):
+            tell(world, *conditions, obj=world.get())  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="no name and uid from the server"):
+        tell(world, obj=given, phase="x")
+    with pytest.raises(RequestError, match="a status needs a field manager"):
+        status.report(world.api, world.get(), phase="x")
+    with pytest.raises(RequestError, match="own kind"):
+        status.report(Api.all(world.api.client, Pod), world.get(), field_manager="m", phase="x")
+    with pytest.raises(RequestError, match="own namespace"):
+        status.report(Api.namespaced(world.api.client, Work, "other"), world.get(), field_manager="m", phase="x")
+    assert len(world.server.requests.select("patch")) == 0 < before
+
+
+def test_any_api_of_the_kind_will_do(world: World) -> None:
+    client = world.api.client
+    for number, api in enumerate((Api.all(client, Work), world.api.with_metadata_only(),
+                                  Api.all(client, Work.api_resource))):
+        obj = api.get("a") if number == 1 else world.get()
+        assert status.report(api, obj, field_manager="m", done=number + 1) is True
+        assert world.get()["status"] == {"done": number + 1}
+
+
+@pytest.mark.parametrize("how", ["lost", "unsent", "conflict", "busy"])
+def test_a_write_that_is_not_answered_is_made_up_for(world: World, how: str) -> None:
+    given, rule = world.get(), world.server.faults.on("patch").first(1)
+    {"lost": rule.lose_answer, "unsent": rule.drop, "conflict": lambda: rule.status(409, "Conflict"),
+     "busy": lambda: rule.status(503)}[how]()
+    assert tell(world, ready(), obj=given, phase="x") is True
+    assert world.get()["status"]["phase"] == "x"
+    assert tell(world, ready(), obj=given, phase="x") is False
+
+
+def test_who_is_always_slower_gets_the_conflict(world: World) -> None:
+    given = world.get()
+    world.server.faults.on("patch").status(409, "Conflict")
+    with pytest.raises(ApiError) as caught:
+        tell(world, obj=given, phase="x")
+    assert caught.value.is_conflict
+    assert world.writes() == status.ATTEMPTS
+
+
+def test_a_namesake_is_not_told(world: World) -> None:
+    tell(world, phase="x")
+    old = world.get()
+    world.api.delete("a")
+    world.api.create(Work(name="a", spec={}))
+    assert tell(world, ready(), obj=old, phase="y") is False
+    assert world.get().status is None
+
+
+# The two that are deprecated
+
+
+def test_the_two_that_came_before_warn_and_may_share_a_manager(world: World) -> None:
+    given = world.get()
+    for _ in range(3):
+        with pytest.warns(DeprecationWarning, match="apply_condition is deprecated and ends with 0.4: use report"):
+            status.apply_condition(world.api, world.get(), ready(), field_manager="m")
+        with pytest.warns(DeprecationWarning, match="apply_if_changed is deprecated and ends with 0.4: use report"):
+            status.apply_if_changed(world.api, given, {"phase": "x"}, field_manager="m")
+        assert world.get()["status"]["phase"] == "x"
+        assert set(world.conditions()) == {"Ready"}
+    assert world.writes() == 2
+
+
+@pytest.fixture(autouse=True)
+def _ignored() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "status.apply_if_changed", DeprecationWarning)
+        yield
 
 
 def test_a_status_is_applied_once_and_then_left_alone(world: World) -> None:

@@ -195,7 +195,7 @@ class KindVerbs(PodVerbs[K]):
 
     def _patched(self, name: Named, change: dict[str, Any], field_manager: str | None, dry_run: bool,
                  timeout: Duration | None) -> K:
-        params = self._write_params(None, PatchParams, field_manager=field_manager, dry_run=dry_run)
+        params = self._write_params(PatchParams(field_manager=field_manager, dry_run=dry_run), PatchParams)
         return self._ask(build.patch(self.place, name, Patch.merge(change), params), timeout)
 
     def _only(self, verb: str, kinds: frozenset[tuple[str, str]]) -> None:
@@ -440,8 +440,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
         and so owns, these too. A dict is sent as it is. What the server sets is left out of either: uid and
         resourceVersion, too, as an apply means the fields, whatever the version. `replace` and patches take a version.
         """
-        params = self._write_params(None, PatchParams, field_manager=field_manager, force=force,
-                                    field_validation=field_validation, dry_run=dry_run)
+        params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
+                                                field_validation=field_validation), PatchParams)
         return self._ask(build.apply(self.place, body, params, defaults=defaults), timeout)
 
     def delete(self, name: Named, params: DeleteParams | None = None, *,

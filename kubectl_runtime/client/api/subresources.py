@@ -53,8 +53,8 @@ class Subresources(ApiBase[K]):
                      field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
                      timeout: Duration | None = None) -> K:
         """Server-side apply of the status in `body`. `defaults` as for `apply`."""
-        params = self._write_params(None, PatchParams, field_manager=field_manager, force=force,
-                                    field_validation=field_validation, dry_run=dry_run)
+        params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
+                                                field_validation=field_validation), PatchParams)
         request = build.apply(self.place, body, params, subresource="status", defaults=defaults)
         return self._ask(request, timeout)
 
@@ -98,8 +98,8 @@ class Subresources(ApiBase[K]):
                     timeout: Duration | None = None) -> DynamicObject:
         """Server-side apply of a `Scale`, named as the object that it scales:
         `{"metadata": {"name": "web"}, "spec": {"replicas": 3}}`. `defaults` as for `apply`."""
-        params = self._write_params(None, PatchParams, field_manager=field_manager, force=force,
-                                    field_validation=field_validation, dry_run=dry_run)
+        params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
+                                                field_validation=field_validation), PatchParams)
         request = build.apply(self.place, body, params, subresource="scale", defaults=defaults, kind=_SCALE)
         return self._scale(request, timeout)
 

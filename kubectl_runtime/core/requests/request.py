@@ -404,9 +404,10 @@ def patch(place: Place, name: Named, patch: Patch, params: PatchParams | None = 
 
 
 def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | None = None, name: Named | None = None,
-          defaults: bool = False, kind: ApiResource | None = None) -> Request:
+          defaults: bool = False, kind: ApiResource | None = None, version: str = "") -> Request:
     """Server-side apply of `body`, by default under its own name. Without `defaults` a typed object that was made here
-    leaves out what equals its class's default. `kind`: of the body, if it is not the place's (a Scale)."""
+    leaves out what equals its class's default. `kind`: of the body, if it is not the place's (a Scale). `version`: what
+    the object's resourceVersion has to be, or else there is a conflict."""
     check_flag("defaults", defaults)
     if not params.field_manager:
         raise RequestError(f"{place.words('apply', name, subresource)}: server-side apply needs a field_manager, the "
@@ -419,6 +420,8 @@ def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | No
         content = bodies.plain_body(body, defaults=defaults)  # not an object of the place's kind
     if named is None:
         named = (content.get("metadata") or {}).get("name") or ""
+    if version:
+        content["metadata"] = {**content["metadata"], "resourceVersion": version}
     return _on_object(place, "PATCH", "apply", named, subresource, query=params.query(), body=encode_plain(content),
                       content_type=APPLY)
 

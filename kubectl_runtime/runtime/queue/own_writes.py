@@ -16,6 +16,9 @@ only its metadata or declared fields are, or somebody made exactly the change th
     a run of `key` ended well, having made `versions`    `expect`: remembered
     a change to one of them asks for `key`               `met`: True once, then forgotten
     anything else                                        False
+    a run ended, for which the library itself made       `expect`, quiet: remembered
+    `versions` on top of what the run was given
+    a change to one of them asks for `key`               `met_quiet`: True once; it leads to no run
 
 Such a change tells its key what it knows, so it need not go before others. It must still be looked at: the server may
 have made something else of what was sent. Pure; the owner serialises calls.
@@ -149,17 +152,17 @@ class OwnEvents:
     __slots__ = ("expected",)
 
     def __init__(self) -> None:
-        self.expected: OrderedDict[tuple[Key, Version], None] = OrderedDict()
-        """Not to be changed by others."""
+        self.expected: OrderedDict[tuple[Key, Version], bool] = OrderedDict()
+        """And whether they are quiet. Not to be changed by others."""
 
     def __len__(self) -> int:
         return len(self.expected)
 
-    def expect(self, key: Key, versions: Iterable[Version]) -> None:
-        """A run of `key` made these."""
+    def expect(self, key: Key, versions: Iterable[Version], *, quiet: bool = False) -> None:
+        """A run of `key` made these; `quiet`: its own reconciler did not."""
         expected = self.expected
         for version in versions:
-            expected[(key, version)] = None
+            expected[(key, version)] = quiet
         while len(expected) > MAX_EXPECTED:
             expected.popitem(last=False)
 
@@ -171,6 +174,13 @@ class OwnEvents:
                 del expected[(key, version)]
                 return True
         return False
+
+    def met_quiet(self, key: Key, cause: Version) -> bool:
+        """As `met`, of those that are quiet."""
+        if not self.expected.get((key, cause)):
+            return False
+        del self.expected[(key, cause)]
+        return True
 
     def clear(self) -> None:
         """Expect nothing."""

@@ -355,7 +355,11 @@ class Run:
     """The object was deleted meanwhile: the outcome says nothing about its successor."""
     record: Record | None = None
     """The object that it looks at."""
+    latest: Record | None = None
+    """The object as the server answered the last write of it in this run."""
     _subject: Subject | None = None
+    quiet: Mapping[Version, None] = {}
+    """The versions of its object that the library made on top of the one that the run was given."""
     waiting_for: tuple[str, ...] = ()
     """The children that are not ready, in words, in the order in which they were named."""
 
@@ -438,6 +442,19 @@ class Run:
         record, subject = write.record, self.subject
         if record is not None and subject is not None and record.uid == subject.uid:
             self._subject = Subject.of(record)
+            self.latest = record
+
+    def is_given(self, uid: str, version: str) -> bool:
+        """Whether the run knows this version of its object: it was given it, or the library made it for this run."""
+        record = self.record
+        return record is not None and record.uid == uid and (
+            record.resource_version == version or (uid, version) in self.quiet)
+
+    def wrote_quietly(self, uid: str, before: str, after: str) -> None:
+        """The library itself has made version `after` of the object of this uid in place of `before`, for this run: if
+        the run was given that version, the change leads to no other run."""
+        if after != before and self.is_given(uid, before):
+            self.quiet = {**self.quiet, (uid, after): None}
 
     def waits_for(self, *children: str) -> None:
         """These children, such as `Deployment web`, are not ready. The next run begins without any."""

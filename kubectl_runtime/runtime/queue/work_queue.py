@@ -26,7 +26,8 @@ trigger. What another replica works for is forgotten as well.
 
 Retries pass the scheduler's rate limit, which is told here how they end. What a run asks for stays in that run's class.
 The own events of a run that ended well are no news: they ask in the bulk class, so that after a start each object is
-seen once before any is seen twice.
+seen once before any is seen twice. Those of what the library itself wrote on top of the version that the run was given
+(a finalizer, a condition of the controller) ask for nothing.
 
 `close` drops everything pending and refuses what comes later; runs in progress may still finish.
 
@@ -265,6 +266,8 @@ class WorkQueue:
             if request.reason is _DELETED:
                 self.forget(key)
                 continue
+            if own_events and cause is not None and self._own_events.met_quiet(key, cause):
+                continue
             entry = entry_of(key)
             if entry is not None:
                 if self._failing and cause is not None and key not in self._running and (
@@ -302,6 +305,8 @@ class WorkQueue:
             return False
         self._tell_rate_limit(run, outcome, now)
         self._count_streak(run, outcome)
+        if run.quiet and not run.forgotten:
+            self._pass_over(run)
         failed, retried, no_news = outcome.failed, False, False
         if run.forgotten:
             self._failures.forget(key)
@@ -391,9 +396,17 @@ class WorkQueue:
         if all(cause is not None and is_own(cause, state.writes) for cause in causes_of(entry.message, entry.further)):
             self._scheduler.remove(key)
 
+    def _pass_over(self, run: Run) -> None:
+        """What the library wrote for `run` leads to no run, whether it has come back already or will."""
+        key, entry = run.key, self._scheduler.entry(run.key)
+        arrived = () if entry is None else causes_of(entry.message, entry.further)
+        self._own_events.expect(key, run.quiet.keys() - arrived, quiet=True)
+        if entry is not None and arrived and all(cause in run.quiet for cause in arrived):
+            self._scheduler.remove(key)
+
     def _expect_own_events(self, run: Run) -> bool:
         """`run` ended well: what it wrote will come back. Whether it has, and nothing else asks for its key."""
-        key, writes = run.key, run.writes.versions()
+        key, writes = run.key, {version: None for version in run.writes.versions() if version not in run.quiet}
         entry = self._scheduler.entry(key)
         arrived = () if entry is None else causes_of(entry.message, entry.further)
         self._own_events.expect(key, writes.keys() - arrived)

@@ -55,6 +55,7 @@ from kubectl_runtime.core.base.interpreter import Home
 from kubectl_runtime.core.base.observer import Observer, RunResult, hearers
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.scope import RunScope, current_scope, enter_scope, leave_scope
 from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
 from kubectl_runtime.runtime.logs import said
@@ -72,6 +73,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import (
     TerminalError,
 )
 from kubectl_runtime.runtime.reconcile.run_log import RunLog, readable
+from kubectl_runtime.runtime.status import ReadyCondition
 from kubectl_runtime.runtime.store.store import Store
 
 SuccessFunction = Callable[[Any, Action, Context[Any]], object]
@@ -92,9 +94,11 @@ class Invoker:
 
     def __init__(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, store: Store[Any],
                  environment: Environment[Any], on_result: ResultCallback | None = None, *,
-                 parts: Sequence[RunPart] = (), on_crowd: Callable[[], object] = lambda: None) -> None:
+                 parts: Sequence[RunPart] = (), on_crowd: Callable[[], object] = lambda: None,
+                 ready: str | None = None) -> None:
         """Without an `error_policy` a failing key waits its backoff. `on_result` hears how each run ended that called
-        the reconciler, in the thread of the run. `parts` take part in each run. `on_crowd`: see `RunLog`."""
+        the reconciler, in the thread of the run. `parts` take part in each run. `on_crowd`: see `RunLog`. `ready`: the
+        type of the condition that tells how the last run ended."""
         self._reconcile = reconcile
         self._on_success = success_function(reconcile)
         self._error_policy = error_policy
@@ -113,6 +117,9 @@ class Invoker:
         self._fences = getattr(environment.client, "fences", ())
         self._family = environment.client.shared if self._fences else None
         self._manager = environment.field_manager
+        self._ready = None if ready is None else ReadyCondition(ready, environment.client, environment.field_manager)
+        self._ready_guard = Guard(f"the condition {ready}, which does not tell of a failed run,", environment.logger,
+                                  environment.clock)
         self.invoke: Execute = self.invoke_reconciler
         """What a run consists of."""
         self.gone: Execute = _gone
@@ -169,18 +176,31 @@ class Invoker:
                 raise _wrong_type(self._reconcile, action, ctx.ref)
             if self._on_success is not None:
                 self._on_success(obj, action, ctx)
-            return SUCCEEDED if action.requeue_after is None else requeued(run, action.requeue_after)
         except BaseException as error:  # noqa: BLE001 - no exception of user code ends a thread of the library
             self._home.check(name_of(self._reconcile), error)
             return self._failed(obj, error, ctx, run)
+        try:
+            if self._ready is not None:
+                self._ready.succeeded(self._given(run), ctx.ref, run, action.reason, action.message)
+            return SUCCEEDED if action.requeue_after is None else requeued(run, action.requeue_after)
+        except BaseException as error:  # noqa: BLE001 - layers of a client are user code, too
+            return self._failed(obj, error, ctx, run, says_so=False)
 
-    def _failed(self, obj: Any, error: BaseException, ctx: Context[Any], run: Run) -> Outcome:
+    def _given(self, run: Run) -> Any:
+        """The object of `run` as it was given, whatever the reconciler has done to it."""
+        assert run.record is not None
+        return self._store.reader(run.record)
+
+    def _failed(self, obj: Any, error: BaseException, ctx: Context[Any], run: Run, *, says_so: bool = True) -> Outcome:
+        """`says_so`: the condition tells of the failure."""
         pass_interrupt(error)
         if self._environment.data is None and isinstance(error, AttributeError):
             _note_missing_context(error)
         quiet = conflicted(run, error, self._environment.rng) if is_lost_race(error) else None
         if quiet is not None:
             return quiet
+        if self._ready is not None and says_so and not isinstance(obj, InvalidObject):
+            self._ready_guard.call(None, str(ctx.ref), self._ready.failed, self._given(run), ctx.ref, run, error)
         own = run.own_changes()
         if _is_terminal(error, ctx):
             versions = {version for uid, version in own if uid == obj.uid}
@@ -416,10 +436,10 @@ class BlockedLog:
         self._logger = logger
         self._clock = clock
         self._held = held
-        self._remedy = "Give the calls they wait for a timeout, or the controller a Controller(run_timeout=…)" \
+        self._remedy = "Give the calls they wait for a timeout, or the controller a time by .run_timeout(seconds)" \
             if run_timeout is None else \
-            f"They go on beyond run_timeout={run_timeout:g}: give the calls they wait for a timeout, or let them " \
-            "look at ctx.stop"
+            f"They go on beyond the run timeout of {run_timeout:g} s: give the calls they wait for a timeout, or let " \
+            "them look at ctx.stop"
         self._limit = AFTER
         self._told = float("-inf")
         self._since: float | None = None

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, ov
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.clock import Clock, Duration, duration_of
-from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.errors import KubeError, RequestError, class_named
 from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
+from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.partial import DynamicObject
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import LONGEST_MANAGER
@@ -33,6 +34,7 @@ from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
 from kubectl_runtime.runtime.logs import run_fields
 from kubectl_runtime.runtime.queue.runs import KeyBackoff, Known, Run
+from kubectl_runtime.runtime.status import is_condition_reason, report, whole_api
 from kubectl_runtime.runtime.store.store import Store
 
 if TYPE_CHECKING:
@@ -55,10 +57,18 @@ class Action:
 
     requeue_after: float | None = None
     """Seconds from the end of this run to the next one; None: only when something changes."""
+    reason: str = ""
+    """What is waited for, in one word; empty: nothing."""
+    message: str = ""
+    """The same for people."""
 
     def __post_init__(self) -> None:
         if self.requeue_after is not None:
             object.__setattr__(self, "requeue_after", _delay(self.requeue_after))
+
+    def __repr__(self) -> str:
+        said = f", reason={self.reason!r}, message={self.message!r}" if self.reason or self.message else ""
+        return f"Action(requeue_after={self.requeue_after!r}{said})"
 
     @classmethod
     def requeue(cls, after: Duration) -> Action:
@@ -74,6 +84,24 @@ class Action:
     def await_change(cls) -> Action:
         """Nothing more to do until the object, or something that it is watched for, changes."""
         return _AWAIT_CHANGE
+
+    @classmethod
+    def waiting(cls, reason: str, message: str, *, after: Duration | None = None) -> Action:
+        """Not done, since something is waited for: as `await_change`, or `requeue` where `after` says a time.
+
+        A controller with `ready="Ready"` then writes that condition with status Unknown and this `reason`, one word in
+        CamelCase such as `DatabaseStarting`, and `message`, for people. Raises RequestError for another reason, and as
+        `requeue`.
+
+        >>> Action.waiting("DatabaseStarting", "the database restores a backup", after=10)
+        Action(requeue_after=10.0, reason='DatabaseStarting', message='the database restores a backup')
+        """
+        if not isinstance(reason, str) or not is_condition_reason(reason):
+            raise RequestError(f"Action.waiting: a reason is one word in CamelCase, such as 'DatabaseStarting', not "
+                               f"{reason!r}")
+        if not isinstance(message, str):
+            raise RequestError(f"Action.waiting: a message is text, not {class_named(message)}")
+        return cls(None if after is None else _delay(after), reason, message)
 
 
 def _delay(after: Duration) -> float:
@@ -136,9 +164,9 @@ class Environment(Generic[T]):
 class Context(Generic[T_co]):
     """The second argument of a reconciler: the client, the stores, the user's own data, and what is known of this run.
 
-    `client`, `api(Kind)`, `data` (what was given as `context=`), `store(Kind)`, `record(reason, note)` for an Event,
-    `logger`, `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`, `deadline`, `reconcile_id`. Use it in the
-    thread that it was given to, during the run.
+    `client`, `api(Kind)`, `data` (what was given as `context=`), `store(Kind)`, `report(obj, ...)` for the status,
+    `record(reason, note)` for an Event, `logger`, `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`,
+    `deadline`, `reconcile_id`. Use it in the thread that it was given to, during the run.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[str]) -> Action:
     ...     ctx.logger.info("run %s for %s", ctx.attempt, ctx.data)
@@ -250,6 +278,20 @@ class Context(Generic[T_co]):
         your subclass of `PartialView`. Its store is `ctx.store(View)`. Raises RequestError for what is not watched.
         """
         return self._environment.store_of(kind)
+
+    def report(self, obj: Any, /, *conditions: Condition, force: bool = False, **fields: Any) -> bool:
+        """Write `conditions` and `fields` into the status of `obj`, in one apply. Returns whether anything was sent:
+        False when the object shows all of it.
+
+        `ctx.report(obj, Condition(type="Synced", status="True", reason="Done"), phase="Running", replicas=3)`. A field
+        is called as its class calls it, or as the API does, and is taken away by None. What else the controller has
+        applied of the status stays. `obj` is the object to reconcile, or another one; it may be given again after a
+        write. An object that is gone is no error. Blocks for one call, and for two more each time that the object has
+        changed since. Raises RequestError for a field that the status does not have, and ApiError (`is_conflict`) when
+        another manager has applied a field, unless `force` takes it. See `report`, which is the same outside of runs.
+        """
+        api = whole_api(self.client, obj, self.ref)
+        return report(api, obj, *conditions, field_manager=self._environment.field_manager, force=force, **fields)
 
     def record(self, reason: str, note: str, *, warning: bool = False) -> None:
         """Publish an Event about the object to reconcile: `kubectl describe` shows it.

@@ -19,7 +19,7 @@ from tests.runtime.fake_cluster import FakeCluster, Parent
 
 PATIENCE = 40.0
 """Seconds; only what hangs needs them."""
-REMEDY = ("Give the calls they wait for a timeout, or the controller a Controller(run_timeout=…); "
+REMEDY = ("Give the calls they wait for a timeout, or the controller a time by .run_timeout(seconds); "
           "Controller(concurrency=…) allows more runs at once")
 
 
@@ -105,7 +105,8 @@ def test_runs_beyond_their_run_timeout_are_told_with_what_they_do_not_heed(caplo
     looks = Looks(caplog, run_timeout=30)
     looks.due = 1
     looks.run("a")
-    assert "They go on beyond run_timeout=30: give the calls they wait for a timeout, or let them look at ctx.stop" in \
+    assert ("They go on beyond the run timeout of 30 s: give the calls they wait for a timeout, or let them look at "
+            "ctx.stop") in \
         looks.look(AFTER)[1][0]
 
 
