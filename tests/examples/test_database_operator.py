@@ -171,4 +171,4 @@ def test_the_command_in_its_first_lines_prints_the_definition() -> None:
 def test_it_is_short() -> None:
     code, _, command_line = OPERATOR.read_text(encoding="utf-8").partition("# --- end of the controller")
     assert len(code.splitlines()) + len(command_line.splitlines()) < 120
-    assert len(code.partition("\nMANAGER = ")[2].splitlines()) < 80
+    assert len(code.partition("\nR = ")[2].splitlines()) < 80

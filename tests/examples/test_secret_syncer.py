@@ -194,4 +194,4 @@ def test_the_command_in_its_first_lines_prints_the_definition(capsys: pytest.Cap
 def test_it_is_short() -> None:
     text = PROGRAM.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 120
-    assert len(text.partition("\nMANAGER, ")[2].partition("\ndef main()")[0].splitlines()) <= 80
+    assert len(text.partition("\nOWNER = ")[2].partition("\ndef main()")[0].splitlines()) <= 80

@@ -241,6 +241,8 @@ class TakenWatches:
         self._views: dict[type, Store[Any]] = {}
         """Of each class of views that a plan asks for, the first one's."""
         self._fed: list[Store[Any]] = []
+        self._indexing: list[WatchPlan] = []
+        """The plans that have indexes."""
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
@@ -307,6 +309,15 @@ class TakenWatches:
                 served.append(Planned(share, chosen, scope, name, is_first=known is None))
         self.planned = [*self.planned, *served]
         self._offer(plan, served)
+        if plan.indexes:
+            self._indexing.append(plan)
+        for indexing in self._indexing:  # a store may have taken the place of the one that had them
+            self._store_for(indexing).add_indexes(indexing.indexes)
+
+    def _store_for(self, plan: WatchPlan) -> Store[Any]:
+        """Where the objects of `plan` are read."""
+        view = scopes_of(plan)[0].view
+        return self._stores[plan.api.resource.group, plan.api.resource.kind] if view is None else self._views[view]
 
     def _take(self, scope: WatchScope) -> tuple[Share, str]:
         api, config, plan = scope.api, scope.plan.config, self._plan
@@ -345,8 +356,10 @@ class TakenWatches:
         self._views[view] = store
 
     def _made(self, plan: WatchPlan, scope: WatchScope, states: Sequence[StoreState]) -> Store[Any]:
-        return Store(plan.api.resource, scope.reader(), *states,
-                     own_writes=self._plan.options.own_writes is OwnWrites.OVERLAY)
+        store: Store[Any] = Store(plan.api.resource, scope.reader(), *states,
+                                  own_writes=self._plan.options.own_writes is OwnWrites.OVERLAY)
+        store.declared_by = plan.declared_by
+        return store
 
 
 K = TypeVar("K")
@@ -390,11 +403,11 @@ class Assembly(Generic[K]):
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
             backoff=options.backoff, rng=jitter, store_of=self.store_of, stored=self._taken.stored, clock=plan.clock,
-            recorder=self.recorder, run_timeout=options.run_timeout)
+            recorder=self.recorder, run_timeout=plan.run_timeout)
         rate_limit = None if options.retry_rate is None else RetryRateLimit(options.retry_rate)
         queue = WorkQueue(Scheduler(debounce=seconds(options.debounce.quiet), max_wait=options.debounce.limit,
                                     rate_limit=rate_limit), rate_limit)
-        self._timeouts = RunTimeouts(options.run_timeout, self.shutdown, plan.clock, self._wake)
+        self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
         self.flight = None if options.record is None else FlightRecorder(options.record, plan.name, plan.clock)
         self.execute = self._execute(reconcile, error_policy, environment)
         """Runs one key; for callers that choose the key, such as a simulation."""
@@ -408,9 +421,9 @@ class Assembly(Generic[K]):
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._taken.trouble_of, clock=plan.clock,
                              logger=self.logger, timeout=plan.sync_timeout,
                              then="reconciling" if plan.hold is None else "ready to reconcile")
-        self._resync = Resync(options.resync, self.inbox.trigger_everything, plan.clock, jitter)
+        self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, jitter)
         self._outage = OutageLog(self.logger, plan.clock, self.runner.failing, options.retry_rate)
-        self._blocked = BlockedLog(self.logger, plan.clock, self.runner.held, options.run_timeout)
+        self._blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)
@@ -422,14 +435,14 @@ class Assembly(Generic[K]):
         parts: list[RunPart] = []
         if observer := RunObserver(plan.name, plan.options.observer, plan.clock):
             parts.append(observer)
-        if plan.options.run_timeout is not None:
+        if plan.run_timeout is not None:
             parts.append(self._timeouts)
         if self.flight is not None:
             parts.append(self.flight)
         if plan.partition is not None:
             parts.append(Owned(plan.partition, plan.clock))
         invoker = Invoker(reconcile, error_policy, self.store, environment, plan.on_result, parts=parts,
-                          on_crowd=self._wake)
+                          on_crowd=self._wake, ready=plan.options.ready)
         self.loops = invoker.loops
         if plan.on_gone is not None:
             invoker.gone = invoker_of_gone(plan.on_gone, self.store, environment)

@@ -9,6 +9,8 @@
       .shutdown_on_signal()      stop on SIGINT and SIGTERM
       .graceful_shutdown_on(t)   stop when the token `t` is set
       .sync_timeout(60)          end when the first lists take longer
+      .resync(600)               run each object again after this time
+      .run_timeout(60)           tell a run that takes longer to end
       .on_gone(function)         call it for objects that do not exist, as after a deletion
       .on_result(callback)       call it with the report of each run
       .run(reconciler)           blocks until it is stopped
@@ -27,7 +29,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from kubectl_runtime.client.api.client import OwnWrites
-from kubectl_runtime.core.base.clock import Duration, duration_of
+from kubectl_runtime.core.base.clock import Duration, duration_of, period_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_api, check_callback, check_type
 from kubectl_runtime.core.base.stop import StopToken
@@ -54,6 +56,7 @@ from kubectl_runtime.runtime.controller.plan import (
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.lifecycle.lifecycle import DEFAULT_GRACE
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles, ResultCallback
+from kubectl_runtime.runtime.store.indexes import IndexFunctions, check_indexes
 from kubectl_runtime.runtime.store.store import Store, StoreState
 from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.streams import TriggerSource, check_source
@@ -118,14 +121,16 @@ class Controller(Generic[K]):
         - `predicate`: which changes lead to a run (see `predicates`). Default: all changes.
         - `modify`: a function that removes what you do not need from each object before the store keeps it, such as
           `strip_managed_fields`. It changes what you read, never the object on the server.
-        - `resync`: run every object again after this time, give or take a tenth. Default: never.
         - `observer`: gets the events of watches, stores, queue and runs. Default: the client's.
         - `executor`: your own thread pool; you shut it down. Default: daemon threads of the controller.
         - `retry_rate`: the most retries a second of all objects together, while runs fail. Default: 10. None: no limit.
-        - `run_timeout`: a run that takes longer finds `ctx.stop` set. Default: no limit.
         - `own_writes`: what the stores show after this process wrote and before the watch shows it. OVERLAY: the answer
           to the write. OFF: the old state. Default: the client's.
         - `record`: a file that records what it sees and does, for `kubectl-runtime replay`. Default: none.
+        - `ready`: the type of a condition, such as "Ready", that tells how the last run of an object ended. Written
+          after each run that changed it, with observedGeneration: True (reason Reconciled); False with the error's
+          class and message; Unknown by `Action.waiting`, or for children that are not ready. Default: none.
+        - `indexes`: functions as `Store.add_index` takes them, by name, for `by_index` of its store. Default: none.
 
         Durations are seconds or `timedelta`. Raises RequestError for a value that cannot be used, TypeError for an
         observer that is not an Observer and for an option that does not exist.
@@ -138,6 +143,8 @@ class Controller(Generic[K]):
         state = StoreState(api.resource, clock_of(api.client))
         state.unstarted = "its controller was never started: controller.start(...) or .run(...)"
         store = Store(api.resource, reader, state, own_writes=made.own_writes is OwnWrites.OVERLAY)
+        store.declared_by = "Controller(api, indexes={...})"
+        store.add_indexes(made.indexes)
         main = WatchPlan(api, made.watch, trigger_self(api.resource, predicate=made.predicate), store, made.modify)
         self._set_up(main, made, api.client, methods)
 
@@ -151,10 +158,11 @@ class Controller(Generic[K]):
         objects. The controller reads it in a thread of its own and closes it. The controller ends with an error when
         the stream ends, or when the stream did not pass a reflector. An object that is no longer in the store counts as
         deleted. `stop` is the token that ends the stream: the controller sets it when it stops. A stream can be used
-        once, and so can this controller. The options are those of `Controller`, except `watch`, `modify` and `record`,
-        which need a watch of its own; `observer` gets the events of queue and runs.
+        once, and so can this controller. The options are those of `Controller`, except `watch`, `modify`, `record`
+        and `indexes`, which need a watch of its own; `observer` gets the events of queue and runs.
         """
-        given, methods = current_options(options, StreamOptions, "Controller.for_stream", ("max_wait", "sync_timeout"))
+        given, methods = current_options(options, StreamOptions, "Controller.for_stream",
+                                         ("max_wait", "resync", "run_timeout", "sync_timeout"))
         made = ControllerOptions.of(given, client, store.resource)
         self: Controller[K] = cls.__new__(cls)
         main = MainStream(stream, trigger_self(store.resource, predicate=made.predicate), stop, store)
@@ -180,12 +188,14 @@ class Controller(Generic[K]):
         return store
 
     def owns(self, api: Api[Any] | Namespaces[Any], *, watch: WatcherConfig = DEFAULT_CONFIG,
-             predicate: Predicate[Any] | None = None, controller_only: bool = False) -> Self:
+             predicate: Predicate[Any] | None = None, controller_only: bool = False,
+             indexes: IndexFunctions[Any] | None = None) -> Self:
         """Objects of `api` are made by the reconciler, with an owner reference; changes of one trigger its owner.
 
         A deletion is a change as well. Only their metadata is watched and kept, so that is all a `predicate` sees. The
         owner's group and kind decide, not the version. `controller_only`: only the owner whose reference says
-        `controller: true`. Raises RequestError for namespaces in which the controller reconciles nothing: an owner is
+        `controller: true`. `indexes`: functions as `Store.add_index` takes them, by name, for `ctx.store(Kind)`. Raises
+        RequestError for namespaces in which the controller reconciles nothing: an owner is
         in the namespace of what it owns.
         """
         check_api(api, "owns")
@@ -195,30 +205,37 @@ class Controller(Generic[K]):
         if isinstance(self._plan.main, WatchPlan):
             check_children(api, self._plan.main.api)
         subscription = trigger_owners(self._plan.resource, predicate=predicate, controller_only=controller_only)
-        return self._watch(WatchPlan(api.with_metadata_only(), self._as_main(watch), subscription))
+        return self._watch(WatchPlan(api.with_metadata_only(), self._as_main(watch), subscription,
+                                     indexes=check_indexes("indexes", indexes),
+                                     declared_by=".owns(api, indexes={...})"))
 
     @overload
     def watches(self, api: Api[R] | Namespaces[R], mapper: Mapper[R], *, watch: WatcherConfig = ...,
-                predicate: Predicate[R] | None = ..., on: Literal["object"] = ...) -> Self: ...
+                predicate: Predicate[R] | None = ..., on: Literal["object"] = ...,
+                indexes: IndexFunctions[R] | None = ...) -> Self: ...
     @overload
     def watches(self, api: Api[R] | Namespaces[R], mapper: EventMapper[R], *, watch: WatcherConfig = ...,
-                predicate: Predicate[R] | None = ..., on: Literal["event"]) -> Self: ...
+                predicate: Predicate[R] | None = ..., on: Literal["event"],
+                indexes: IndexFunctions[R] | None = ...) -> Self: ...
     def watches(self, api: Api[Any] | Namespaces[Any], mapper: Mapper[Any] | EventMapper[Any], *,
                 watch: WatcherConfig = DEFAULT_CONFIG, predicate: Predicate[Any] | None = None,
-                on: On = "object") -> Self:
+                on: On = "object", indexes: IndexFunctions[Any] | None = None) -> Self:
         """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, EVERYTHING
         (each object of the controller), or None.
 
         Refs in other namespaces than the controller's are ignored, and logged once for each namespace.
         For a changed object it is called with the state before, too, so that what was concerned before runs as well;
         with `on="event"` it gets one `ObjectEvent` with both. The mapper runs in the watch's thread: it must not block.
-        What it raises is logged, and that event triggers nothing.
+        What it raises is logged, and that event triggers nothing. `indexes`: functions as `Store.add_index` takes them,
+        by name, for `ctx.store(Kind)`.
         """
         check_api(api, "watches")
         check_type("watch", watch, WatcherConfig, "WatcherConfig()")
         check_predicate(predicate)
         check_mapper(mapper, on)
-        return self._watch(WatchPlan(api, self._as_main(watch), trigger_others(mapper, predicate=predicate, on=on)))
+        subscription = trigger_others(mapper, predicate=predicate, on=on)
+        return self._watch(WatchPlan(api, self._as_main(watch), subscription, indexes=check_indexes("indexes", indexes),
+                                     declared_by=".watches(api, mapper, indexes={...})"))
 
     def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
                     controller_only: bool = False) -> Self:
@@ -273,6 +290,22 @@ class Controller(Generic[K]):
         Without it the controller waits, and warns every 30 s. Raises RequestError for what is no duration.
         """
         self._plan = replace(self._plan, sync_timeout=duration_of("sync_timeout", timeout))
+        return self
+
+    def resync(self, period: Duration) -> Self:
+        """Run every object again after `period`, give or take a tenth, though nothing has changed.
+
+        Raises RequestError for what is no duration above 0.
+        """
+        self._plan = replace(self._plan, resync=period_of("resync", period))
+        return self
+
+    def run_timeout(self, timeout: Duration) -> Self:
+        """Set `ctx.stop` of a run that takes longer than `timeout`. Without it there is no limit.
+
+        Raises RequestError for what is no duration above 0.
+        """
+        self._plan = replace(self._plan, run_timeout=period_of("run_timeout", timeout))
         return self
 
     def on_gone(self, function: GoneFunction) -> Self:

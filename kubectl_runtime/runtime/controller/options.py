@@ -9,6 +9,7 @@ is a method of the controller instead, such as `on_result`.
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -16,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 from kubectl_runtime.client.api.client import OwnWrites
-from kubectl_runtime.core.base.clock import Duration, duration_of, period_of, seconds
+from kubectl_runtime.core.base.clock import Duration, duration_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_callback, check_type
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.codec.views import Modify
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.runtime.queue.runs import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff, RetryRateLimit
+from kubectl_runtime.runtime.store.indexes import IndexFunctions, check_indexes
 from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, WatcherConfig
@@ -71,12 +73,11 @@ class StreamOptions(TypedDict, Generic[K], total=False):
     backoff: KeyBackoff
     name: str | None
     predicate: Predicate[K] | None
-    resync: Duration | None
     observer: Observer | None
     executor: Executor | None
     retry_rate: float | None
-    run_timeout: Duration | None
     own_writes: OwnWrites | None
+    ready: str | None
 
 
 class WatchOptions(StreamOptions[K], Generic[K], total=False):
@@ -85,6 +86,7 @@ class WatchOptions(StreamOptions[K], Generic[K], total=False):
     watch: WatcherConfig
     modify: Modify | None
     record: str | Path | None
+    indexes: IndexFunctions[K] | None
 
 
 def _by(check: Callable[[str, Any], Any]) -> dict[str, Any]:
@@ -129,6 +131,17 @@ def _file(what: str, value: Any) -> Path:
     return Path(value)
 
 
+_CONDITION_TYPE = re.compile(r"(?=.{1,316}\Z)([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?"
+                             r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+"""Kubernetes' rule for types of conditions."""
+
+
+def _condition_type(what: str, value: Any) -> str:
+    if not isinstance(value, str) or not _CONDITION_TYPE.fullmatch(value):
+        raise RequestError(f"{what} is the type of a condition, such as 'Ready', not {value!r}")
+    return value
+
+
 @dataclass(frozen=True, kw_only=True)
 class ControllerOptions:
     """The options of one controller, checked and complete. Times are seconds."""
@@ -143,13 +156,13 @@ class ControllerOptions:
     predicate: Predicate[Any] | None = field(default=None, metadata=_by(
         _or_none(_of_type(Predicate, "predicates.generation or predicates.when(function)"))))
     modify: Modify | None = field(default=None, metadata=_by(_or_none(_modify)))
-    resync: float | None = field(default=None, metadata=_by(_or_none(period_of)))
     observer: Observer = field(metadata=_by(lambda _what, value: together(value)))
     executor: Executor | None = field(default=None, metadata=_by(lambda _what, value: value))  # checked at the start
     retry_rate: float | None = field(default=RETRY_RATE, metadata=_by(_or_none(_rate)))
-    run_timeout: float | None = field(default=None, metadata=_by(_or_none(period_of)))
     own_writes: OwnWrites = field(metadata=_by(lambda _what, value: OwnWrites.checked(value)))
     record: Path | None = field(default=None, metadata=_by(_or_none(_file)))
+    ready: str | None = field(default=None, metadata=_by(_or_none(_condition_type)))
+    indexes: IndexFunctions[Any] | None = field(default=None, metadata=_by(check_indexes))
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -192,6 +205,8 @@ def takes_options(kinds: Any) -> Callable[[F], F]:
 RENAMED = {
     "watch_backoff": "watch=WatcherConfig(backoff=...)",
     "max_wait": "debounce=Debounce(seconds, max_wait=...)",
+    "resync": "the method .resync(seconds)",
+    "run_timeout": "the method .run_timeout(seconds)",
     "sync_timeout": "the method .sync_timeout(seconds)",
     "on_gone": "the method .on_gone(function)",
 }

@@ -44,6 +44,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import (
 )
 from kubectl_runtime.runtime.reconcile.runner import Partition
 from kubectl_runtime.runtime.recording import FlightRecorder, WatchPlace
+from kubectl_runtime.runtime.store.indexes import IndexFunctions
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.shared_watches import Share, form_of, is_whole, selection_of
@@ -65,7 +66,7 @@ class WatchPlan:
     """One watch (or one for each namespace of an Api of several): what, how, and which requests follow from it.
 
     `store`: of the main objects, which is there before the controller starts; the others get theirs then.
-    `modify` prunes what is stored.
+    `modify` prunes what is stored. `indexes` are kept of its kind. `declared_by`: the code that says it, for hints.
     """
 
     api: WatchApi[Any] | WatchApis[Any]
@@ -73,6 +74,8 @@ class WatchPlan:
     subscription: Subscription
     store: Store[Any] | None = None
     modify: Modify | None = None
+    indexes: IndexFunctions[Any] | None = None
+    declared_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,8 @@ class Plan:
     triggers: tuple[TriggerSource, ...] = ()
     bulk_triggers: tuple[TriggerSource, ...] = ()
     sync_timeout: float | None = None
+    resync: float | None = None
+    run_timeout: float | None = None
     on_gone: GoneFunction | None = None
     grace: float = DEFAULT_GRACE
     on_result: ResultCallback | None = None

@@ -16,13 +16,18 @@ raises, since a store that is half written would be worse than an index that lac
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.guard import Guard, check_callback, check_type
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.codec.views import Record
+
+K = TypeVar("K")
+
+IndexFunctions = Mapping[str, Callable[[K], Iterable[Hashable] | Hashable | None]]
+"""What users say: the functions of indexes, by their names, as `Store.add_index` takes them."""
 
 IndexFunction = Callable[[Record], Any]
 Values = tuple[Hashable, ...]
@@ -121,6 +126,16 @@ class Indexes:
                     del self._keys[name][value]
                 except BaseException:  # noqa: BLE001 - as above; what stays is an empty set
                     continue
+
+
+def check_indexes(what: str, given: Any) -> Any:
+    """`given`, functions of indexes by name, or None. Raises RequestError for anything else."""
+    if given is not None:
+        check_type(what, given, Mapping, "{'app': function}")
+        for name, function in given.items():
+            check_type(f"the name of an index in {what}", name, str, "'app'")
+            check_callback(f"the index {name!r}", function, "obj", may_yield=True)
+    return given
 
 
 def _checked_values(function: IndexFunction, record: Record) -> Values:

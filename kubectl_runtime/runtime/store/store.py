@@ -23,13 +23,13 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.guard import check_callback, guarded, guarded_logger, not_awaitable
+from kubectl_runtime.core.base.guard import check_callback, guarded, guarded_logger, name_of, not_awaitable
 from kubectl_runtime.core.base.interpreter import renewed_in_children
 from kubectl_runtime.core.base.plain import Key, key_of
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
-from kubectl_runtime.runtime.store.indexes import Indexes, IndexFunction, IndexName
+from kubectl_runtime.runtime.store.indexes import Indexes, IndexFunction, IndexFunctions, IndexName
 from kubectl_runtime.runtime.store.overlay import Overlay, Own
 from kubectl_runtime.runtime.watch.states import WatchState
 
@@ -207,6 +207,10 @@ class Store(Generic[K]):
         self._own_writes = own_writes
         self._states = states
         self._functions: dict[str, IndexFunction] = {}
+        self._given: dict[str, Callable[[Any], Any]] = {}
+        """The functions of its indexes as they were given."""
+        self.declared_by = ""
+        """Where its indexes are declared, as code with `{...}` for them; empty: by `add_index` alone."""
         self._warned = False
 
     def shows(self, *states: StoreState) -> None:
@@ -359,9 +363,9 @@ class Store(Generic[K]):
         function = self._functions.get(index)
         if function is None:
             known = ", ".join(sorted(self._functions)) or "none"
+            declared = self.declared_by.replace("{...}", f"{{{index!r}: function}}")
             raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} (it has {known}): "
-                               f"controller.store.add_index({index!r}, function) makes one, or watch_store(api, "
-                               "indexes={...})")
+                               f"{declared or f'its add_index({index!r}, function)'} makes one")
         found = [self._read(record) for state in self._read_now
                  for record in state.by_index((self, index), function, value, self._own_writes)]
         if not found:
@@ -373,20 +377,30 @@ class Store(Generic[K]):
 
         May be called at any time, also while the watch runs; the index is complete when this returns. `function` must
         depend on nothing but the object, and may be called more than once for it. If it raises, that is logged and the
-        object is in no bucket. Raises RequestError when the name is taken, and for no such function.
+        object is in no bucket. An index that is there already, with an equal function, stays as it is. Raises
+        RequestError when another function has the name, and for no such function.
         """
         check_callback(f"the index {index!r}", function, "obj", may_yield=True)
 
         def indexed(record: Record) -> Any:
             return not_awaitable(function(self._read(record)), function, may_yield=True)
 
+        there = self._given.setdefault(index, function)
         if self._functions.setdefault(index, indexed) is not indexed:
-            raise RequestError(f"the store of {self.resource.full_name} already has an index {index!r}")
+            if there is function or there == function:
+                return
+            raise RequestError(f"the store of {self.resource.full_name} already has an index {index!r}, of another "
+                               f"function: {name_of(there)}, not {name_of(function)}")
         states = None
         while states is not self._states:  # they may be other ones by now
             states = self._states
             for state in states:
                 state.add_index((self, index), indexed)
+
+    def add_indexes(self, indexes: IndexFunctions[Any] | None) -> None:
+        """As `add_index`, of each."""
+        for name, function in (indexes or {}).items():
+            self.add_index(name, function)
 
     def __repr__(self) -> str:
         return f"<Store of {self.resource.full_name}: {len(self)} objects{'' if self.is_ready else ', not complete'}>"

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -22,6 +22,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_api, check_callback, check_type, guarded_logger, not_awaitable
 from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.codec.views import Modify
+from kubectl_runtime.runtime.store.indexes import IndexFunctions, check_indexes
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watches
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, named_after
@@ -33,8 +34,6 @@ from kubectl_runtime.runtime.watch.states import Phase, WatchApi, WatchState, as
 log = guarded_logger(__name__)
 
 K = TypeVar("K")
-
-IndexFunctions = Mapping[str, Callable[[K], Iterable[Hashable] | Hashable | None]]
 
 JOIN_SECONDS = 2.0
 """How long leaving waits for the thread of the watch, which takes a millisecond unless user code holds it up."""
@@ -65,6 +64,7 @@ class WatchedStore(Store[K]):
         """`client`: of the Api, if it has one."""
         stored = share.watch.stored
         super().__init__(stored.resource, reader_of(kind), stored, own_writes=own_writes)
+        self.declared_by = "watch_store(api, indexes={...})"
         self._share = share
         self._client = client
         self._clock = clock
@@ -172,7 +172,7 @@ def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
     check_type("config", config, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
     if modify is not None:
         check_callback("modify", modify, "obj")
-    check_type("indexes", indexes or {}, Mapping, "{'app': function}")
+    check_indexes("indexes", indexes)
     client = getattr(api, "client", None)
     clock = getattr(client, "clock", SYSTEM_CLOCK)
     own_writes = getattr(client, "own_writes", OwnWrites.OVERLAY) is OwnWrites.OVERLAY
@@ -181,8 +181,7 @@ def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
                                      observer=getattr(client, "observer", NO_OBSERVER))
     found: WatchedStore[K] = WatchedStore(share, kind, client, clock, own_writes=own_writes)
     try:
-        for name, function in (indexes or {}).items():
-            found.add_index(name, function)
+        found.add_indexes(indexes)
     except BaseException:
         found.close()
         raise

@@ -77,7 +77,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a text as source": (lambda: new().reconcile_on("abc"), "a trigger source is an iterable or a queue, not str"),
     "bytes as source": (lambda: new().reconcile_all_on(b"abc"), "a trigger source is an iterable or a queue"),
     **{f"a text as {name}": (functools.partial(new, **{name: "3"}), f"{name} is seconds or a timedelta, not '3'")
-       for name in ("debounce", "resync", "run_timeout")},
+       for name in ("debounce",)},
+    "a text as resync": (lambda: new().resync("3"), "resync is seconds or a timedelta, not '3'"),
+    "a text as run_timeout": (lambda: new().run_timeout("3"), "run_timeout is seconds or a timedelta, not '3'"),
     "a text as max_wait": (lambda: Debounce(1, max_wait="3"), "max_wait is seconds or a timedelta, not '3'"),
     "a text as sync_timeout": (lambda: new().sync_timeout("3"), "sync_timeout is seconds or a timedelta, not '3'"),
     "a number as on_gone": (lambda: new().on_gone(3), r"on_gone is a function \(ref, ctx\), not 3"),

@@ -201,18 +201,18 @@ def test_a_mapper_that_returns_names_is_told_so_and_the_controller_lives_on(
 
 
 @pytest.mark.parametrize("numbers", [
-    {"concurrency": 0}, {"concurrency": 2.5}, {"debounce": -1}, {"debounce": float("nan")},
-    {"resync": 0}, {"run_timeout": 0}])
+    {"concurrency": 0}, {"concurrency": 2.5}, {"debounce": -1}, {"debounce": float("nan")}])
 def test_numbers_that_make_no_sense_are_refused(cluster: FakeCluster, numbers: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match=f"^{next(iter(numbers))}"):
         Controller(cluster.api(Parent), **numbers)
 
 
 @pytest.mark.parametrize("give", [
+    lambda controller: controller.resync(0), lambda controller: controller.run_timeout(0),
     lambda controller: Debounce(5, max_wait=1), lambda controller: Debounce(-1, max_wait=1),
     lambda controller: Debounce(1, max_wait=float("nan")), lambda controller: controller.sync_timeout(-1)])
 def test_waits_that_make_no_sense_are_refused(cluster: FakeCluster, give: Any) -> None:
-    with pytest.raises(RequestError, match=r"^(debounce|max_wait|sync_timeout) must be at "):
+    with pytest.raises(RequestError, match=r"^(debounce|max_wait|resync|run_timeout|sync_timeout) must be (at|more) "):
         give(Controller(cluster.api(Parent)))
 
 

@@ -32,6 +32,7 @@ from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 OBSERVER = together(Observer())
 POOL = ThreadPoolExecutor(1)
 RULE = WatchBackoff(maximum=60)
+INDEXES = {"name": lambda obj: obj.name}
 
 GIVEN: dict[str, tuple[Any, Any]] = {
     "watch": (WatcherConfig("a=b"), WatcherConfig("a=b")),
@@ -41,17 +42,17 @@ GIVEN: dict[str, tuple[Any, Any]] = {
     "name": ("web", "web"),
     "predicate": (predicates.generation, predicates.generation),
     "modify": (strip_managed_fields, strip_managed_fields),
-    "resync": (timedelta(minutes=1), 60.0),
     "observer": (OBSERVER, OBSERVER),
     "executor": (POOL, POOL),
     "retry_rate": (None, None),
-    "run_timeout": (5, 5.0),
     "own_writes": (OwnWrites.OFF, OwnWrites.OFF),
     "record": ("flight.jsonl", Path("flight.jsonl")),
+    "ready": ("Ready", "Ready"),
+    "indexes": (INDEXES, INDEXES),
 }
 """Of each option what is passed, and what the parts read."""
 
-OF_A_WATCH = {"watch", "modify", "record"}
+OF_A_WATCH = {"watch", "modify", "record", "indexes"}
 
 
 def by_api(**options: Any) -> Controller[Parent]:
@@ -107,7 +108,7 @@ def test_an_option_touches_no_other_field_of_the_plan() -> None:
 
 
 @pytest.mark.parametrize("make", [by_api, by_stream])
-@pytest.mark.parametrize("name", ["concurency", "indexes", "self"])
+@pytest.mark.parametrize("name", ["concurency", "index", "self"])
 def test_a_name_that_is_no_option_is_refused(make: Callable[..., object], name: str) -> None:
     with pytest.raises(TypeError, match=f"'{name}'|multiple values"):
         make(**{name: 1})
@@ -137,6 +138,8 @@ OLD: dict[str, tuple[dict[str, Any], Callable[[Plan], Any], Any]] = {
     "watch_backoff": ({"watch": WatcherConfig("a=b"), "watch_backoff": RULE},
                       lambda plan: plan.options.watch, WatcherConfig("a=b", backoff=RULE)),
     "max_wait": ({"debounce": 1, "max_wait": 5}, lambda plan: plan.options.debounce, Debounce(1, max_wait=5)),
+    "resync": ({"resync": timedelta(minutes=1)}, lambda plan: plan.resync, 60.0),
+    "run_timeout": ({"run_timeout": 5}, lambda plan: plan.run_timeout, 5.0),
     "sync_timeout": ({"sync_timeout": timedelta(minutes=1)}, lambda plan: plan.sync_timeout, 60.0),
     "on_gone": ({"on_gone": gone}, lambda plan: plan.on_gone, gone),
 }
@@ -170,8 +173,26 @@ def test_an_option_of_0_2_that_says_the_default_changes_nothing() -> None:
     ({"debounce": 5, "max_wait": 1}, "debounce must be at most max_wait, not 5 and 1"),
     ({"sync_timeout": -1}, "sync_timeout must be at least 0"),
     ({"on_gone": 3}, "on_gone is a function"),
+    ({"resync": 0}, "resync"),
+    ({"run_timeout": -1}, "run_timeout"),
 ])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_an_option_of_0_2_is_checked_as_before(options: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestError, match=said):
         by_api(**options)
+
+
+@pytest.mark.parametrize("wrong", ["", "not ready", "Ready/", "a/b/c", "-Ready", 5, True, ["Ready"]])
+def test_ready_is_the_type_of_a_condition(wrong: Any) -> None:
+    with pytest.raises(RequestError, match="ready is the type of a condition, such as 'Ready'"):
+        by_api(ready=wrong)
+    assert by_api(ready="example.com/Synced").plan().options.ready == "example.com/Synced"
+
+
+@pytest.mark.parametrize("wrong", [["app"], {"app": 3}, {5: len}, {"app": lambda: None}, "app"])
+def test_indexes_are_functions_by_name_wherever_a_watch_is_declared(wrong: Any) -> None:
+    cluster = FakeCluster()
+    for declare in (lambda: by_api(indexes=wrong), lambda: by_api().owns(cluster.api(Child), indexes=wrong),
+                    lambda: by_api().watches(cluster.api(Child), lambda obj: None, indexes=wrong)):
+        with pytest.raises(RequestError, match="index"):
+            declare()

@@ -33,7 +33,7 @@ Answer = Callable[[Parent, Context[Any]], Action]
 class World:
     """A controller of Parents on simulated time; what ran, and when."""
 
-    def __init__(self, answer: Answer, *, policy: Any = None, **options: Any) -> None:
+    def __init__(self, answer: Answer, *, policy: Any = None, run_timeout: float | None = None, **options: Any) -> None:
         self.simulation = Simulation(5)
         self.clock = self.simulation.clock
         self.cluster = FakeCluster(self.clock)
@@ -44,6 +44,8 @@ class World:
             return answer(obj, ctx)
 
         controller = Controller(self.cluster.api(Parent), backoff=KeyBackoff(jitter=0), **options)
+        if run_timeout is not None:
+            controller.run_timeout(run_timeout)
         self.running = self.simulation.start(controller, reconcile, error_policy=policy)
 
     def ref(self, name: str) -> ObjectRef:
@@ -338,7 +340,7 @@ def test_a_run_that_the_shutdown_ended_before_its_time_is_not_called_overdue(
         assert ctx.stop.wait(LIMIT)
         raise TimeoutError(ctx.stop.reason)
 
-    running = Controller(cluster.api(Parent), run_timeout=60).start(reconcile)
+    running = Controller(cluster.api(Parent)).run_timeout(60).start(reconcile)
     assert begun.wait(LIMIT)
     assert stop_when_told(running, clock) == []
     assert "longer than the" not in caplog.text
@@ -348,7 +350,7 @@ def test_a_run_that_the_shutdown_ended_before_its_time_is_not_called_overdue(
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
 def test_a_run_timeout_of_nothing_is_refused_since_none_means_none(timeout: float) -> None:
     with pytest.raises(RequestError, match="run_timeout"):
-        Controller(FakeCluster().api(Parent), run_timeout=timeout)
+        Controller(FakeCluster().api(Parent)).run_timeout(timeout)
 
 
 # The end

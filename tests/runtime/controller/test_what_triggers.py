@@ -311,7 +311,7 @@ def test_what_is_no_function_of_a_ref_and_a_context_is_refused(story: Story, wro
 def test_a_resync_runs_everything_each_period_more_or_less_a_tenth(story: Story) -> None:
     for name in "ab":
         story.cluster.put(Parent, name)
-    story.start(Controller(story.cluster.api(Parent), resync=100))
+    story.start(Controller(story.cluster.api(Parent)).resync(100))
     assert story.after(80) == []
     assert story.after(40) == ["a", "b"]
     assert story.after(1000).count("a") in (9, 10, 11)
@@ -320,7 +320,7 @@ def test_a_resync_runs_everything_each_period_more_or_less_a_tenth(story: Story)
 @pytest.mark.parametrize("period", [0, -1, float("nan")])
 def test_a_resync_that_makes_no_sense_is_refused(story: Story, period: float) -> None:
     with pytest.raises(RequestError, match=r"^resync"):
-        Controller(story.cluster.api(Parent), resync=period)
+        Controller(story.cluster.api(Parent)).resync(period)
 
 
 # What is stored
@@ -408,8 +408,8 @@ def test_a_stream_takes_a_predicate_a_resync_and_a_function_for_what_is_gone(clu
     ran = Ran()
     gone: queue.SimpleQueue[str] = queue.SimpleQueue()
     controller = Controller.for_stream(reflector(writer, events()), writer.store, client=cluster.client, stop=end,
-                                       predicate=predicates.when(lambda event: event.obj.name != "a"), resync=0.05)
-    with controller.on_gone(lambda ref, ctx: gone.put(ref.name)).start(ran):
+                                       predicate=predicates.when(lambda event: event.obj.name != "a"))
+    with controller.resync(0.05).on_gone(lambda ref, ctx: gone.put(ref.name)).start(ran):
         assert gone.get(timeout=LIMIT) == "old"
         ran.until("a")  # which no event asks for
 

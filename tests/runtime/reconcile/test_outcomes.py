@@ -29,7 +29,8 @@ class World:
     """A controller of Parents, which owns Children, on simulated time."""
 
     def __init__(self, answer: Answer | Reconciler[Parent], *, owns: bool = False, policy: Any = None,
-                 mapper: Any = None, **options: Any) -> None:
+                 mapper: Any = None, run_timeout: float | None = None, resync: float | None = None,
+                 **options: Any) -> None:
         self.simulation = Simulation(3)
         self.clock = self.simulation.clock
         self.cluster = FakeCluster(self.clock)
@@ -37,6 +38,10 @@ class World:
         self.times: list[float] = []
         controller = Controller(self.cluster.api(Parent), backoff=KeyBackoff(jitter=0), **options)
         controller.on_result(self._report)
+        if run_timeout is not None:
+            controller.run_timeout(run_timeout)
+        if resync is not None:
+            controller.resync(resync)
         if owns:
             controller.owns(self.cluster.api(Child))
         if mapper is not None:
@@ -103,7 +108,7 @@ def test_after_a_terminal_error_news_lead_to_a_run_and_time_does_not(news: str, 
         raise terminal(me, kind)
 
     world = World(answer, owns=news == "owned child", mapper=(lambda child: me) if news != "owned child" else None,
-                  **({"resync": 600} if news == "resync" else {}))
+                  resync=600 if news == "resync" else None)
     world.put(0)
     if news == "resync":
         assert world.settle(6000) >= 9

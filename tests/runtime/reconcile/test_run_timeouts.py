@@ -106,7 +106,7 @@ def test_a_wait_of_the_library_inside_a_run_ends_at_its_time(draining: bool) -> 
         waited.append((FirstOf(StopToken(), scope.stop, clock=SYSTEM_CLOCK).wait(LIMIT), time.monotonic() - began))
         return Action.await_change()
 
-    controller = Controller(cluster.api(Parent), run_timeout=0.3)
+    controller = Controller(cluster.api(Parent)).run_timeout(0.3)
     began = time.monotonic()  # not later than the run
     with controller.start(reconcile) as running:
         assert begun.wait(LIMIT)

@@ -198,7 +198,7 @@ def test_an_index_follows_changes_deletions_and_new_lists(writer: StoreWriter, s
 
 
 def test_an_index_that_there_is_not_is_refused_with_what_makes_one(store: Store[Thing]) -> None:
-    with pytest.raises(RequestError, match=r"no index 'team' \(it has none\): controller.store.add_index\('team', "):
+    with pytest.raises(RequestError, match=r"no index 'team' \(it has none\): its add_index\('team', function\) makes"):
         store.by_index("team", "red")
     store.add_index("size", lambda obj: obj.name)
     with pytest.raises(RequestError, match=r"no index 'team' \(it has size\)"):
