@@ -30,11 +30,8 @@ from kubectl_runtime import (
     MapKeys,
     Reconciler,
 )
-from kubectl_runtime.controller import status
 from kubectl_runtime.errors import NotConfiguredError
 from kubectl_runtime.resources import ConfigMap
-
-MANAGER = "configmapgen"
 
 
 class Spec(msgspec.Struct):
@@ -61,7 +58,7 @@ class Generate(Reconciler[ConfigMapGenerator]):
             return Action.await_change()
         child = ConfigMap(name=obj.name, namespace=obj.namespace, data={"content": obj.spec.content})
         child.set_owner(obj)  # so that the cluster deletes it together with its parent
-        Api.namespaced(ctx.client, ConfigMap, obj.namespace).apply(child, field_manager=MANAGER)
+        ctx.api(ConfigMap).apply(child)
         self.report(obj, ctx)
         return Action.requeue(300)  # look again even if no event tells us to
 
@@ -69,8 +66,7 @@ class Generate(Reconciler[ConfigMapGenerator]):
         """Sends nothing when the condition is there already, so this causes no event the second time."""
         ready = Condition(type="Ready", status="True", reason="Generated", message="the ConfigMap is up to date",
                           observed_generation=obj.generation)
-        generators = Api.namespaced(ctx.client, ConfigMapGenerator, obj.namespace)
-        status.apply_condition(generators, obj, ready, field_manager=MANAGER)
+        ctx.report(obj, ready)
 
 
 def controller(client: Client) -> Controller[ConfigMapGenerator]:

@@ -16,12 +16,11 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from kubectl_runtime import Action, Api, ApiError, Client, Context, Controller, CustomResource, KubeError, Reconciler
-from kubectl_runtime.controller import status as statuses
 from kubectl_runtime.resources import Job
 from kubectl_runtime.resources.batch_v1 import JobTemplateSpec
 from kubectl_runtime.resources.core_v1 import ObjectReference
 
-GROUP, MANAGER = "batch.tutorial.kubebuilder.io", "cronjob-controller"
+GROUP = "batch.tutorial.kubebuilder.io"
 OWNER, SCHEDULED_AT = f"{GROUP}/cronjob", f"{GROUP}/scheduled-at"
 Count = Annotated[int, Meta(ge=0)]
 
@@ -84,7 +83,7 @@ def due(schedule: str, since: datetime, until: datetime) -> tuple[datetime | Non
 
 class RunJobs(Reconciler[CronJob]):
     def reconcile(self, obj: CronJob, ctx: Context[None]) -> Action:
-        spec, now, jobs = obj.spec, ctx.now(), Api.namespaced(ctx.client, Job, obj.namespace)
+        spec, now, jobs = obj.spec, ctx.now(), ctx.api(Job)
         mine = sorted(jobs.list_all(label_selector={OWNER: obj.name}), key=lambda job: job.name)
         ended = {state: [job for job in mine if any(
             (condition.type, condition.status) == (state, "True") for condition in job.status.conditions)]
@@ -95,8 +94,7 @@ class RunJobs(Reconciler[CronJob]):
             jobs.delete(old.name, propagation_policy="Background")
         last = max((datetime.fromisoformat(job.annotations[SCHEDULED_AT]) for job in mine), default=None)
         refs = [ObjectReference(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid) for job in active]
-        statuses.apply_if_changed(Api.namespaced(ctx.client, CronJob, obj.namespace), obj, CronJobStatus(refs, last),
-                                  field_manager=MANAGER)
+        ctx.report(obj, active=refs or None, last_schedule_time=last)
         if spec.suspend:
             return Action.await_change()
         since = last or obj.creation_timestamp or now

@@ -30,10 +30,8 @@ from kubectl_runtime import (
     MapKeys,
     Resource,
 )
-from kubectl_runtime.controller import status
 from kubectl_runtime.resources import Secret, Service, StatefulSet
 
-MANAGER = "database-operator"
 R = TypeVar("R", bound=Resource)
 
 
@@ -60,7 +58,7 @@ class Operate(FinalizingReconciler[Database]):
 
     def apply(self, obj: Database, ctx: Context[Path]) -> Action:
         (ctx.data / obj.uid).mkdir(exist_ok=True)  # by uid: a later Database of this name is another one
-        if Api.namespaced(ctx.client, Secret, obj.namespace).get_opt(obj.name) is None:  # made once, and then kept
+        if ctx.api(Secret).get_opt(obj.name) is None:  # made once, and then kept
             child(Secret, obj, ctx, stringData={"password": secrets.token_hex()})
         labels = {"app.kubernetes.io/name": "database", "app.kubernetes.io/instance": obj.name}
         child(Service, obj, ctx, spec={"clusterIP": "None", "selector": labels, "ports": [{"port": 5432}]})
@@ -85,15 +83,14 @@ class Operate(FinalizingReconciler[Database]):
         condition = Condition(type="Ready", status=str(serves), reason="Serving" if serves else "Starting",
                               message=f"{ready} of {obj.spec.replicas} replicas are ready",
                               observed_generation=obj.generation)
-        databases = Api.namespaced(ctx.client, Database, obj.namespace)
-        status.apply_condition(databases, obj, condition, field_manager=MANAGER)
+        ctx.report(obj, condition)
 
 
 def child(kind: type[R], owner: Database, ctx: Context[Path], **content: Any) -> R:
     """Apply the object of this kind that belongs to `owner`: it has its name, and goes with it."""
     made = kind.from_dict({"metadata": {"name": owner.name, "namespace": owner.namespace}, **content})
     made.set_owner(owner)
-    return Api.namespaced(ctx.client, kind, owner.namespace).apply(made, field_manager=MANAGER)
+    return ctx.api(kind).apply(made)
 
 
 def controller(client: Client) -> Controller[Database]:

@@ -29,13 +29,11 @@ from kubectl_runtime import (
     ObjectRef,
     Store,
 )
-from kubectl_runtime.controller import status
 from kubectl_runtime.kinds import Scope
 from kubectl_runtime.objects import LabelSelector
 from kubectl_runtime.params import Selector
 from kubectl_runtime.resources import Namespace, NetworkPolicy
 
-MANAGER = "namespace-policy"
 SOURCE = "demo.kubectl-runtime.dev/policy-uid"
 
 
@@ -81,9 +79,8 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
             copy = NetworkPolicy(name=obj.name, namespace=name, labels={SOURCE: obj.uid})
             copy["spec"] = obj.spec.policy
             copy.set_owner(obj)
-            Api.namespaced(ctx.client, NetworkPolicy, name).apply(copy, field_manager=MANAGER, force=True)
-        status.apply_if_changed(Api.all(ctx.client, NamespacePolicy), obj, {"namespaces": len(selected)},
-                                field_manager=MANAGER)
+            Api.namespaced(ctx.client, NetworkPolicy, name).apply(copy, force=True)
+        ctx.report(obj, namespaces=len(selected))
         return Action.await_change()
 
     def cleanup(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:

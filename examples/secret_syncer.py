@@ -30,11 +30,10 @@ from kubectl_runtime import (
     PartialObjectMeta,
     Store,
 )
-from kubectl_runtime.controller import status
 from kubectl_runtime.crd import ListType, PrinterColumn, Rule
 from kubectl_runtime.resources import Secret
 
-MANAGER, OWNER = "secret-syncer", "demo.kubectl-runtime.dev/sync-uid"
+OWNER = "demo.kubectl-runtime.dev/sync-uid"
 
 
 class Spec(msgspec.Struct):
@@ -66,7 +65,7 @@ class CopySecrets(FinalizingReconciler[SecretSync]):
 
     def apply(self, obj: SecretSync, ctx: Context[None]) -> Action:
         self.syncs = ctx.store(SecretSync)
-        source = Api.namespaced(ctx.client, Secret, obj.namespace).get_opt(obj.spec.secret)
+        source = ctx.api(Secret).get_opt(obj.spec.secret)
         if source is None:
             return self.report(obj, ctx, [f"there is no Secret {obj.spec.secret}"])
         wanted, problems = set(obj.spec.namespaces) - {obj.namespace or ""}, list[str]()
@@ -77,7 +76,7 @@ class CopySecrets(FinalizingReconciler[SecretSync]):
                 continue
             copy = Secret(name=source.name, labels={OWNER: obj.uid}, data=source.data, type=source.type)
             try:
-                Api.namespaced(ctx.client, Secret, namespace).apply(copy, field_manager=MANAGER, force=True)
+                Api.namespaced(ctx.client, Secret, namespace).apply(copy, force=True)
             except KubeError as error:  # the namespace may come later; the other copies do not wait for it
                 problems.append(f"{namespace}: {error}")
         return self.report(obj, ctx, problems)
@@ -94,8 +93,7 @@ class CopySecrets(FinalizingReconciler[SecretSync]):
         return len(left)
 
     def report(self, obj: SecretSync, ctx: Context[None], problems: list[str]) -> Action:
-        syncs, state = Api.namespaced(ctx.client, SecretSync, obj.namespace), "; ".join(problems) or "complete"
-        status.apply_if_changed(syncs, obj, {"state": state}, field_manager=MANAGER)
+        ctx.report(obj, state="; ".join(problems) or "complete")
         return Action.requeue(60) if problems else Action.await_change()
 
 

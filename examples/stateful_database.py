@@ -29,10 +29,8 @@ from kubectl_runtime import (
     Reconciler,
     Resource,
 )
-from kubectl_runtime.controller import status
 from kubectl_runtime.resources import CronJob, Service, StatefulSet
 
-MANAGER = "stateful-database"
 R = TypeVar("R", bound=Resource)
 
 
@@ -82,8 +80,7 @@ class Operate(Reconciler[Postgres]):
         condition = Condition(type="Ready", status=str(serves), reason="Serving" if serves else "Changing",
                               message=f"{ready} of {obj.spec.replicas} servers are ready, {updated} are updated",
                               observed_generation=obj.generation)
-        own = Api.namespaced(ctx.client, Postgres, obj.namespace)
-        status.apply_condition(own, obj, condition, field_manager=MANAGER)
+        ctx.report(obj, condition)
 
 
 def servers(spec: Spec) -> dict[str, Any]:
@@ -100,7 +97,7 @@ def child(kind: type[R], owner: Postgres, ctx: Context[None], **content: Any) ->
     """Apply the object of this kind that belongs to `owner`: it has its name, and goes with it."""
     made = kind.from_dict({"metadata": {"name": owner.name, "namespace": owner.namespace}, **content})
     made.set_owner(owner)
-    return Api.namespaced(ctx.client, kind, owner.namespace).apply(made, field_manager=MANAGER)
+    return ctx.api(kind).apply(made)
 
 
 def controller(client: Client) -> Controller[Postgres]:
