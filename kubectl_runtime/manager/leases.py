@@ -39,11 +39,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from http import HTTPStatus
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, error_behind
@@ -53,6 +52,9 @@ from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import check_flags
 from kubectl_runtime.core.requests.request import Place, Retry, checked_label, checked_subdomain
 from kubectl_runtime.resources.coordination_v1 import Lease, LeaseSpec
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.client import Client
 
 
 @dataclass(frozen=True, slots=True)

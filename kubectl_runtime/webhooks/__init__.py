@@ -12,7 +12,4 @@
 """
 from kubectl_runtime.facade import door
 
-# At once, since the module has the name of its function, and would stand in its place when it is imported later.
-from kubectl_runtime.webhooks.answering import application as application
-
 __all__, __getattr__, __dir__ = door(__name__)
