@@ -8,7 +8,6 @@ a limit are named on the error output, since a cluster may refuse them.
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,8 +16,16 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.cli.places import CommandError, Place, UsageError, imported, place, print_utf8
-from kubectl_runtime.core.base.guard import printable
+from kubectl_runtime.cli.places import (
+    CommandError,
+    Place,
+    UsageError,
+    check_written,
+    imported,
+    objects_in,
+    place,
+    print_utf8,
+)
 from kubectl_runtime.crd.customresource import CustomResource, definitions_of
 
 
@@ -74,27 +81,11 @@ def _text(found: list[dict[str, Any]]) -> str:
 
 
 def _check(file: Path, found: list[dict[str, Any]], classes: list[Place]) -> int:
-    from kubectl_runtime.manifests.documents import read_objects
-    from kubectl_runtime.manifests.scalars import ManifestError
-
-    try:
-        written = [crd for crd, _ in read_objects(file) if crd.get("kind") == "CustomResourceDefinition"]
-    except (OSError, ManifestError) as error:
-        raise CommandError(f"{file}: {error}") from None
+    written = [crd for crd in objects_in(file) if crd.get("kind") == "CustomResourceDefinition"]
     written.sort(key=lambda crd: str((crd.get("metadata") or {}).get("name")))
-    if written == found:
-        return 0
-    before, after = (_canonical(crds).splitlines() for crds in (written, found))
-    difference = difflib.unified_diff(before, after, str(file), "the classes", lineterm="")
-    print(*(printable(line, keep="\t") for line in difference), sep="\n")
     command = " ".join(("kubectl-runtime crd", *map(str, classes)))
-    raise CommandError(f"{file} differs from the classes; to update it: {command} > {file}")
-
-
-def _canonical(crds: list[dict[str, Any]]) -> str:
-    from kubectl_runtime.manifests.yaml_text import documents_to_yaml
-
-    return documents_to_yaml(crds, width=120)
+    check_written(file, written, found, "the classes", command)
+    return 0
 
 
 def _kind(module: ModuleType, name: str) -> type[CustomResource]:

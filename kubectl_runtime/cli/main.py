@@ -4,6 +4,8 @@
     kubectl-runtime run MODULE:NAME        an operator, until a signal; --dev: on an API server of its own
     kubectl-runtime codegen FILE...        a typed module for somebody else's definitions, on standard output
     kubectl-runtime rbac MODULE:NAME       the rights that an operator needs, as YAML on standard output
+    kubectl-runtime manifests MODULE:NAME --image IMAGE    all that its installation needs, as YAML
+    kubectl-runtime init NAME              a new project: an operator, its tests, its image
     kubectl-runtime plan MODULE:NAME       what an operator would do to a cluster, before it does it
     kubectl-runtime perturb BUILD STORY    whether an operator ends alike, whatever goes wrong on its way
     kubectl-runtime top URL                what the controllers of a process do, in a terminal
@@ -35,6 +37,8 @@ _COMMANDS = {
     "run": ("kubectl_runtime.cli.run", "run an operator, on a cluster or on an API server of its own"),
     "codegen": ("kubectl_runtime.cli.codegen", "print a typed Python module for somebody else's definitions"),
     "rbac": ("kubectl_runtime.cli.rbac", "print the role that an operator needs, as YAML"),
+    "manifests": ("kubectl_runtime.cli.manifests", "print all that an operator's installation needs, as YAML"),
+    "init": ("kubectl_runtime.cli.init", "write a new project: an operator, its tests, its image"),
     "plan": ("kubectl_runtime.cli.plan", "show what an operator would do to a cluster, before it does it"),
     "perturb": ("kubectl_runtime.cli.perturb", "play a story with crashes, stale reads and missed changes"),
     "top": ("kubectl_runtime.cli.top", "show what the controllers of a process do, in a terminal"),

@@ -7,6 +7,7 @@ frames of those who called it.
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import importlib.util
 import io
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import kubectl_runtime
 from kubectl_runtime.core.base.errors import RequestError
@@ -163,3 +164,28 @@ def print_utf8(text: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     print(text, end="")
+
+
+def objects_in(file: Path) -> list[dict[str, Any]]:
+    """The objects of a file of manifests, in its order. Raises CommandError."""
+    from kubectl_runtime.manifests.documents import read_objects
+    from kubectl_runtime.manifests.yaml_text import ManifestError
+
+    try:
+        return [found for found, _ in read_objects(file)]
+    except (OSError, ManifestError) as error:
+        raise CommandError(f"{file}: {error}") from None
+
+
+def check_written(file: Path, written: list[dict[str, Any]], wanted: list[dict[str, Any]], source: str,
+                  command: str) -> None:
+    """Compare what a file holds with what `source` gives now. Raises CommandError where they differ, after the
+    difference was printed, with the `command` that writes the file."""
+    from kubectl_runtime.manifests.yaml_text import documents_to_yaml
+
+    if written == wanted:
+        return
+    before, after = (documents_to_yaml(objects, width=120).splitlines() for objects in (written, wanted))
+    difference = difflib.unified_diff(before, after, str(file), source, lineterm="")
+    print(*(printable(line, keep="\t") for line in difference), sep="\n")
+    raise CommandError(f"{file} differs from {source}; to update it: {command} > {file}")

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +59,23 @@ _API = "rbac.authorization.k8s.io"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
+    add_program(parser)
+    parser.add_argument("--leader-elect", action="store_true", help="also grant what the operator needs when it runs "
+                        "with --leader-elect; its Lease has the name and namespace given here")
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say which program is inspected, and what it is called in the cluster."""
     parser.epilog = _FORESEEN
     parser.add_argument("program", type=place, metavar="MODULE:NAME",
                         help="a function that takes a client and returns a Manager or Controller(...).bind(reconciler)")
     parser.add_argument("--recorded", type=Path, metavar="FILE", help="the rights that reconcilers used in "
                         "tests, written by pytest --kube-record-rights FILE")
-    parser.add_argument("--leader-elect", action="store_true", help="also grant what the operator needs when it runs "
-                        "with --leader-elect; its Lease has the name and namespace given here")
     parser.add_argument("--name", type=checked_name, metavar="NAME",
                         help="the name of the service account and the roles (default: that of the first controller)")
     parser.add_argument("--namespace", type=checked_namespace, metavar="NAME",
-                        help="the namespace of the service account (default: the same as --name)")
+                        help="the namespace of the service account (default: that of the Service of its webhooks, "
+                             "else the same as --name)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,46 +84,97 @@ def run(options: argparse.Namespace) -> int:
 
     found = manifests(options)
     if options.recorded is None:
-        print("note: what the reconcilers ask for is not known without --recorded FILE, which "
-              "`pytest --kube-record-rights FILE` writes", file=sys.stderr)
+        note_unrecorded()
     print(documents_to_yaml(found, sort_keys=False), end="")
     return 0
 
 
+def note_unrecorded() -> None:
+    """Say on the error output that rights may be missing, since none were recorded."""
+    print("note: what the reconcilers ask for is not known without --recorded FILE, which "
+          "`pytest --kube-record-rights FILE` writes", file=sys.stderr)
+
+
 def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The account, the roles and their bindings. Raises CommandError."""
+    return inspected(options, elect=options.leader_elect).access
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """A program as it was made for a client without a server, and what it needs."""
+
+    made: BoundController[Any] | Manager
+    name: str
+    namespace: str
+    access: list[dict[str, Any]]
+    """The account, the roles and their bindings."""
+    plans: list[Plan]
+    elects: bool
+    """Whether the command line has to ask for an election, whose Lease is called `name`."""
+
+
+def inspected(options: argparse.Namespace, *, elect: bool | None) -> Inspected:
+    """Call the program's function, and say what it needs. `elect`: whether it runs with --leader-elect; None: if it has
+    work that several replicas would do at once. Raises CommandError."""
     function = program_in(imported(options.program.module), options.program)
-    config = Config(cluster_url="http://127.0.0.1:1", default_namespace=options.namespace or options.name or "default")
-    with Client(config, layers=[_refuse]) as client:
-        made = made_by(function, client, options.program)
-        plans, leader, sharding = _parts(made)
-        if not plans and not options.name:
-            raise CommandError(f"{options.program} has no controllers whose name could be taken; say --name")
-        name = options.name or plans[0].name
-        namespace = options.namespace or name
-        try:
-            checked_subdomain(name, "the name of the roles")
-            checked_label(namespace, "the namespace of the service account")
-        except RequestError as error:
-            raise CommandError(f"{error}: say --name and --namespace") from None
-        rights = [right for plan in plans for right in _watched(plan)]
-        servers = made.servers if isinstance(made, Manager) else ()
-        served = [right for server in servers if isinstance(server, WebhookServer) for right in server.rights()]
-        if options.recorded is not None:
-            rights += _recorded(options.recorded, rights)
-        rights += served
-        _warn_of_unnamed(served, sharding)
+    namespace = options.namespace
+    if namespace is None:  # what lives in the operator's own namespace is known when that is
+        first = _made_in(options.name or "default", function, options)
+        namespace = _home_of(first) or _name_of(first, options)
+    made = _made_in(namespace, function, options)
+    plans, leader, sharding = _parts(made)
+    name = _name_of(made, options)
+    try:
+        checked_subdomain(name, "the name of the roles")
+        checked_label(namespace, "the namespace of the service account")
+    except RequestError as error:
+        raise CommandError(f"{error}: say --name and --namespace") from None
+    rights = [right for plan in plans for right in _watched(plan)]
+    served = [right for server in servers_of(made) for right in server.rights()]
+    if options.recorded is not None:
+        rights += _recorded(options.recorded, rights)
+    rights += served
+    _warn_of_unnamed(served, sharding)
+    if elect is None:
+        elect = sharding is None and bool(plans or (isinstance(made, Manager) and made.runnables()))
     account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     found: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}]
     for where, granted in roles(rights).items():
         found += _granted(name, where, granted, account)
-    if leader is not None or options.leader_elect:
+    if leader is not None or elect:
         lease, where = (leader.name, leader.namespace) if leader is not None else (name, None)
         found += _granted(f"{name}-election", where or namespace, _election(lease), account)
     if sharding is not None:
         found += _granted(f"{name}-sharding", sharding.namespace or namespace, [_SHARDS], account)
-    return found
+    return Inspected(made, name, namespace, found, plans, elect and leader is None)
+
+
+def servers_of(made: BoundController[Any] | Manager) -> list[WebhookServer]:
+    """The webhook servers of a program."""
+    return [server for server in made.servers if isinstance(server, WebhookServer)] if isinstance(made, Manager) else []
+
+
+def _made_in(namespace: str, function: Callable[[Client], Any],
+             options: argparse.Namespace) -> BoundController[Any] | Manager:
+    with Client(Config(cluster_url="http://127.0.0.1:1", default_namespace=namespace), layers=[_refuse]) as client:
+        return made_by(function, client, options.program)
+
+
+def _name_of(made: BoundController[Any] | Manager, options: argparse.Namespace) -> str:
+    if options.name:
+        return str(options.name)
+    if plans := _parts(made)[0]:
+        return plans[0].name
+    if service := next((server.service for server in servers_of(made) if server.service), None):
+        return service.partition("/")[2].partition(":")[0]
+    raise CommandError(f"{options.program} has no controllers whose name could be taken; say --name")
+
+
+def _home_of(made: BoundController[Any] | Manager) -> str | None:
+    """The namespace that the program itself says it runs in: that of the Service in front of its webhooks."""
+    return next((server.service.partition("/")[0] for server in servers_of(made) if server.service), None)
 
 
 def _warn_of_unnamed(served: list[Right], sharding: Sharding | None) -> None:

@@ -230,6 +230,11 @@ class Manager:
         return None if self._address is None else str(self._address)
 
     @property
+    def grace(self) -> float:
+        """Seconds that its end may take."""
+        return self._grace
+
+    @property
     def debug(self) -> DebugPage | None:
         """Who may look at `/debug`, and what is shown; None for no page."""
         return self._debug

@@ -1,5 +1,9 @@
 """The pytest plugin: an embedded API server, a client for it and its kubeconfig as fixtures.
 
+    pytest_plugins = "kubectl_runtime.testing.pytest_plugin"      in the conftest.py at the top of a project
+
+Without that line pytest knows none of the fixtures, and pays nothing for this package.
+
 ==========================  ==========================================================================================
 fixture                     what a test gets
 ==========================  ==========================================================================================
@@ -37,7 +41,7 @@ option, and a command-line option in the ini's words with dashes:
 ``--perturb`` plays the disturbed runs of ``kube_perturb`` too, and tells of their progress. ``--perturb-only POINT
 --perturb-seed SEED`` repeat one of them, also where a test calls `perturb` itself: a report says so.
 
-pytest loads this module at every start, in whatever project: it imports nothing of the server until a fixture is used.
+The module imports nothing of the server until a fixture is used.
 """
 
 from __future__ import annotations

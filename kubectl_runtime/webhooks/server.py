@@ -414,6 +414,12 @@ class WebhookServer:
         return wanted.service or None if isinstance(wanted, SelfSigned) else None
 
     @property
+    def certificate_folder(self) -> str | None:
+        """The folder of its certificate's files; None when it makes its own."""
+        wanted = self._wanted
+        return None if isinstance(wanted, SelfSigned) else os.fspath(wanted)
+
+    @property
     def url(self) -> str | None:
         """The URL under which the API server calls it, if it was given one."""
         return self._url

@@ -15,7 +15,7 @@ from kubectl_runtime.cli.main import main
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.requests.rights import rights_of
 from kubectl_runtime.testing import ApiServer
-from tests.examples.programs import ROOT, environment
+from tests.examples.programs import PLUGIN, ROOT, environment
 
 PROGRAM = '''
 from typing import Any
@@ -291,13 +291,10 @@ def test_it(kube_apiserver, kube_client):
 
 @pytest.mark.long
 def test_the_example_gets_exactly_its_access_file_from_a_run_of_its_tests(
-        folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-        pytestconfig: pytest.Config) -> None:
+        folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     examples = ROOT / "examples"
     (folder / "test_it.py").write_text(TESTS.format(examples=str(examples)))
-    plugin = [] if pytestconfig.pluginmanager.has_plugin("kubectl_runtime") else [
-        "-p", "kubectl_runtime.testing.pytest_plugin"]
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin,
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGIN,
                            "--kube-record-rights", "rights.json"], cwd=folder, env=environment(), capture_output=True,
                           text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

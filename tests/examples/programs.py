@@ -15,6 +15,11 @@ LIMIT = 120
 """
 
 
+PLUGIN = ["-p", "no:kubectl_runtime",  # by an entry point, in an environment from before version 0.3
+          "-p", "kubectl_runtime.testing.pytest_plugin"]
+"""Options by which a pytest of its own has the package's fixtures, where no conftest.py names the plugin."""
+
+
 class Program:
     """A Python program. A context manager: it does not outlive the block."""
 

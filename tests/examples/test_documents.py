@@ -24,7 +24,7 @@ import yaml
 import kubectl_runtime
 from kubectl_runtime.cli.main import _COMMANDS as COMMANDS
 from kubectl_runtime.cli.main import _parser as command_line
-from tests.examples.programs import LIMIT, ROOT, blocks, environment
+from tests.examples.programs import LIMIT, PLUGIN, ROOT, blocks, environment
 
 GUIDES = ROOT / "examples" / "guides"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *GUIDES.rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
@@ -145,7 +145,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("guide", [
     pytest.param(path, marks=() if path.name == IN_SHORT else pytest.mark.long, id=path.stem) for path in OTHERS])
-def test_the_programs_of_a_guide_run(guide: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_the_programs_of_a_guide_run(guide: Path, tmp_path: Path) -> None:
     names = [name for name in saved(guide, tmp_path) if name.endswith(".py")]
     tests = [name for name in names if name.startswith("test_")]
     used = {module for name in tests for node in ast.walk(ast.parse((tmp_path / name).read_text()))
@@ -155,9 +155,7 @@ def test_the_programs_of_a_guide_run(guide: Path, tmp_path: Path, pytestconfig: 
             done = python(tmp_path, name)
             assert done.returncode == 0, done.stderr
     if tests:
-        plugin = [] if pytestconfig.pluginmanager.has_plugin("kubectl_runtime") else [
-            "-p", "kubectl_runtime.testing.pytest_plugin"]
-        done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin, *tests)
+        done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *PLUGIN, *tests)
         assert done.returncode == 0, done.stdout + done.stderr
         written = sum(len(re.findall(r"^def test_", (tmp_path / name).read_text(), re.MULTILINE)) for name in tests)
         assert f"{written} passed" in done.stdout
@@ -283,13 +281,11 @@ def test_the_workflow_of_plans_has_a_command_that_there_is() -> None:
 
 @pytest.mark.long
 def test_the_commands_of_the_guide_to_security_print_the_rights_that_its_tests_grant(
-        tmp_path: Path, pytestconfig: pytest.Config) -> None:
+        tmp_path: Path) -> None:
     guide = GUIDES / "production" / "security.md"
     saved(guide, tmp_path)
     record, print_role = (shlex.split(line) for line in "".join(blocks(guide, "sh")).splitlines())
-    plugin = [] if pytestconfig.pluginmanager.has_plugin("kubectl_runtime") else [
-        "-p", "kubectl_runtime.testing.pytest_plugin"]
-    done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin, *record[1:])
+    done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *PLUGIN, *record[1:])
     assert done.returncode == 0, done.stdout
     done = python(tmp_path, "-m", "kubectl_runtime", *print_role[1:])
     printed = next(document for document in yaml.safe_load_all(done.stdout) if document["kind"] == "Role")

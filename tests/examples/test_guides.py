@@ -19,7 +19,7 @@ from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.observe.metrics import FAMILIES
 from kubectl_runtime.testing import ApiServer, Simulation
 from kubectl_runtime.webhooks.handler import WebhookOptions
-from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
+from tests.examples.programs import LIMIT, PLUGIN, ROOT, Program, blocks, environment
 
 GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
 DELETION_GUIDE = ROOT / "examples" / "guides" / "deletion-and-finalizers.md"
@@ -65,10 +65,9 @@ def test_the_test_of_the_guide_passes(saved: Path) -> None:
 
 
 @pytest.fixture
-def plugin(pytestconfig: pytest.Config) -> list[str]:
+def plugin() -> list[str]:
     """Options by which a pytest of its own finds the fixtures."""
-    installed = pytestconfig.pluginmanager.has_plugin("kubectl_runtime")  # by its entry point
-    return [] if installed else ["-p", "kubectl_runtime.testing.pytest_plugin"]
+    return PLUGIN
 
 
 @pytest.mark.long

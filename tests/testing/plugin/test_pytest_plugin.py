@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +12,11 @@ import kubectl_runtime
 from kubectl_runtime import Api
 from kubectl_runtime.resources import Namespace
 from kubectl_runtime.testing import ApiServer, eventually
+from tests.examples.programs import PLUGIN
 
 pytest_plugins = ("pytester",)
 
-_REGISTERED = any(entry.value == "kubectl_runtime.testing.pytest_plugin"
-                  for entry in importlib.metadata.entry_points(group="pytest11"))
-
-
-_LOAD = [] if _REGISTERED else ["-p", "kubectl_runtime.testing.pytest_plugin"]
+_LOAD = PLUGIN
 
 
 @pytest.fixture
@@ -234,3 +230,28 @@ def test_a_simulation_takes_nothing_but_a_seed(project) -> None:
     result = project.runpytest_subprocess(*_LOAD)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*takes one argument, seed=*"])
+
+
+def test_a_line_in_the_conftest_loads_it_and_rewrites_no_other_module(project) -> None:
+    project.makeconftest('pytest_plugins = "kubectl_runtime.testing.pytest_plugin"')
+    project.makepyfile("""
+        import importlib.util
+        from _pytest.assertion.rewrite import AssertionRewritingHook
+
+        def test_it(kube_client, request):
+            assert kube_client.version().minor
+            for name in ("kubectl_runtime.apiserver.server", "kubectl_runtime.client.api.api"):
+                assert not isinstance(importlib.util.find_spec(name).loader, AssertionRewritingHook)
+            found = importlib.util.find_spec("kubectl_runtime.testing.pytest_plugin")
+            assert isinstance(found.loader, AssertionRewritingHook)
+    """)
+    result = project.runpytest_subprocess("-p", "no:kubectl_runtime")
+    result.assert_outcomes(passed=1)
+
+
+def test_no_entry_point_makes_pytest_load_it() -> None:
+    """A plugin of an entry point is loaded by each pytest of the environment, which rewrites the whole distribution."""
+    from setuptools.config.setupcfg import read_configuration
+
+    options = read_configuration(Path(__file__).parents[3] / "setup.cfg", ignore_option_errors=True)["options"]
+    assert set(options["entry_points"]) == {"console_scripts"}
