@@ -15,7 +15,18 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from kubectl_runtime import Action, Api, ApiError, Client, Context, Controller, CustomResource, KubeError, Reconciler
+from kubectl_runtime import (
+    Action,
+    Api,
+    ApiError,
+    BoundController,
+    Client,
+    Context,
+    Controller,
+    CustomResource,
+    KubeError,
+    Reconciler,
+)
 from kubectl_runtime.resources import Job
 from kubectl_runtime.resources.batch_v1 import JobTemplateSpec
 from kubectl_runtime.resources.core_v1 import ObjectReference
@@ -125,6 +136,11 @@ class RunJobs(Reconciler[CronJob]):
 
 def controller(client: Client) -> Controller[CronJob]:
     return Controller(Api.all(client, CronJob)).owns(Api.all(client, Job))
+
+
+def operator(client: Client) -> BoundController[CronJob]:
+    """What `kubectl-runtime run cronjob:operator` runs."""
+    return controller(client).bind(RunJobs())
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ bucket, a DNS record or an account: a finalizer keeps the Database until its fol
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import shutil
 import sys
@@ -20,6 +21,7 @@ import msgspec
 from kubectl_runtime import (
     Action,
     Api,
+    BoundController,
     Client,
     Condition,
     Context,
@@ -96,6 +98,11 @@ def child(kind: type[R], owner: Database, ctx: Context[Path], **content: Any) ->
 def controller(client: Client) -> Controller[Database]:
     owned = [Api.all(client, kind) for kind in (Secret, Service, StatefulSet)]
     return Controller(Api.all(client, Database)).owns(owned[0]).owns(owned[1]).owns(owned[2])
+
+
+def operator(client: Client) -> BoundController[Database]:
+    """What `kubectl-runtime run database_operator:operator` runs; the backups go where the environment says."""
+    return controller(client).bind(Operate(), context=Path(os.environ.get("BACKUPS", "backups")))
 
 
 # --- end of the controller; what follows is the command line ---

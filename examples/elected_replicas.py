@@ -23,6 +23,11 @@ def manager(client: Client, election: LeaderElection) -> Manager:
     return Manager(client, leader=election, serve=None).add(controller(client), Generate())
 
 
+def operator(client: Client) -> Manager:
+    """What `kubectl-runtime run elected_replicas:operator` runs."""
+    return manager(client, LeaderElection("configmapgen"))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--name", default="configmapgen", help="of the Lease")

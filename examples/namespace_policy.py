@@ -19,6 +19,7 @@ import msgspec
 from kubectl_runtime import (
     Action,
     Api,
+    BoundController,
     Client,
     Context,
     Controller,
@@ -98,6 +99,12 @@ def copies_of(policy: NamespacePolicy) -> ListParams:
 def controller(client: Client, reconciler: CopyPolicies) -> Controller[NamespacePolicy]:
     return Controller(Api.all(client, NamespacePolicy)).owns(Api.all(client, NetworkPolicy)).watches(
         Api.all(client, Namespace), reconciler.all_policies)
+
+
+def operator(client: Client) -> BoundController[NamespacePolicy]:
+    """What `kubectl-runtime run namespace_policy:operator` runs."""
+    reconciler = CopyPolicies()
+    return controller(client, reconciler).bind(reconciler)
 
 
 # --- end of the controller; what follows is the command line ---

@@ -19,6 +19,7 @@ import msgspec
 from kubectl_runtime import (
     Action,
     Api,
+    BoundController,
     Client,
     Context,
     Controller,
@@ -100,6 +101,12 @@ class CopySecrets(FinalizingReconciler[SecretSync]):
 def controller(client: Client, reconciler: CopySecrets) -> Controller[SecretSync]:
     secrets = Api.all(client, Secret).with_metadata_only()
     return Controller(Api.all(client, SecretSync)).watches(secrets, reconciler.whose)
+
+
+def operator(client: Client) -> BoundController[SecretSync]:
+    """What `kubectl-runtime run secret_syncer:operator` runs."""
+    reconciler = CopySecrets()
+    return controller(client, reconciler).bind(reconciler)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ import msgspec
 from kubectl_runtime import (
     Action,
     Api,
+    BoundController,
     Client,
     Condition,
     Context,
@@ -103,6 +104,11 @@ def child(kind: type[R], owner: Postgres, ctx: Context[None], **content: Any) ->
 def controller(client: Client) -> Controller[Postgres]:
     owned = [Api.all(client, kind) for kind in (Service, StatefulSet, CronJob)]
     return Controller(Api.all(client, Postgres)).owns(owned[0]).owns(owned[1]).owns(owned[2])
+
+
+def operator(client: Client) -> BoundController[Postgres]:
+    """What `kubectl-runtime run stateful_database:operator` runs."""
+    return controller(client).bind(Operate())
 
 
 # --- end of the controller; what follows is the command line ---
