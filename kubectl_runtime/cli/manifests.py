@@ -38,7 +38,7 @@ from kubectl_runtime.crd.customresource import CustomResource, definitions_of
 from kubectl_runtime.manager.manager import SERVE, Manager
 from kubectl_runtime.runtime.controller.plan import WatchPlan
 from kubectl_runtime.runtime.observe.listener import ListenAddress
-from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.answering import Application
 from kubectl_runtime.webhooks.configurations import Target, configurations
 from kubectl_runtime.webhooks.server import WebhookServer
 

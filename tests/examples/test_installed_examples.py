@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Api, Client, Patch
-from kubectl_runtime.apiserver.transport.faults.recording import RecordedRequest
+from kubectl_runtime.apiserver.transport.faults.script import RecordedRequest
 from kubectl_runtime.apiserver.wire import parse
 from kubectl_runtime.cli import manifests
 from kubectl_runtime.cli.operator import manager_of

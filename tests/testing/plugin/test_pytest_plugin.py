@@ -239,7 +239,7 @@ def test_a_line_in_the_conftest_loads_it_and_rewrites_no_other_module(project) -
         from _pytest.assertion.rewrite import AssertionRewritingHook
 
         def test_it(kube_client, request):
-            assert kube_client.version().minor
+            assert kube_client.server_version().minor
             for name in ("kubectl_runtime.apiserver.server", "kubectl_runtime.client.api.api"):
                 assert not isinstance(importlib.util.find_spec(name).loader, AssertionRewritingHook)
             found = importlib.util.find_spec("kubectl_runtime.testing.pytest_plugin")
