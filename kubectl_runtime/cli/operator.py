@@ -132,7 +132,7 @@ def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Ma
     address = options.health_probe_bind_address
     default = serve if address is None else None if address == NOWHERE else address
     page = options.debug(debug)
-    with manager_defaults(ManagerDefaults(election, default, page)):
+    with manager_defaults(ManagerDefaults(election, default, page, options.metrics)):
         made = make()
         manager = made if isinstance(made, Manager) else \
             Manager(client, grace=made.controller.plan().grace).add(made)
@@ -175,10 +175,6 @@ def client_of(options: RunOptions) -> Client:
     """The client of the program, observed as was asked for. Raises as `config_of`; CommandError without OpenTelemetry
     where it is needed."""
     config, observers, layers = config_of(options), list[Observer](), list[Callable[[Stack], Stack]]()
-    if options.metrics:
-        from kubectl_runtime.runtime.observe.metrics import Metrics  # prometheus-client, for those who want it
-
-        observers.append(Metrics())
     if options.tracing:
         try:
             from kubectl_runtime.runtime.observe.tracing import Tracing

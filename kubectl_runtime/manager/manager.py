@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, duration_of
@@ -47,6 +47,7 @@ from kubectl_runtime.manager.serving import (
     Checks,
     Server,
     expect_ready,
+    metrics_of,
     servers_for,
 )
 from kubectl_runtime.manager.sharding import Sharding
@@ -54,9 +55,13 @@ from kubectl_runtime.runtime.controller.controller import BoundController, Contr
 from kubectl_runtime.runtime.controller.plan import Plan, check_functions, functions_of
 from kubectl_runtime.runtime.lifecycle.lifecycle import Phase
 from kubectl_runtime.runtime.observe.debug import DebugPage, Inspected, ManagerState
+from kubectl_runtime.runtime.observe.health import checked_route
 from kubectl_runtime.runtime.observe.health_checks import Check, OwnCheck, TimedCheck, store_checks
 from kubectl_runtime.runtime.observe.listener import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
 
 
 class ManagerView:
@@ -127,6 +132,7 @@ class ManagerDefaults:
     leader: LeaderElection | None = None
     serve: str | None = SERVE
     debug: DebugPage | None = DEBUG
+    metrics: bool = True
 
     def for_leader(self, said: LeaderElection | None) -> LeaderElection | None:
         """The election: what the program said, else the default."""
@@ -177,16 +183,18 @@ class Manager:
 
     def __init__(self, client: Client, *, leader: LeaderElection | None = None,
                  sharding: Sharding | None = None, serve: str | None = SERVE, debug: DebugPage | None = DEBUG,
-                 grace: Duration = 25) -> None:
+                 grace: Duration = 25, metrics: bool | None = None) -> None:
         """Make a manager. It starts nothing and sends no request before `run` or `start`.
 
-        - `client`: for the Leases; its observer serves `/metrics`. The manager does not close it.
+        - `client`: for the Leases, and what `/metrics` is about. The manager does not close it.
         - `leader`: the Lease that decides when work begins. Default: work begins at once.
         - `sharding`: the controllers of all replicas share the objects.
-        - `serve`: `HOST:PORT` for `/healthz` and `/readyz`, and for `/metrics` if the client has `observer=Metrics()`.
-          None: serve nothing.
+        - `serve`: `HOST:PORT` for `/healthz`, `/readyz`, `/metrics` and what `add_route` adds. None: serve nothing.
         - `debug`: who may look at the page `/debug` there, and what it shows. Default: this host only. None: no page.
         - `grace`: seconds for the whole end. Keep it below the 30 s that Kubernetes gives a Pod.
+        - `metrics`: whether `/metrics` is served: of the Metrics that the client has as its observer, else of
+          `Metrics.shared()`, which observes the client from the start on; the default registry also has what the
+          program counts itself. None: yes, unless the command line says `--no-metrics`.
 
         Raises RequestError for an argument that cannot be used.
         """
@@ -200,6 +208,10 @@ class Manager:
             raise RequestError(f'sharding={sharding!r} is not a Sharding: Sharding("my-operator", shards=16)')
         if debug is not None and not isinstance(debug, DebugPage):
             raise RequestError(f"debug={debug!r} is not a DebugPage: DebugPage(remote=True), or None for no page")
+        if metrics is not None:
+            check_flag("metrics", metrics)
+        self._metrics = defaults.metrics if metrics is None else metrics
+        self._routes: dict[str, WSGIApplication] = {}
         self._client = client
         self._debug = debug
         self._address = None if serve is None else ListenAddress.parse(serve)
@@ -332,6 +344,22 @@ class Manager:
         self._servers.append(server)
         return self
 
+    def add_route(self, path: str, application: WSGIApplication) -> Manager:
+        """Serve a WSGI application beside `/healthz`, to requests of any method at `path` and below it; its PATH_INFO
+        is the whole path. It is called in threads of the server, which ask for no password, and cut an answer off that
+        takes more than 10 s; what it raises is answered by 500, and logged. Returns the manager. Raises RequestError
+        for a path that is taken or cannot be one, with `serve=None`, and after the start."""
+        if self._address is None:
+            raise RequestError(f"{path} cannot be served: this manager serves nothing (serve=None)")
+        checked_route(path, application)
+        with self._change:
+            if self._started:
+                raise RequestError(f"{path} cannot be added: this manager was started, and its server started first")
+            if path in self._routes:
+                raise RequestError(f"there is a route {path} already")
+            self._routes[path] = application
+        return self
+
     @property
     def servers(self) -> tuple[Server, ...]:
         """The servers that were added, in this order."""
@@ -377,7 +405,8 @@ class Manager:
         view = ManagerView(self._running, self._lock, self._current_members, sharded=self._sharding is not None,
                            given=self._checks, servers=self._servers)
         own = () if self._address is None else servers_for(
-            self._address, view.ready_checks, self._why_not_alive, self._client.observer, self._debug, view)
+            self._address, view.ready_checks, self._why_not_alive, metrics_of(self._client) if self._metrics else None,
+            self._debug, view, dict(self._routes))
         self._running.launch([*own, *self._servers], members, foreground=foreground)
         return self._running
 

@@ -5,22 +5,25 @@ stands by, and while it drains.
 """
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_callback, described, guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.base.observer import Observer, parts_of
+from kubectl_runtime.core.base.observer import observe_too, parts_of
 from kubectl_runtime.runtime.lifecycle.lifecycle import ShutdownLog, stack_of
 from kubectl_runtime.runtime.observe.debug import Debugged, DebugPage
-from kubectl_runtime.runtime.observe.health import HealthServer
+from kubectl_runtime.runtime.observe.health import HealthServer, Scraped
 from kubectl_runtime.runtime.observe.health_checks import TIMEOUT, Check, OwnCheck, TimedCheck, Unhealthy, answers
 from kubectl_runtime.runtime.observe.listener import ListenAddress
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
 
 log = guarded_logger(__name__)
 
@@ -98,20 +101,32 @@ class ServerGroup:
 
 
 def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, Check]],
-                why_not_alive: Callable[[], str], observer: Observer, debug: DebugPage | None,
-                debugged: Debugged) -> Sequence[Server]:
-    """The servers that `Manager(serve=...)` stands for: `/healthz`, `/readyz`, `/metrics` of the Metrics in `observer`,
-    and `/debug` as `debug` says. `ready_checks` gives the checks of `/readyz` at this moment; `why_not_alive` says what
-    only a new process can heal; neither blocks.
+                why_not_alive: Callable[[], str], metrics: Scraped | None, debug: DebugPage | None,
+                debugged: Debugged, routes: Mapping[str, WSGIApplication]) -> Sequence[Server]:
+    """The servers that `Manager(serve=...)` stands for: `/healthz`, `/readyz`, `/metrics` of `metrics`, `/debug` as
+    `debug` says, and `routes` of the program's own. `ready_checks` gives the checks of `/readyz` at this moment;
+    `why_not_alive` says what only a new process can heal; neither blocks.
 
     Called once, at the manager's start, before it starts them. The only place that joins the two.
     """
-    # Programs without a manager's server do not pay for prometheus-client.
-    module = sys.modules.get("kubectl_runtime.runtime.observe.metrics")
-    metrics = None if module is None else next(
-        (part for part in parts_of(observer) if isinstance(part, module.Metrics)), None)
     return [HealthServer((address.host, address.port), metrics=metrics, debug=debug, debugged=debugged,
-                         checks=ready_checks, live_checks={"manager": OwnCheck(why_not_alive)})]
+                         routes=routes, checks=ready_checks, live_checks={"manager": OwnCheck(why_not_alive)})]
+
+
+def metrics_of(client: Client) -> Scraped:
+    """The Metrics that observe a client; where there are none, from now on the shared ones."""
+    from kubectl_runtime.runtime.observe.metrics import (  # prometheus-client, for those who serve metrics
+        Metrics,
+        own_registry,
+    )
+
+    for part in parts_of(client.observer):
+        if isinstance(part, Metrics):
+            return part
+    # times of a simulated clock are not those of other clients
+    made = Metrics.shared() if client.clock is SYSTEM_CLOCK else Metrics(own_registry(), clock=client.clock)
+    observe_too(client.observer, made)
+    return made
 
 
 MANAGER = "manager"

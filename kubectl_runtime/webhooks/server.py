@@ -48,7 +48,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, perio
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import described, guarded_logger, pass_interrupt
 from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, is_heard, together
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.rights import Right
 from kubectl_runtime.core.scope import calls_obey
@@ -89,7 +89,7 @@ def webhooks_of(application: WSGIApplication) -> tuple[str, ...]:
 def observed(application: WSGIApplication, observer: Observer, clock: Clock) -> WSGIApplication:
     """`application`, with each request to one of its webhooks told of. What is at no path of it is told to nobody: that
     is not a webhook. `observer` raises nothing (see `together`)."""
-    if observer is NO_OBSERVER:
+    if not is_heard(observer):
         return application
     webhooks = webhooks_of(application)
 

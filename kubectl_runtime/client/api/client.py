@@ -29,6 +29,7 @@ Who is told of this process's own writes, and how its reads take account of them
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -58,7 +59,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ApiError, ConfigError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import Guard, guarded_logger
 from kubectl_runtime.core.base.interpreter import ForkSafeLock, renewed_in_children, unforked
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, extensible
 from kubectl_runtime.core.base.stop import FirstOf, StopToken
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ObjectRef
@@ -374,7 +375,7 @@ class Client:
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
                               "Client(Config(cluster_url=...)) or Client.try_default()")
         self.clock = clock
-        self.observer = together(observer)
+        self.observer = extensible(observer)
         """Raises nothing, whatever the one does that was given."""
         self.reachability = Reachability()
         """Whether the server is there; its watches wait for it together."""
@@ -539,7 +540,7 @@ class Client:
     def _answer(self, call: Call) -> Answer:
         failure = None
         try:
-            answer = self._told(call) if self._exchanges else self._send(call)
+            answer = self._told(call) if self._exchanges else self._logged(call)
             if (warning := answer.headers.get("Warning")) is not None:
                 self._warnings.tell(warning, call.request.operation)
             if answer.status < 300:
@@ -553,10 +554,25 @@ class Client:
                 raise
         raise unknown
 
+    def _logged(self, call: Call) -> Answer:
+        """The answer to the call with all of its attempts, which is one line of the log at DEBUG."""
+        if not log.isEnabledFor(logging.DEBUG):
+            return self._send(call)
+        begun, code = self.clock.monotonic(), "no answer"
+        try:
+            answer = self._send(call)
+            code = str(answer.status)
+            return answer
+        finally:
+            request = call.request
+            log.debug("%s %s: %s in %.0f ms%s", request.verb, request.path, code,
+                      1000 * (self.clock.monotonic() - begun),
+                      f", {call.attempt} retr{'y' if call.attempt == 1 else 'ies'}" if call.attempt else "")
+
     def _told(self, call: Call) -> Answer:
         """The answer, of which those are told who want to know of all."""
         try:
-            answer = self._send(call)
+            answer = self._logged(call)
         except BaseException as error:
             self._exchanges.tell(Exchanged(call.request, error=error))
             raise

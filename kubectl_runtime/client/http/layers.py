@@ -48,7 +48,7 @@ from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.interpreter import ForkSafeLock
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
+from kubectl_runtime.core.base.observer import Observer, is_heard
 
 T = TypeVar("T")
 
@@ -58,6 +58,8 @@ def observed(observer: Observer, host: str, clock: Clock) -> Layer:
 
     def layer(send: Send) -> Send:
         def told(call: Call) -> Answer:
+            if not is_heard(observer):
+                return send(call)
             code, begun = 0, clock.monotonic()
             try:
                 answer = send(call)
@@ -87,6 +89,8 @@ class ObservedCredentials:
 
     def header(self, deadline: float | None = None) -> str | None:
         """As the credentials below it; a change of the value, and a failure, are told to the observer."""
+        if not is_heard(self._observer):
+            return self._credentials.header(deadline)
         begun = self._clock.monotonic()
         header: str | None = secret(self._ask(begun, lambda: self._credentials.header(deadline)))
         self._tell_if_new(begun, header)
@@ -203,7 +207,7 @@ def stack_of(config: Config, rules: WireRules, retry: RetryPolicy, rate_limit: R
     """What stands around each call, by name, for the user to change."""
     host, fixed = _host(config), fixed_headers(config, rules.headers)
     credentials = None if rules.auth or "Authorization" in fixed else config.credentials(clock)
-    if credentials is not None and observer is not NO_OBSERVER and not isinstance(credentials, FixedCredentials):
+    if credentials is not None and not isinstance(credentials, FixedCredentials):
         credentials = ObservedCredentials(credentials, observer, host, clock)
     return Stack((
         (BASE_URL, base_url(config.cluster_url)),
@@ -215,9 +219,8 @@ def stack_of(config: Config, rules: WireRules, retry: RetryPolicy, rate_limit: R
 
 
 def innermost(exchange: Send, config: Config, clock: Clock, observer: Observer, reachability: Reachability) -> Send:
-    """`exchange`, which notes whether the server is there, and outside that, where somebody observes, each attempt."""
-    send = noting(reachability)(exchange)
-    return send if observer is NO_OBSERVER else observed(observer, _host(config), clock)(send)
+    """`exchange`, which notes whether the server is there, and outside that each attempt."""
+    return observed(observer, _host(config), clock)(noting(reachability)(exchange))
 
 
 def _host(config: Config) -> str:

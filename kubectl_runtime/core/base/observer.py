@@ -198,6 +198,13 @@ class _Together(Observer):
     __slots__ = ("observers", *METHODS)
 
     def __init__(self, observers: tuple[Observer, ...]) -> None:
+        self._tell(observers)
+
+    def add(self, observer: Observer) -> None:
+        """Tell `observer` too, from the next call on; what asked for its `hearers` before keeps those."""
+        self._tell((*self.observers, observer))
+
+    def _tell(self, observers: tuple[Observer, ...]) -> None:
         self.observers = observers
         for name in METHODS:
             methods = (getattr(observer, name) for observer in observers if _listens(observer, name))
@@ -222,6 +229,23 @@ def together(*observers: Observer) -> Observer:
     if len(telling) == 1 and isinstance(telling[0], _Together):
         return telling[0]
     return _Together(telling) if telling else NO_OBSERVER
+
+
+def extensible(observer: Observer) -> Observer:
+    """An observer for one client alone, to which `observe_too` can add another one later. Raises as `together`."""
+    return _Together(tuple(part for part in parts_of(together(observer)) if part is not NO_OBSERVER))
+
+
+def observe_too(observer: Observer, more: Observer) -> None:
+    """Let `observer`, which `extensible` made, tell `more` as well. For the time before its client is used much: what
+    runs already may go on as it is."""
+    assert isinstance(observer, _Together)
+    observer.add(more)
+
+
+def is_heard(observer: Observer) -> bool:
+    """Whether anybody listens at all."""
+    return bool(observer.observers) if isinstance(observer, _Together) else observer is not NO_OBSERVER
 
 
 def parts_of(observer: Observer) -> tuple[Observer, ...]:

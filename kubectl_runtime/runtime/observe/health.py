@@ -25,6 +25,7 @@ Kubernetes.
     GET /metrics                prometheus-client's own application; 404 without metrics
     GET /debug...               see `DebugPage`; 404 without one
     HEAD                        the same without the body
+    a route of the program's    what its WSGI application answers, to any method: at this path and below it
     anything else               405, or 404
 
 It keeps nothing, and can be mounted in a web server of the program's own.
@@ -80,12 +81,13 @@ class HealthApplication:
     """Answers `/healthz`, `/readyz`, `/metrics` and `/debug`, as a WSGI application. Safe to use from any thread."""
 
     def __init__(self, live: HealthChecks, ready: HealthChecks, metrics: Scraped | None = None,
-                 debug: DebugApplication | None = None) -> None:
+                 debug: DebugApplication | None = None, routes: Mapping[str, WSGIApplication] | None = None) -> None:
         self._guards = {first: Guard(f"the answer to /{first}", log)
                         for first in ("", "metrics", "debug", "healthz", "readyz")}
         self._checks = {"healthz": live, "readyz": ready}
         self._metrics = None if metrics is None else metrics.application()
         self._debug = debug
+        self._routes = {} if routes is None else routes
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         first = str(environ.get("PATH_INFO", "")).lstrip("/").partition("/")[0]
@@ -101,17 +103,23 @@ class HealthApplication:
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
 
     def _answer(self, environ: WSGIEnvironment) -> tuple[str, list[tuple[str, str]], bytes]:
-        first, _, rest = str(environ.get("PATH_INFO", "")).lstrip("/").partition("/")
+        path = str(environ.get("PATH_INFO", ""))
+        for route in sorted(self._routes, key=len, reverse=True):
+            if path == route or path.startswith(f"{route}/"):
+                return _of(self._routes[route], environ)
+        first, _, rest = path.lstrip("/").partition("/")
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             status, headers, body = _text(NOT_ALLOWED, "only GET and HEAD\n")
             return status, [*headers, ("Allow", "GET, HEAD")], body
         if first == "metrics" and not rest and self._metrics is not None:
-            return _of(self._metrics, environ)
+            return _of(self._metrics, {**environ, "REQUEST_METHOD": "GET"})
         if first == "debug" and self._debug is not None and (found := self._debug.answer(rest, environ)) is not None:
             return found
         checks = self._checks.get(first)
         if checks is None:
-            return _text(NOT_FOUND, "there are /healthz, /readyz and /metrics here\n")
+            known = ["/healthz", "/readyz", *(["/metrics"] if self._metrics is not None else []),
+                     *(["/debug"] if self._debug is not None else []), *self._routes]
+            return _text(NOT_FOUND, f"there are {', '.join(known[:-1])} and {known[-1]} here\n")
         query = parse_qs(str(environ.get("QUERY_STRING", "")), keep_blank_values=True)
         return _one(checks, rest) if rest else _all(checks, "verbose" in query, query.get("exclude", []))
 
@@ -143,14 +151,30 @@ def _text(status: str, text: str) -> tuple[str, list[tuple[str, str]], bytes]:
 
 
 def _of(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, list[tuple[str, str]], bytes]:
-    """What another application answers to a GET."""
+    """What another application answers."""
     started: list[Any] = []
 
     def start_response(status: str, headers: list[tuple[str, str]], _error: Any = None) -> Any:
         started[:] = status, headers
 
-    body = b"".join(application({**environ, "REQUEST_METHOD": "GET"}, start_response))
+    found = application(environ, start_response)
+    try:
+        body = b"".join(found)
+    finally:
+        if (close := getattr(found, "close", None)) is not None:
+            close()
     return started[0], started[1], body
+
+
+def checked_route(path: str, application: WSGIApplication) -> str:
+    """The path of a route of the program's own. Raises RequestError for one that cannot be served."""
+    if not (isinstance(path, str) and path.startswith("/") and path != "/" and not path.endswith("/")):
+        raise RequestError(f"{path!r} is not the path of a route: it begins with a slash, and does not end with one")
+    if (first := path.split("/")[1]) in ("healthz", "readyz", "metrics", "debug"):
+        raise RequestError(f"{path} is below /{first}, which is served already: choose another path")
+    if not callable(application):
+        raise RequestError(f"{path}: a route is a WSGI application, not {type(application).__name__}")
+    return path
 
 
 CONNECTIONS = 128
@@ -177,20 +201,25 @@ class HealthServer:
     def __init__(self, address: str | tuple[str, int], *, metrics: Scraped | None = None,
                  checks: Mapping[str, Check] | Callable[[], Mapping[str, Check]] | None = None,
                  live_checks: Mapping[str, Check] | None = None, debug: DebugPage | None = None,
-                 debugged: Debugged | None = None, limit: Duration = 10) -> None:
+                 debugged: Debugged | None = None, routes: Mapping[str, WSGIApplication] | None = None,
+                 limit: Duration = 10) -> None:
         """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 is a free one.
 
         `checks` say whether the program is ready, `live_checks` whether it is alive: functions by name, which return
         False or raise if not. Where checks come and go, `checks` is a function that returns them, and is called
         whenever somebody asks. `metrics`: served at `/metrics`. `debug`: makes a page at `/debug`, and says for whom;
-        `debugged`: what that page is about (default: what `watch` was told). `limit`: seconds that a client may take
-        for its request and for our answer; the default is the timeout of a scrape in Prometheus.
+        `debugged`: what that page is about (default: what `watch` was told). `routes`: WSGI
+        applications of the program's own, by path, for requests to that path and below it; their PATH_INFO is the whole
+        path. `limit`: seconds that a client may take for its request and for our answer; the default is the timeout of
+        a scrape in Prometheus.
 
         Raises RequestError for an address that cannot be read, a limit of 0 seconds or less, a name that is taken or
         has a slash, and a check that cannot be called. Listens only after `start`.
         """
         self._address = ListenAddress.of(address)
         self._limit = period_of("limit", limit)
+        for path, application in (routes or {}).items():
+            checked_route(path, application)
         self._watched = _Controllers()
         self._live = HealthChecks("healthz", live_checks)
         given, fixed = (checks, None) if callable(checks) else (dict, checks)
@@ -199,7 +228,7 @@ class HealthServer:
             raise RequestError(f"debug={debug!r} is not a DebugPage: DebugPage(), or None for no page")
         self.application = HealthApplication(
             self._live, self._ready, metrics,
-            None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged))
+            None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged), routes)
         """What it serves, for a web server that the program has already."""
         self._change = threading.Lock()
         self._is_over = False

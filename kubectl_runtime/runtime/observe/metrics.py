@@ -99,12 +99,22 @@ class _Ended:
         return first
 
 
+def own_registry() -> CollectorRegistry:
+    """An empty registry."""
+    return CollectorRegistry()
+
+
+_making = threading.Lock()
+_shared: list[Metrics] = []
+"""That of the default registry; empty without one."""
+
+
 class Metrics(Observer):
     """Metrics of clients and controllers for Prometheus, under controller-runtime's names: an Observer.
 
     Give it to a client as `observer=`; one object serves any number of clients and controllers, told apart by their
-    names. It needs prometheus-client, into whose `registry` it goes. Safe to use from any thread. A `Manager` that
-    serves metrics has one of its own.
+    names. It needs prometheus-client, into whose `registry` it goes. Safe to use from any thread. A `Manager`
+    observes its client by `Metrics.shared()` where the client has none.
 
     >>> from prometheus_client import CollectorRegistry, generate_latest
     >>> metrics = Metrics(CollectorRegistry())
@@ -131,16 +141,27 @@ class Metrics(Observer):
             registry.register(self)
         except ValueError as error:
             raise RequestError("this registry has metrics of these names already: share one Metrics object between "
-                               "clients, close() the old one first, or pass a registry of its own, "
-                               f"CollectorRegistry() ({error})") from error
+                               "clients (Metrics.shared() is that of the default registry, a Manager's too), close() "
+                               "the old one first, or pass a registry of its own, CollectorRegistry()") from error
+        if registry is REGISTRY:
+            _shared.append(self)
 
         renew = WeakMethod(self._renew_locks)
         if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
             os.register_at_fork(after_in_child=lambda: (found := renew()) and found())
 
+    @classmethod
+    def shared(cls) -> Metrics:
+        """The one object of prometheus-client's default registry, made where there is none: what a Manager observes a
+        client by that has no Metrics of its own. Safe to use from any thread."""
+        with _making:
+            return _shared[-1] if _shared else cls()
+
     def close(self) -> None:
         """Leave the registry, so that the series are no longer exported. To be called once."""
         self.registry.unregister(self)
+        if self in _shared:
+            _shared.remove(self)
 
     def application(self) -> WSGIApplication:
         """A WSGI application, prometheus-client's own, that answers any GET with all metrics of the registry."""

@@ -232,7 +232,8 @@ def test_a_simulation_takes_nothing_but_a_seed(project) -> None:
     result.stdout.fnmatch_lines(["*takes one argument, seed=*"])
 
 
-def test_a_line_in_the_conftest_loads_it_and_rewrites_no_other_module(project) -> None:
+def test_a_line_in_the_conftest_loads_it_and_rewrites_no_other_module(project, monkeypatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # no entry point of whatever else is installed here
     project.makeconftest('pytest_plugins = "kubectl_runtime.testing.pytest_plugin"')
     project.makepyfile("""
         import importlib.util
@@ -245,8 +246,7 @@ def test_a_line_in_the_conftest_loads_it_and_rewrites_no_other_module(project) -
             found = importlib.util.find_spec("kubectl_runtime.testing.pytest_plugin")
             assert isinstance(found.loader, AssertionRewritingHook)
     """)
-    result = project.runpytest_subprocess("-p", "no:kubectl_runtime")
-    result.assert_outcomes(passed=1)
+    project.runpytest_subprocess().assert_outcomes(passed=1)
 
 
 def test_no_entry_point_makes_pytest_load_it() -> None:
