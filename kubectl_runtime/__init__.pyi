@@ -62,6 +62,7 @@ from kubectl_runtime.runtime.triggers.triggers import EVERYTHING as EVERYTHING
 from kubectl_runtime.runtime.triggers.watch_store import watch_store as watch_store
 from kubectl_runtime.runtime.wait import WaitTimeout as WaitTimeout
 from kubectl_runtime.runtime.wait import await_condition as await_condition
+from kubectl_runtime.runtime.wait import deadline as deadline
 from kubectl_runtime.runtime.wait import delete_and_finalize as delete_and_finalize
 from kubectl_runtime.runtime.watch.config import WatcherConfig as WatcherConfig
 from kubectl_runtime.runtime.watch.watcher import metadata_watcher as metadata_watcher

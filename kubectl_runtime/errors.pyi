@@ -28,6 +28,7 @@ from kubectl_runtime.runtime.controller.assembly import SyncTimeoutError as Sync
 from kubectl_runtime.runtime.controller.plan import ControllerError as ControllerError
 from kubectl_runtime.runtime.reconcile.reconciler import TerminalError as TerminalError
 from kubectl_runtime.runtime.store.store import StoreNotReady as StoreNotReady
+from kubectl_runtime.runtime.wait import DeadlineExceeded as DeadlineExceeded
 from kubectl_runtime.runtime.wait import WaitFailed as WaitFailed
 from kubectl_runtime.runtime.wait import WaitStopped as WaitStopped
 from kubectl_runtime.runtime.wait import WaitTimeout as WaitTimeout

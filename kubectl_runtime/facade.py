@@ -88,6 +88,7 @@ TOPICS = {
         "ConfigError": ("core.base.errors", TOP),
         "ControllerError": ("runtime.controller.plan", MOVED),
         "ConversionError": ("crd.conversion", MOVED),
+        "DeadlineExceeded": ("runtime.wait", TOPIC),
         "DecodeError": ("core.meta.problems", TOP),
         "DiscoveryError": ("core.base.errors", MOVED),
         "DowngradeError": ("runtime.apply_crd", MOVED),
@@ -236,6 +237,7 @@ TOPICS = {
     "wait": {
         "await_condition": ("runtime.wait", TOP),
         "conditions": ("runtime", TOP),
+        "deadline": ("runtime.wait", TOP),
         "delete_and_finalize": ("runtime.wait", TOP),
         "StopToken": ("core.base.stop", TOP),
     },

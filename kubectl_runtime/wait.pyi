@@ -2,4 +2,5 @@
 from kubectl_runtime.core.base.stop import StopToken as StopToken
 from kubectl_runtime.runtime import conditions as conditions
 from kubectl_runtime.runtime.wait import await_condition as await_condition
+from kubectl_runtime.runtime.wait import deadline as deadline
 from kubectl_runtime.runtime.wait import delete_and_finalize as delete_and_finalize

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import FirstOf, StopToken
 from kubectl_runtime.core.meta.gvk import ObjectRef
@@ -132,6 +132,8 @@ class RunScope(msgspec.Struct, eq=False):
     logged: LoggedRun | None = None
     trace: Trace | None = None
     request: SentRequest | None = None
+    deadline: float | None = None
+    """When the time of the outermost `deadline` around this is up, on the system's monotonic clock."""
     outer: RunScope | None = None
     """What is in force again when this one is left, in copies of the context too."""
     thread: int = 0
@@ -187,7 +189,7 @@ def _inside(outer: RunScope | None) -> RunScope:
     if outer is None:
         return RunScope()
     return RunScope(outer.stop, outer.cut, outer.run, outer.family, outer.fences,
-                    outer.field_manager, outer.logged, outer.trace, outer.request, outer)
+                    outer.field_manager, outer.logged, outer.trace, outer.request, outer.deadline, outer)
 
 
 def enter_request(request: SentRequest) -> Token[RunScope | None]:
@@ -207,6 +209,30 @@ def calls_obey(stop: StopToken) -> Iterator[None]:
         yield
     finally:
         leave_scope(entered)
+
+
+@contextmanager
+def calls_also_obey(stop: StopToken, deadline: float) -> Iterator[None]:
+    """In this block `stop` ends the calls of this thread as well as what ends them anyway; waits last until `deadline`
+    at most, on the system's monotonic clock."""
+    scope = _inside(current_scope())
+    scope.stop = stop if scope.stop is None else FirstOf(scope.stop, stop)
+    scope.cut = stop if scope.cut is None else FirstOf(scope.cut, stop)
+    scope.deadline = deadline if scope.deadline is None else min(deadline, scope.deadline)
+    entered = enter_scope(scope)
+    try:
+        yield
+    finally:
+        leave_scope(entered)
+
+
+def time_left(left: float | None, clock: Clock) -> float | None:
+    """Seconds for a wait of this thread on `clock`: `left` (None: no limit), or less where a `deadline` is around."""
+    scope = current_scope()
+    if scope is None or scope.deadline is None or clock is not SYSTEM_CLOCK:
+        return left
+    until = scope.deadline - clock.monotonic()
+    return until if left is None else min(left, until)
 
 
 def current_run() -> ScopedRun | None:

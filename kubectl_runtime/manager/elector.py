@@ -56,6 +56,7 @@ from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import described, guarded, guarded_logger
 from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import time_left
 from kubectl_runtime.manager.lease_machine import LeaseState, Phase, Rules, expired, step
 from kubectl_runtime.manager.leases import (
     Action,
@@ -225,7 +226,7 @@ class LeaderLock:
                     if self._state.phase in (Phase.RELEASING, Phase.ENDED):
                         raise NotLeaderError(f"election {self.election.name}: the candidacy has ended"
                                              + (f": {self._state.reason}" if self._state.reason else ""))
-                    left = None if give_up is None else give_up - self._clock.monotonic()
+                    left = time_left(None if give_up is None else give_up - self._clock.monotonic(), self._clock)
                     if (left is not None and left <= 0) or (stop is not None and stop.is_set()):
                         return False
                     if self._state.phase is not Phase.LOST:

@@ -53,7 +53,7 @@ from kubectl_runtime.manager.serving import (
 from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
 from kubectl_runtime.runtime.controller.plan import Plan, check_functions, functions_of
-from kubectl_runtime.runtime.lifecycle.lifecycle import Phase
+from kubectl_runtime.runtime.lifecycle.lifecycle import Phase, StillRunning
 from kubectl_runtime.runtime.observe.debug import DebugPage, Inspected, ManagerState
 from kubectl_runtime.runtime.observe.health import checked_route
 from kubectl_runtime.runtime.observe.health_checks import Check, OwnCheck, TimedCheck, store_checks
@@ -308,6 +308,27 @@ class Manager:
                                    grace=self._grace, failed=self._running.fail))
         self._bound.append(bound)
         return self
+
+    def remove(self, member: str | Controller[Any] | BoundController[Any], *,
+               timeout: Duration | None = None) -> list[StillRunning]:
+        """Stop one controller or runnable, by its name or the controller itself, and forget it; the others go on.
+
+        Blocks until its runs have ended and its threads are joined, `timeout` seconds at most (the manager's grace
+        period by default); returns what of it still runs. From a thread that its end waits for, a run of its own for
+        instance, it only begins the end. Watches and stores that others share stay. Its name is free for another one
+        then. Raises RequestError when there is none of that name.
+        """
+        bound = member.controller if isinstance(member, BoundController) else member
+        name = bound.plan().name if isinstance(bound, Controller) else bound
+        within = self._grace if timeout is None else duration_of("timeout", timeout)
+        with self._change:
+            found = self._members.pop(name, None) if isinstance(name, str) else None
+            if found is None:
+                raise RequestError(f"there is no controller or runnable {name!r} to remove; there are: "
+                                   f"{', '.join(self._members) or 'none'}")
+            self._bound = [one for one in self._bound if one.controller.plan().name != name]
+            started = self._started
+        return self._running.remove(found, within) if started else []
 
     def add_runnable(self, fn: Callable[[StopToken], object], name: str, *, needs_leader: bool = True) -> Manager:
         """Call `fn(stop)` in a thread of its own. It works until `stop` is set, then returns within the grace period.

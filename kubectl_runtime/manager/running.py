@@ -197,6 +197,15 @@ class RunningManager(Lifecycle):
             raise RequestError(f"{member.name} cannot be added: the manager is {self.phase}")
         self._begin(member)
 
+    def remove(self, member: Member, within: float) -> list[StillRunning]:
+        """End `member` alone; what of it still runs after that many seconds. From a thread of its own it only begins
+        the end."""
+        with self._change:
+            if member in self._members:
+                self._members.remove(member)
+        member.begin_stop("it was removed from its manager", within)
+        return [] if member.owns(threading.current_thread()) else member.finish(within)
+
     def _admitted(self, member: Member) -> bool:
         with self._change:
             admitted = not self._shutdown.draining.is_set()

@@ -18,14 +18,14 @@ in this call, though, except for what the embedded server does itself. In a simu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, Self, TypeVar, overload
 
 from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.retry import KindNotServedError, is_about_the_uid
-from kubectl_runtime.core.base.clock import Clock, Duration, period_of
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, Status
 from kubectl_runtime.core.base.guard import (
     check_api,
@@ -46,7 +46,7 @@ from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
 from kubectl_runtime.core.requests.request import Named, object_name
 from kubectl_runtime.core.requests.rights import foresee
-from kubectl_runtime.core.scope import scoped_stop
+from kubectl_runtime.core.scope import calls_also_obey, scoped_stop
 from kubectl_runtime.runtime.conditions import Condition, NeverReady, OfExisting, is_deleted, name_of, why_never
 from kubectl_runtime.runtime.watch.backoff import FailureLog, WatchTarget, backoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig
@@ -299,6 +299,41 @@ class _Trouble:
                 yield step
 
 
+class DeadlineExceeded(KubeError, TimeoutError):
+    """The time of a `deadline` was up before its block had ended. Its `__cause__` is the error of what was under way,
+    which says whether a write may have been carried out (OutcomeUnknownError); None where nothing failed.
+
+    >>> issubclass(DeadlineExceeded, TimeoutError)
+    True
+    """
+
+
+@contextmanager
+def deadline(timeout: Duration) -> Iterator[None]:
+    """Give the block `timeout` seconds, or a `timedelta`: whatever it asks of the library ends by then.
+
+    Calls with their retries, watches, logs, sessions, waits and the iteration over changes end when the time is up,
+    however long they were allowed on their own; the block then raises DeadlineExceeded at its end, which it also does
+    when its own code took longer. Nothing interrupts code that is not the library's. It counts in the thread that
+    enters it; controllers and stores that are started inside go on. Blocks may be nested: the shorter time counts, and
+    each raises for its own. Raises RequestError for a time that is not above 0.
+
+    >>> with deadline(300):
+    ...     names = [one.name for one in Api.namespaced(client, ConfigMap, "default").list_all()]
+    """
+    span = period_of("deadline", timeout)
+    with _Deadline(span, SYSTEM_CLOCK, None, inherits=False) as limit, \
+            calls_also_obey(limit.token, SYSTEM_CLOCK.monotonic() + span):
+        try:
+            yield
+        except KubeError as error:
+            if limit.token.is_set():
+                raise DeadlineExceeded(f"not done within {span:g} s: {error}") from error
+            raise
+        if limit.token.is_set():
+            raise DeadlineExceeded(f"not done within {span:g} s")
+
+
 class _DeadlineToken(StopToken):
     """Set by itself at a time on its clock, for whoever looks at it or waits on it."""
 
@@ -321,7 +356,9 @@ class _Deadline:
     """A context manager: inside, its token is set when the time is up, also for a thread that is blocked in a read, or
     when `stop` is set. Leaves nothing behind: no thread, and no callback in a token that lives longer."""
 
-    def __init__(self, span: float, clock: Clock, stop: StopToken | None) -> None:
+    def __init__(self, span: float, clock: Clock, stop: StopToken | None, *, inherits: bool = True) -> None:
+        """`inherits`: whether the end of what this thread works for sets the token, too."""
+        self._inherits = inherits
         self._span, self._clock, self._stop = span, clock, stop
         self.token = _DeadlineToken(clock.monotonic() + span, clock)
         self._left = StopToken(clock=clock)
@@ -344,7 +381,7 @@ class _Deadline:
             self._alarm = Thread(target=self._ring, name="deadline-of-a-wait", daemon=True)
             self._alarm.start()
         # Within a controller's run, its end is the wait's too.
-        stops = [stop for stop in (self._stop, scoped_stop()) if stop is not None]
+        stops = [stop for stop in (self._stop, scoped_stop() if self._inherits else None) if stop is not None]
         if stops:
             stop = FirstOf(*stops, clock=self._clock)
             self._forget = stop.on_set(lambda: self.token.set(stop.reason))

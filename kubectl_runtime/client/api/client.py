@@ -66,7 +66,7 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.params import FieldValidation, WriteDefaults
 from kubectl_runtime.core.requests.request import Request
-from kubectl_runtime.core.scope import scoped_stop
+from kubectl_runtime.core.scope import scoped_stop, time_left
 
 if TYPE_CHECKING:
     import requests
@@ -526,6 +526,8 @@ class Client:
     def _call(self, request: Request, deadline: float | None, stop: StopToken | None) -> Call:
         if deadline is None:
             deadline = self.clock.monotonic() + self._timeout
+        if (left := time_left(None, self.clock)) is not None:
+            deadline = min(deadline, self.clock.monotonic() + left)
         closing = self._carriers.closing
         return Call(request, deadline, self._ended_by(stop, closing), headers=dict(request.headers), closing=closing)
 

@@ -44,6 +44,7 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Head, Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.objects.partial import PartialView
+from kubectl_runtime.core.scope import time_left
 from kubectl_runtime.runtime.controller.plan import (
     GoneFunction,
     MainStream,
@@ -129,7 +130,7 @@ class SyncGate:
         try:
             with self._changed:
                 while not self.is_open and not stop.is_set():
-                    left = None if deadline is None else deadline - self._clock.monotonic()
+                    left = time_left(None if deadline is None else deadline - self._clock.monotonic(), self._clock)
                     if left is not None and left <= 0:
                         break
                     self._clock.wait(self._changed, left)

@@ -67,10 +67,11 @@ from signal import Signals
 from types import TracebackType
 from typing import Self
 
-from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Clock, Duration, seconds
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.guard import GuardedLogger, Line, described, written_by
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import time_left
 from kubectl_runtime.runtime.lifecycle.signals import EXIT_STUCK, ShutdownSignals, end_process
 
 DEFAULT_GRACE = 25.0
@@ -283,7 +284,8 @@ class Lifecycle:
 
     def wait(self, timeout: Duration | None = None) -> bool:
         """Block until it begins to stop, for whatever reason, at most `timeout` seconds; whether it does."""
-        return self._is_elsewhere or self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
+        return self._is_elsewhere or self._shutdown.draining.wait(
+            time_left(None if timeout is None else seconds(timeout), SYSTEM_CLOCK))
 
     def on_stop(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when it begins to stop, for whatever reason (now, if it does); returns a function that takes

@@ -29,6 +29,7 @@ from kubectl_runtime.core.base.plain import Key, key_of
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
+from kubectl_runtime.core.scope import time_left
 from kubectl_runtime.runtime.store.indexes import Indexes, IndexFunction, IndexFunctions, IndexName
 from kubectl_runtime.runtime.store.overlay import Overlay, Own
 from kubectl_runtime.runtime.watch.states import WatchState
@@ -257,7 +258,7 @@ class Store(Generic[K]):
                     if state.ended is not None:
                         raise StoreNotReady(f"the watch of {self.resource.full_name} ended ({state.ended}) "
                                             f"before its list was complete{self._because}")
-                    left = None if deadline is None else deadline - clock.monotonic()
+                    left = time_left(None if deadline is None else deadline - clock.monotonic(), clock)
                     if left is not None and left <= 0:
                         if unstarted := self._unstarted:
                             raise StoreNotReady(f"{self.resource.full_name} are not there after "

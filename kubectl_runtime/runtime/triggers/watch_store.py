@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -21,14 +21,16 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, secon
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_api, check_callback, check_type, guarded_logger, not_awaitable
 from kubectl_runtime.core.base.observer import NO_OBSERVER
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Modify
+from kubectl_runtime.core.scope import with_scope
 from kubectl_runtime.runtime.store.indexes import IndexFunctions, check_indexes
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watches
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, named_after
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, WatcherConfig
 from kubectl_runtime.runtime.watch.driver import reader_of
-from kubectl_runtime.runtime.watch.event import Event
+from kubectl_runtime.runtime.watch.event import Apply, Delete, Event
 from kubectl_runtime.runtime.watch.states import Phase, WatchApi, WatchState, as_configured
 
 log = guarded_logger(__name__)
@@ -69,9 +71,12 @@ class WatchedStore(Store[K]):
         self._client = client
         self._clock = clock
         self._forget: Callable[[], None] = lambda: None
+        self._over = StopToken(clock=clock)
         self._entering, self._is_begun = threading.Lock(), False
 
-    def __enter__(self) -> Self:
+    def start(self) -> Self:
+        """Begin the watch, as a `with` block does, where `close` is called later: in an application that is made by a
+        factory. Does not block. Raises RequestError the second time."""
         with self._entering:
             if self._is_begun:
                 raise RequestError(f"the store of {self.resource.full_name} was entered already: its watch begins and "
@@ -80,8 +85,15 @@ class WatchedStore(Store[K]):
             self._is_begun = True
         on_close = getattr(self._client, "on_close", None)
         if on_close is not None:
-            self._forget = on_close(lambda: self._share.release("its client was closed"))
+            self._forget = on_close(self._client_closed)
         return self
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def _client_closed(self) -> None:
+        self._share.release("its client was closed")
+        self._over.set("its client was closed")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
@@ -92,6 +104,7 @@ class WatchedStore(Store[K]):
         from any thread."""
         self._forget()
         self._share.release("its store was closed")
+        self._over.set("its store was closed")
         self.drop_indexes()
         thread = self._share.thread
         if thread is not None and self._share.ends and thread is not threading.current_thread():
@@ -115,7 +128,7 @@ class WatchedStore(Store[K]):
         """What its user forgot; empty where nothing was, as another user of the same watch may have started it."""
         if self._is_begun or self.is_ready:
             return ""
-        return f"its watch was never started: with watch_store(...) as {self.resource.plural}: ..."
+        return f"its watch was never started: with watch_store(...) as {self.resource.plural}: ..., or .start()"
 
     def is_stale(self, max_age: Duration) -> bool:
         """Whether the store may be out of date: for longer than `max_age` nothing has come that proves the opposite.
@@ -144,6 +157,56 @@ class WatchedStore(Store[K]):
             return ()
 
         return self._share.subscribe(named_after(function, subscription), lambda _: None, read=self._read)
+
+    def changes(self) -> Iterator[Apply[K] | Delete[K]]:
+        """Iterate over what changes: first an `Apply` of each stored object, then `Apply` and `Delete` as they come.
+
+        Blocks while nothing has changed, and ends when the store is closed, or its client, or a `deadline` is over.
+        The loop may take its time and block: each iterator has what is new for itself, without holding up the watch or
+        others. While it is busy, newer states of one object take the place of older ones; that it was deleted in
+        between is kept. So it never holds more than two events an object. For any thread, one at a time; several
+        iterators may share the work of several threads. Raises RequestError before the start.
+
+        >>> with watch_store(Api.namespaced(client, ConfigMap, "default")) as maps:
+        ...     next(change.obj.name for change in maps.changes())
+        'settings'
+        """
+        if unstarted := self._unstarted:
+            raise RequestError(f"the store of {self.resource.full_name} has no changes: {unstarted}")
+        return self._changes()
+
+    def _changes(self) -> Iterator[Apply[K] | Delete[K]]:
+        news: dict[Hashable, list[Apply[K] | Delete[K]]] = {}
+        changed = threading.Condition()
+
+        def note(event: Event[K]) -> None:
+            if not isinstance(event, Apply | Delete):
+                return
+            obj: Any = event.obj
+            with changed:
+                before = news.setdefault((obj.namespace, obj.name), [])
+                before[:] = [*before[:1], event] if isinstance(event, Apply) and before and isinstance(
+                    before[0], Delete) else [event]
+                changed.notify_all()
+
+        def wake() -> None:
+            with changed:
+                changed.notify_all()
+
+        end = with_scope(self._over, self._clock)
+        forget, unsubscribe = end.on_set(wake), self.subscribe(note)
+        try:
+            while True:
+                with changed:
+                    while not news and not end.is_set():
+                        self._clock.wait(changed, None)
+                    if end.is_set():
+                        return
+                    events = news.pop(next(iter(news)))
+                yield from events
+        finally:
+            unsubscribe()
+            forget()
 
     @property
     def size(self) -> Size:
