@@ -221,6 +221,8 @@ def develop(options: RunOptions) -> int:
     see_current_folder()
     own = ApiServer(controllers=CONTROLLERS, webhook_services=dict(options.webhook_service), record=False)
     with own as server, _kubeconfig(server) as kubeconfig:
+        for manifests in options.load:
+            _load(server, manifests)
         with ListenAddress("127.0.0.1", 0).listen() as free:
             serve = f"127.0.0.1:{free.getsockname()[1]}"
         order = Order(replace(options, kubeconfig=str(kubeconfig)), serve)
@@ -232,6 +234,14 @@ def develop(options: RunOptions) -> int:
              "the server keeps its objects\n")
         with OperatorProcess(msgspec.json.encode(order), kubeconfig) as operator:
             return _Development(operator, sources, signals).run()
+
+
+def _load(server: ApiServer, manifests: str) -> None:
+    try:
+        count = server.load(Path(manifests))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"--load {manifests}: {error}") from None
+    _say(f"loaded {count} object{'s' if count != 1 else ''} from {manifests}")
 
 
 class _Development:

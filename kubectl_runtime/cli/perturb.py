@@ -43,6 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         help="only faults of this kind; may be repeated (default: all kinds)")
     parser.add_argument("--only", type=_point, metavar="POINT", help="only this run, such as crash-after-3, with the "
                         "library's logs")
+    parser.add_argument("--ignore", action="append", default=[], metavar="FIELD", help="a field that is not compared, "
+                        "such as status.checkedAt; may be repeated")
     parser.add_argument("--seed", type=int, default=0, help="the seed of all random choices (default: 0)")
     parser.add_argument("--log-level", type=level_option, metavar="LEVELS",
                         help="with --only: as for `kubectl-runtime run`")
@@ -56,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         if options.only is not None:
             set_up_logs("text", options.log_level, options.build.module.partition(".")[0])
         report = perturb(build, story, faults=[Fault(word) for word in options.fault] or list(Fault),
-                         seed=options.seed, only=options.only)
+                         seed=options.seed, only=options.only, ignore=options.ignore)
     except CommandError:
         raise
     except Exception as error:  # noqa: BLE001 - the story is the user's, as is what it says of itself

@@ -137,12 +137,13 @@ class RunOptions:
     log_format: str | None = None
     log_level: str | None = None
     webhook_service: tuple[tuple[str, str], ...] = ()
+    load: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> RunOptions:
         """The options of a command line that argparse has read."""
         said = {name: getattr(given, name) for name in cls.__dataclass_fields__}
-        return cls(**{**said, "webhook_service": tuple(said["webhook_service"])})
+        return cls(**{**said, "webhook_service": tuple(said["webhook_service"]), "load": tuple(said["load"])})
 
     @property
     def lease(self) -> dict[str, Any]:
@@ -191,6 +192,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
                         help="with --dev: the address of a Service that a webhook configuration names, such as the "
                              "program's own WebhookServer; may be repeated")
+    parser.add_argument("--load", action="append", default=[], metavar="FILE",
+                        help="with --dev: manifests, a file or a folder, that are on the server before the program "
+                             "runs, such as the CRDs of others that it watches; may be repeated")
     _cluster(parser.add_argument_group("the cluster"))
     _election(parser.add_argument_group("one of several replicas"))
     _telling(parser.add_argument_group("logs, metrics and status page"))
@@ -259,6 +263,8 @@ def checked(options: RunOptions) -> RunOptions:
                                    "out")
     elif options.webhook_service:
         raise UsageError("--webhook-service is for the server of --dev; a cluster finds its Services itself")
+    elif options.load:
+        raise UsageError("--load is for the server of --dev; on a cluster kubectl apply -f does it")
     if options.debug_page == "off" and options.debug_details:
         raise UsageError("--debug-page off and --debug-details contradict each other")
     if options.leader_elect is False and options.lease:

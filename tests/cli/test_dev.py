@@ -206,3 +206,51 @@ def test_its_server_ends_with_it_and_the_kubeconfig_of_a_later_one_stays(source:
     assert kubeconfig(source).read_text() == "of another one"
     with Client(Config(cluster_url=url, timeout=2)) as client, pytest.raises(TransportError):
         client.server_version()
+
+
+FOREIGN = """
+from kubectl_runtime import Action, Api, ApiResource, Controller
+
+def reconcile(obj, ctx):
+    print("saw", obj.name, flush=True)
+    return Action.await_change()
+
+def main(client):
+    return Controller(Api.all(client, ApiResource("other.example.org", "v1", "Thing", "things"))).bind(reconcile)
+"""
+THINGS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.other.example.org}
+spec:
+  group: other.example.org
+  scope: Namespaced
+  names: {kind: Thing, plural: things}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+"""
+
+
+def test_manifests_of_others_are_there_before_the_operator(source: Path) -> None:
+    source.write_text(FOREIGN)
+    (source.parent / "crds").mkdir()
+    (source.parent / "crds" / "things.yaml").write_text(THINGS)
+    (source.parent / "one.yaml").write_text("{apiVersion: other.example.org/v1, kind: Thing, metadata: {name: first}}")
+    with dev(source, "--load", "crds", "--load", "one.yaml") as program:
+        program.until("loaded 1 object from one.yaml")
+        program.until("saw first")
+        program.send(signal.SIGINT)
+        assert program.end() == 0, program.text
+
+
+@pytest.mark.parametrize(("arguments", "status", "words"), [
+    (["--dev", "--load", "missing.yaml"], 1, "--load missing.yaml"),
+    (["--dev", "--load", "wrong.yaml"], 1, "--load wrong.yaml"),
+    (["--load", "wrong.yaml"], 2, "--load is for the server of --dev")])
+def test_what_cannot_be_loaded_is_said(arguments: list[str], status: int, words: str, source: Path) -> None:
+    (source.parent / "wrong.yaml").write_text("{apiVersion: other.example.org/v1, kind: Thing, metadata: {name: a}}")
+    done = subprocess.run([sys.executable, "-m", "kubectl_runtime", "run", "greeting_operator:main", *arguments],
+                          cwd=source.parent, env=environment(), capture_output=True, text=True, timeout=LIMIT,
+                          check=False)
+    assert done.returncode == status, done.stderr
+    assert words in done.stderr

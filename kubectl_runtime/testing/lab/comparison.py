@@ -25,7 +25,7 @@ from kubectl_runtime.core.codec.sameness import MISSING, Path, differences
 from kubectl_runtime.testing.lab.recordings import PASSING, Entry, Identity, Journal, identity_of
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 _DROPPED = ("uid", "resourceVersion", "generation", "managedFields", "creationTimestamp", "selfLink", "generateName",
             "deletionGracePeriodSeconds", "name", "namespace")
 _SORTED = {"conditions": "type", "ownerReferences": "uid", "finalizers": ""}
@@ -34,10 +34,27 @@ State = tuple[int, dict[str, dict[str, Version]]]
 """What the storage dumps."""
 
 
+Ignored = tuple[tuple[str, ...], ...]
+"""Paths of fields that are not compared, in objects of every kind."""
+
+
+def _remove(value: Any, path: tuple[str, ...]) -> None:
+    """Take out what is at `path`, in each item of lists on the way."""
+    if isinstance(value, list):
+        for item in value:
+            _remove(item, path)
+    elif isinstance(value, dict) and path:
+        if len(path) == 1:
+            value.pop(path[0], None)
+        else:
+            _remove(value.get(path[0]), path[1:])
+
+
 class Forms:
     """What the objects of one run are called and look like in a comparison; `end` is the state at its end."""
 
-    def __init__(self, journal: Journal, end: State) -> None:
+    def __init__(self, journal: Journal, end: State, ignored: Ignored = ()) -> None:
+        self._ignored = ignored
         self._present = {version.uid for bucket in end[1].values() for version in bucket.values()}
         self._known = journal.known
         names = {identity[2]: f"{generated}*" for identity, generated in self._known.values() if generated}
@@ -73,6 +90,8 @@ class Forms:
         deleting = metadata.pop("deletionTimestamp", None) is not None
         for name in _DROPPED:
             metadata.pop(name, None)
+        for path in self._ignored:
+            _remove(obj if path[0] != "metadata" else metadata, path if path[0] != "metadata" else path[1:])
         form = self._value({"metadata": metadata, **obj}, generation)
         if deleting:
             form["metadata"]["deletionTimestamp"] = "<time>"
@@ -101,7 +120,7 @@ class Forms:
         return form
 
     def _text(self, text: str) -> str:
-        if len(text) >= 20:  # no shorter one holds a time or a uid
+        if len(text) >= 19:  # no shorter one holds a time or a uid
             text = _TIME.sub("<time>", text)
             text = _UID.sub(lambda found: self._owner_of(found[0]), text)
         if self._generated is not None:
@@ -132,9 +151,9 @@ Mask = frozenset[tuple[Identity, Path]]
 class Outcome:
     """A run that has ended, as it is compared."""
 
-    def __init__(self, journal: Journal, end: State) -> None:
+    def __init__(self, journal: Journal, end: State, ignored: Ignored = ()) -> None:
         self.journal = journal
-        self.forms = Forms(journal, end)
+        self.forms = Forms(journal, end, ignored)
 
     @property
     def objects(self) -> dict[Identity, list[Any]]:

@@ -24,8 +24,10 @@ import inspect
 import os
 import shlex
 import sys
+import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,8 +36,9 @@ from typing import Any
 import kubectl_runtime
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import misfit, name_of
+from kubectl_runtime.runtime.lifecycle.lifecycle import stack_of
 from kubectl_runtime.testing.asking import muted_logs
-from kubectl_runtime.testing.lab.comparison import Mask, difference, first_diverging, random_places
+from kubectl_runtime.testing.lab.comparison import Ignored, Mask, difference, first_diverging, random_places
 from kubectl_runtime.testing.lab.world import (
     ALL_FAULTS,
     MORE,
@@ -211,7 +214,7 @@ class Report:
 
 
 def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULTS, seed: int = 0,
-            only: Point | str | None = None) -> Report:
+            only: Point | str | None = None, ignore: Sequence[str | Sequence[str]] = ()) -> Report:
     """Play `story` undisturbed, and once for each point of `faults`; what did not end as it should.
 
     `build(client)` makes all controllers, each time again, and returns `Controller(...).bind(reconciler)` or
@@ -224,30 +227,35 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
     Ends are compared without uids, versions and times, and without what two undisturbed runs draw differently at random
     (see `normal_form`); Events and Leases do not count. `seed` decides the order of everything; a report's point and
     seed repeat a run. `only`: that point alone, with the library's logs, which are muted otherwise; under pytest
-    `--perturb-only` and `--perturb-seed` say so.
+    `--perturb-only` and `--perturb-seed` say so. `ignore`: fields that are not compared in any object, as
+    `"status.checkedAt"`, or as their keys where one has a dot: `("metadata", "annotations", "example.com/at")`.
+
+    Time is the simulation's: code that sleeps by itself holds everything up, and is named on standard error after ten
+    seconds.
 
     Blocks, in this thread, and needs no real time: for a controller with 10 writes a few seconds. Raises what the
     story or `build` raises undisturbed, RequestError for arguments that make no sense, and ValueError for a story that
     does not end alike twice, or makes no controller write anything.
     """
     check(build, story, faults)
+    ignored = paths_of(ignore)
     options = OPTIONS.get()
     wanted = only if only is not None else options.only
     point = Point.parse(wanted) if isinstance(wanted, str) else wanted
     seed = options.seed if options.seed is not None else seed
-    with muted_logs():
-        plain, mask = undisturbed(build, story, seed)
+    with muted_logs(), naming_what_blocks():
+        plain, mask = undisturbed(build, story, seed, ignored)
     chosen = [point] if point is not None else [
         *points_of(faults, plain.writes, plain.story_writes, plain.pairs)]
     if point is not None:
         _check_there(point, plain)
-        return _report(seed, plain, chosen, [_diverged(plain, mask, build, story, seed, point)])
+        return _report(seed, plain, chosen, [_diverged(plain, mask, build, story, seed, point, ignored)])
     progress = Progress(chosen, terminal())
     found: list[Divergence | None] = []
     try:
-        with muted_logs():
+        with muted_logs(), naming_what_blocks():
             for one in chosen:
-                found.append(_diverged(plain, mask, build, story, seed, one))
+                found.append(_diverged(plain, mask, build, story, seed, one, ignored))
                 progress.ran(one, diverged=found[-1] is not None)
     finally:
         progress.end()
@@ -279,10 +287,53 @@ def _check_there(point: Point, plain: Ended) -> None:
                             if point.way == "missed" else ""))
 
 
-def undisturbed(build: Build, story: Story, seed: int) -> tuple[Ended, Mask]:
+def paths_of(ignore: Sequence[str | Sequence[str]]) -> Ignored:
+    """The keys of fields that are left out. Raises RequestError."""
+    if isinstance(ignore, str) or not isinstance(ignore, Sequence):
+        raise RequestError(f"ignore= takes several fields: ignore=[{ignore!r}]")
+    found = tuple(tuple(path.split(".")) if isinstance(path, str) else tuple(path) for path in ignore)
+    for path in found:
+        if not path or not all(isinstance(key, str) and key for key in path):
+            raise RequestError(f"ignore= takes fields such as 'status.checkedAt', not {path!r}")
+    return found
+
+
+BLOCKED = 10.0
+"""Seconds of real time at one place of the code after which it is named."""
+
+
+@contextmanager
+def naming_what_blocks(seconds: float = BLOCKED) -> Iterator[None]:
+    """Say on standard error, once, where this thread stands that has not moved for so long: in a simulation nothing may
+    wait for real time."""
+    ended, thread = threading.Event(), threading.get_ident()
+
+    def look() -> None:
+        last: object = None
+        while not ended.wait(seconds):
+            frame = sys._current_frames().get(thread)
+            place = None if frame is None else (id(frame), frame.f_lasti)
+            del frame
+            if place == last and sys.stderr is not None:
+                print(f"nothing has moved for {seconds:g} s of real time: time in a simulation passes by the client's "
+                      f"clock and Action.requeue alone, and this waits for the real one:\n{stack_of(thread)}",
+                      file=sys.stderr, flush=True)
+                return
+            last = place
+
+    watcher = threading.Thread(target=look, name="what blocks a simulation", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def undisturbed(build: Build, story: Story, seed: int, ignored: Ignored = ()) -> tuple[Ended, Mask]:
     """How the story ends when nothing happens, and where it does so at random. Raises as `perturb`."""
     # Other random numbers the second time: what is drawn from them is where the two differ.
-    runs = [_play(build, story, seed, None, MOST_REQUESTS, randoms=seed + number) for number in range(2)]
+    runs = [_play(build, story, seed, None, MOST_REQUESTS, ignored, randoms=seed + number) for number in range(2)]
     for run in runs:
         if run.error is not None:
             raise run.error
@@ -294,16 +345,18 @@ def undisturbed(build: Build, story: Story, seed: int) -> tuple[Ended, Mask]:
     return runs[0], random_places(runs[0].outcome, runs[1].outcome)
 
 
-def _play(build: Build, story: Story, seed: int, point: Point | None, limit: int, randoms: int | None = None) -> Ended:
+def _play(build: Build, story: Story, seed: int, point: Point | None, limit: int, ignored: Ignored = (),
+          randoms: int | None = None) -> Ended:
     put_back = seeded(seed if randoms is None else randoms)
     try:
-        return World(build, story, seed=seed, point=point, limit=limit).run()
+        return World(build, story, seed=seed, point=point, limit=limit, ignored=ignored).run()
     finally:
         put_back()
 
 
-def _diverged(plain: Ended, mask: Mask, build: Build, story: Story, seed: int, point: Point) -> Divergence | None:
-    run = _play(build, story, seed, point, max(MOST_REQUESTS // 10, plain.requests * MORE))
+def _diverged(plain: Ended, mask: Mask, build: Build, story: Story, seed: int, point: Point,
+              ignored: Ignored = ()) -> Divergence | None:
+    run = _play(build, story, seed, point, max(MOST_REQUESTS // 10, plain.requests * MORE), ignored)
     if not run.applies:
         return None
     found = difference(plain.outcome, run.outcome, mask)

@@ -92,6 +92,7 @@ class Answers(Protocol):
     """The world, as transports see it."""
 
     clock: SimClock
+    hidden: float
 
     def answer(self, life: Life, request: requests.PreparedRequest, asked: Asked, server: Answer) -> requests.Response:
         """The answer to a request of a life. Raises ProcessEnded where the life ends."""
@@ -155,12 +156,13 @@ class StoryClock:
         self._world = world
 
     def monotonic(self) -> float:
-        """Seconds of the simulation that never go back."""
-        return self._world.clock.monotonic()
+        """Seconds of the simulation that never go back, without those in which a write of the story was answered to:
+        a time limit of the story is about the story."""
+        return self._world.clock.monotonic() - self._world.hidden
 
     def boottime(self) -> float:
-        """Seconds of the simulation, suspended time included."""
-        return self._world.clock.boottime()
+        """As `monotonic`, suspended time included."""
+        return self._world.clock.boottime() - self._world.hidden
 
     def now(self) -> datetime:
         """The date and time of the simulation, aware, in UTC."""

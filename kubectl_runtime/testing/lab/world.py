@@ -45,7 +45,7 @@ from kubectl_runtime.crd.customresource import CustomResource, definitions_of
 from kubectl_runtime.manager.manager import Manager
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import MainStream, WatchPlan
-from kubectl_runtime.testing.lab.comparison import Outcome
+from kubectl_runtime.testing.lab.comparison import Ignored, Outcome
 from kubectl_runtime.testing.lab.recordings import Asked, Journal
 from kubectl_runtime.testing.lab.transports import Answer, Life, LifeTransport, StoryClock, StoryTransport
 from kubectl_runtime.testing.simulation import Simulation
@@ -199,7 +199,10 @@ class World:
     """A server, controllers that live and die, and a story, in one thread. To be run once."""
 
     def __init__(self, build: Build, story: Story, *, seed: int, point: Point | None,
-                 limit: int = MOST_REQUESTS) -> None:
+                 limit: int = MOST_REQUESTS, ignored: Ignored = ()) -> None:
+        self.hidden = 0.0
+        """Seconds in which the controllers answered the story's writes: they are not time of the story."""
+        self._ignored = ignored
         self._build, self._story, self._point, self._limit = build, story, point, limit
         self.sim = Simulation(seed, jump=JUMP, record=False)
         self.clock = self.sim.clock
@@ -233,7 +236,7 @@ class World:
                 trouble = f"it does not come to rest: {self._requests:,} requests"
             except Exception as raised:  # noqa: BLE001 - the story is user code
                 trouble, error = f"the story raised {type(raised).__name__}: {raised}", raised
-        outcome = Outcome(self.journal, self.server.core.dump())
+        outcome = Outcome(self.journal, self.server.core.dump(), self._ignored)
         return Ended(outcome, self._writes, self._story_writes, self._pairs, self._requests, trouble, applies,
                      error)
 
@@ -298,7 +301,9 @@ class World:
         self._before = self.server.snapshot()
         if way == "down":
             self._live()
+        before = self.clock.monotonic()
         self._work(SETTLE)
+        self.hidden += self.clock.monotonic() - before
         return response
 
     def go_on(self, seconds: float) -> None:

@@ -3,15 +3,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, ApiError, Client, Config, Controller, Manager, RequestError, predicates
+from kubectl_runtime import (
+    Action,
+    Api,
+    ApiError,
+    ApiResource,
+    Client,
+    Config,
+    Controller,
+    Manager,
+    RequestError,
+    apply_crd,
+    predicates,
+)
 from kubectl_runtime import await_condition as await_condition_of
 from kubectl_runtime.resources import ConfigMap, Deployment, Secret
 from kubectl_runtime.testing import CRASH, MISSED, STALE, Fault, perturb
-from kubectl_runtime.testing.lab.perturb import Progress
+from kubectl_runtime.testing.lab.perturb import Progress, naming_what_blocks
 from kubectl_runtime.testing.lab.world import Point
 from tests.examples.programs import ROOT, environment
 from tests.testing.lab import buggy
@@ -248,3 +261,99 @@ def test_progress_is_one_line_written_anew() -> None:
     progress.end()
     assert told == ["\r\x1b[Kperturbing: crash 1/2, stale 0/1",
                     "\r\x1b[Kperturbing: crash 1/2, stale 1/1; 1 do not end as undisturbed", "\n"]
+
+
+THING = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+         "metadata": {"name": "things.other.example.org"}, "spec": {
+             "group": "other.example.org", "scope": "Namespaced", "names": {"kind": "Thing", "plural": "things"},
+             "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
+                 "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
+THINGS = ApiResource("other.example.org", "v1", "Thing", "things")
+
+
+def applying(data: Any) -> Any:
+    """What builds a controller of things, each of which gets a ConfigMap of `data(thing)`."""
+    def reconcile(obj: Any, ctx: Any) -> Action:
+        made = ConfigMap.from_dict({"metadata": {"name": obj.name}, **data(obj)})
+        Api.namespaced(ctx.client, ConfigMap, obj.namespace).apply(made, field_manager="t", force=True)
+        return Action.await_change()
+
+    return lambda client: Controller(Api.all(client, THINGS)).bind(reconcile)
+
+
+def one_thing(client: Client) -> None:
+    apply_crd(client, THING)
+    Api.namespaced(client, THINGS, "default").create({"metadata": {"name": "a"}})
+
+
+def test_a_story_brings_the_definitions_of_others() -> None:
+    report = perturb(applying(lambda thing: {"data": {"a": "b"}}), one_thing)
+    assert report.ok, str(report)
+
+
+def test_a_time_limit_of_the_story_does_not_count_what_the_controllers_do_for_it() -> None:
+    """After each write they get a minute, which a limit of half a minute would never see the end of."""
+    def story(client: Client) -> None:
+        began = client.clock.monotonic()
+        one_thing(client)
+        assert client.clock.monotonic() - began < 30
+
+    assert perturb(applying(lambda thing: {"data": {"a": "b"}}), story, faults=()).ok
+
+
+class Steps:
+    """Gives another number each time, also after a crash."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __call__(self) -> str:
+        self.number += 1
+        return str(self.number)
+
+
+@pytest.mark.parametrize(("place", "ignore"), [
+    (lambda step: {"data": {"a": step}}, ["data.a"]),
+    (lambda step: {"data": {"a": step}}, ["data"]),
+    (lambda step: {"metadata": {"name": "a", "annotations": {"example.com/at": step}}},
+     [("metadata", "annotations", "example.com/at")]),
+])
+def test_a_field_can_be_left_out_of_the_comparison(place: Any, ignore: list[Any],
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    from kubectl_runtime.testing.lab import perturb as module
+
+    monkeypatch.setattr(module, "random_places", lambda one, other: frozenset())  # what draws at random is known else
+    step = Steps()
+    build = applying(lambda thing: place(step()))
+    assert not perturb(build, one_thing, only="crash-after-1").ok
+    assert perturb(build, one_thing, only="crash-after-1", ignore=ignore).ok
+
+
+@pytest.mark.parametrize("text", ["2026-11-30T12:00:{:02d}", "2026-11-30 12:00:{:02d}",
+                                  "2026-11-30T12:00:{:02d}.5+0100",
+                                  "2026-11-30T12:00:{:02d}Z"])
+def test_a_time_is_no_difference_in_whatever_form(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kubectl_runtime.testing.lab import perturb as module
+
+    monkeypatch.setattr(module, "random_places", lambda one, other: frozenset())
+    step = Steps()
+    build = applying(lambda thing: {"data": {"at": text.format(int(step()))}})
+    assert perturb(build, one_thing, only="crash-after-1").ok
+
+
+@pytest.mark.parametrize("wrong", ["status", [""], [()], [3], 3])
+def test_fields_that_are_none_are_refused(wrong: Any) -> None:
+    with pytest.raises((RequestError, TypeError)):
+        perturb(applying(lambda thing: {}), one_thing, ignore=wrong)
+
+
+def test_code_that_waits_for_the_real_time_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    released = threading.Event()
+    with naming_what_blocks(0.05):
+        released.wait(0.5)
+    said = capsys.readouterr().err
+    assert "released.wait(0.5)" in said
+    assert said.count("nothing has moved") == 1
+    with naming_what_blocks(30):
+        pass
+    assert capsys.readouterr().err == ""
