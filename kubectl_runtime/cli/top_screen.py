@@ -2,16 +2,18 @@
 
     the process and its manager
     a line for each watch, those in trouble first
-    for each controller    a line about it, a line of counts, and a table of its keys:
+    the requests to the API server, and a line for each webhook
+    for each controller    a line about it, a line of counts, and a table of its objects:
                            loops, failing, running, due, delayed, slowest, recent, some of each
 
 In a window the groups of the tables share the lines that there are: each gets as many as the others, and what one does
-not need is left to those that do. What is not shown is counted. Names and texts come from somebody else's process:
-characters that would move a terminal are replaced.
+not need is left to those that do. What is not shown is counted. Without a window (`--once`) lines that are too long go
+on in the next one. Names and texts come from somebody else's process: characters that would move a terminal are
+replaced.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -56,7 +58,7 @@ class Screen:
         """The lines of the screen, at most `height` where that is given. `rates`: runs a second by controller, if
         known."""
         watches = self._watches(report.watches, report.watches_left_out, height)
-        head = [self.paint(BOLD, title(report)), "", *watches, ""]
+        head = [*wrapped(title(report), self._width, self.paint, BOLD), "", *watches, *self._traffic(report), ""]
         parts = [(self._head(one, (rates or {}).get(one.name)), groups_of(one)) for one in report.controllers]
         rows = None
         if height is not None:
@@ -67,7 +69,7 @@ class Screen:
             found += lines
             for group in groups:
                 shown = len(group.lines) if rows is None else rows[place]
-                found += self._table(group, shown)
+                found += self._table(group, shown, whole=height is None or group.what == "loops")
                 place += 1
             found.append("")
         if report.controllers_left_out:
@@ -88,8 +90,27 @@ class Screen:
         numbers = (f"running {counts.running} of {one.concurrency}", f"due {counts.due:,}",
                    f"backing off {counts.backing_off:,}", f"held back {counts.held_back:,}",
                    f"delayed {counts.delayed:,}", f"failing {counts.failing:,}")
-        return [self.paint(BOLD, f"{one.name}  {one.kind}  {runs}"), "  " + cut("   ".join(numbers), self._width - 2),
-                *([self.paint(RED, f"  not {'alive' if one.not_alive else 'ready'}: {said}")] if said else [])]
+        lines = [*wrapped(f"{one.name}  {one.kind}  {runs}", self._width, self.paint, BOLD),
+                 *wrapped("  " + "   ".join(numbers), self._width, self.paint, "", indent=4)]
+        if said:
+            state = "alive" if one.not_alive else "ready"
+            lines += wrapped(f"  not {state}: {said}", self._width, self.paint, RED, indent=4)
+        return lines
+
+    def _traffic(self, report: DebugState) -> list[str]:
+        found = []
+        if (calls := report.calls) is not None:
+            said = (f"API server: {calls.per_second:,.1f} requests a second", f"{time(calls.latency)} on average",
+                    f"{time(calls.slowest)} at most", f"{calls.total:,} in all", f"{calls.throttled:,} of 429",
+                    f"{calls.failed:,} of 5xx", f"{calls.unanswered:,} unanswered")
+            found += wrapped("   ".join(said), self._width, self.paint,
+                             RED if calls.throttled or calls.failed or calls.unanswered else "")
+        for row in report.webhooks:
+            asked = "never asked" if row.ago is None else f"asked {time(row.ago)} ago"
+            text = (f"webhook {row.name}   {row.requests:,} requests   {row.failed:,} not answered well   "
+                    f"{row.running:,} under way   {time(row.latency)} on average   {asked}")
+            found += wrapped(text, self._width, self.paint, RED if row.failed else "")
+        return found
 
     def _watches(self, watches: Sequence[WatchRow], left_out: int, height: int | None) -> list[str]:
         most = len(watches) if height is None else max(1, height // 4)
@@ -104,13 +125,16 @@ class Screen:
         rest = len(watches) - len(shown) + left_out
         return [*found, *([f"and {rest:,} watches more"] if rest else [])]
 
-    def _table(self, group: Group, shown: int) -> list[str]:
+    def _table(self, group: Group, shown: int, *, whole: bool) -> list[str]:
         rest = max(group.total, len(group.lines)) - shown
         if rest and shown and shown < len(group.lines):
             shown, rest = shown - 1, rest + 1
         name = max(20, min(48, (self._width - 36) // 2))
-        found = [self.paint(line.colour, f"  {line.state:<18} {line.time:>12}  {fit(line.name, name)}  {line.more}")
-                 for line in group.lines[:shown]]
+        found = []
+        for line in group.lines[:shown]:
+            text = f"  {line.state:<18} {line.time:>12}  {fit(line.name, name)}  "
+            found += wrapped(text + line.more, self._width, self.paint, line.colour, indent=4) if whole else \
+                [self.paint(line.colour, text + line.more)]
         if rest:
             found.append(self.paint(SOFT, f"  and {rest:,} more {group.what}".rstrip()))
         return found
@@ -133,13 +157,13 @@ def groups_of(one: ControllerState) -> list[Group]:
     counts = one.counts
     return [
         Group([Line("loop", f"{time(row.ago)} ago", row.name,
-                    row.what + (f"; differed: {', '.join(row.fields)}" if row.fields else ""), YELLOW)
+                    (f"differed: {', '.join(row.fields)}; " if row.fields else "") + row.what, YELLOW)
                for row in one.loops], "loops"),
         Group([_failing(row) for row in one.failing], "failing", counts.failing),
         Group([_key(row, f"for {time(row.age)}") for row in one.running], "running", counts.running),
         Group([_key(row, f"for {time(row.age)}") for row in one.due], "due", counts.due),
         Group([_key(row, until(row)) for row in one.delayed], "delayed", counts.delayed),
-        Group([_slow(row) for row in one.slowest[:5]], "slow keys"),
+        Group([_slow(row) for row in one.slowest[:5]], "slow objects"),
         Group([_ended(row) for row in one.recent], "recent runs"),
     ]
 
@@ -164,7 +188,9 @@ def _key(row: KeyRow, when: str) -> Line:
 
 def _failing(row: KeyRow) -> Line:
     times = f"{row.failures:,} times in {time(row.failing_for)}" if row.failures > 1 else "once"
-    return Line(WORDS.get(row.state, row.state), until(row), row.name, f"failed {times}{_and(row.error)}",
+    good = "" if row.succeeded is None else f", last success {time(row.succeeded)} ago"
+    run = f", run {row.failed_run}" if row.failed_run else ""
+    return Line(WORDS.get(row.state, row.state), until(row), row.name, f"failed {times}{_and(row.error)}{good}{run}",
                 COLOURS.get(row.state, RED))
 
 
@@ -215,6 +241,18 @@ def cut(text: str, width: int) -> str:
     """`text` in at most so many columns, without what would move a terminal."""
     text = "".join(letter if letter.isprintable() else "·" for letter in text[:width + 1])
     return text if len(text) <= width else f"{text[:width - 1]}…"
+
+
+def wrapped(text: str, width: int, paint: Callable[[str, str], str], colour: str, *, indent: int = 2) -> list[str]:
+    """`text` in as many lines of at most so many columns as it needs, broken at blanks where there are any."""
+    found: list[str] = []
+    left = text
+    while len(left) > width:
+        at = left.rfind(" ", width // 2, width + 1)
+        at = width if at <= 0 else at
+        found.append(paint(colour, left[:at].rstrip()))
+        left = " " * indent + left[at:].lstrip()
+    return [*found, paint(colour, left)]
 
 
 def joined(lines: Iterable[str]) -> str:

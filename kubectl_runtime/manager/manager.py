@@ -427,7 +427,7 @@ class Manager:
                            given=self._checks, servers=self._servers)
         own = () if self._address is None else servers_for(
             self._address, view.ready_checks, self._why_not_alive, metrics_of(self._client) if self._metrics else None,
-            self._debug, view, dict(self._routes))
+            self._debug, view, dict(self._routes), self._client)
         self._running.launch([*own, *self._servers], members, foreground=foreground)
         return self._running
 

@@ -17,7 +17,7 @@ from kubectl_runtime.core.base.guard import check_callback, described, guarded_l
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.observer import observe_too, parts_of
 from kubectl_runtime.runtime.lifecycle.lifecycle import ShutdownLog, stack_of
-from kubectl_runtime.runtime.observe.debug import Debugged, DebugPage
+from kubectl_runtime.runtime.observe.debug import Debugged, DebugPage, Traffic
 from kubectl_runtime.runtime.observe.health import HealthServer, Scraped
 from kubectl_runtime.runtime.observe.health_checks import TIMEOUT, Check, OwnCheck, TimedCheck, Unhealthy, answers
 from kubectl_runtime.runtime.observe.listener import ListenAddress
@@ -102,15 +102,20 @@ class ServerGroup:
 
 def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, Check]],
                 why_not_alive: Callable[[], str], metrics: Scraped | None, debug: DebugPage | None,
-                debugged: Debugged, routes: Mapping[str, WSGIApplication]) -> Sequence[Server]:
+                debugged: Debugged, routes: Mapping[str, WSGIApplication],
+                client: Client) -> Sequence[Server]:
     """The servers that `Manager(serve=...)` stands for: `/healthz`, `/readyz`, `/metrics` of `metrics`, `/debug` as
     `debug` says, and `routes` of the program's own. `ready_checks` gives the checks of `/readyz` at this moment;
     `why_not_alive` says what only a new process can heal; neither blocks.
 
     Called once, at the manager's start, before it starts them. The only place that joins the two.
     """
+    traffic = None if debug is None else Traffic(client.clock)
+    if traffic is not None:
+        observe_too(client.observer, traffic)
     return [HealthServer((address.host, address.port), metrics=metrics, debug=debug, debugged=debugged,
-                         routes=routes, checks=ready_checks, live_checks={"manager": OwnCheck(why_not_alive)})]
+                         routes=routes, traffic=traffic, checks=ready_checks,
+                         live_checks={"manager": OwnCheck(why_not_alive)})]
 
 
 def metrics_of(client: Client) -> Scraped:

@@ -230,3 +230,28 @@ def test_every_text_stands_out_from_what_is_behind_it(browser: Browser, scheme: 
         dark = browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(18, 23, 29)"
         assert dark == (scheme == "dark")
         assert browser.ask(CONTRAST) == []
+
+
+WIDTHS = (360, 420, 620, 768, 1024, 1280, 1440, 1680, 1920)
+CLIPPED = """
+[...document.querySelectorAll("body, main, .card, .scroll, .tiles, header")].filter(box =>
+    box.scrollWidth > box.clientWidth + 1).map(box => (box.dataset.panel || box.className || box.tagName) + " "
+    + box.scrollWidth + " > " + box.clientWidth).concat(
+[...document.querySelectorAll("td, th")].filter(cell => cell.offsetParent && (
+    cell.scrollWidth > cell.clientWidth + 1 || cell.getBoundingClientRect().right > innerWidth + 1)).map(cell =>
+    "cell " + cell.textContent.slice(0, 40))).join("; ")
+"""
+LONG = "-".join(["a-name-that-is-long"] * 5)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_no_column_is_clipped_at_any_width(browser: Browser, dark: bool) -> None:
+    with scene(details=True) as at_work:
+        at_work.make(f"broken-{LONG}", f"later-{LONG}")
+        for width in WIDTHS:
+            browser.show(at_work.url, width=width, dark=dark)
+            browser.until(row("watches", "widgets.example.com", "waiting"))
+            browser.until("document.querySelector(`[data-panel='failing'] td code`)")  # the id of a failed run
+            browser.until("document.querySelector(`[data-panel='calls'] b`)")
+            assert browser.ask(CLIPPED) == "", (width, dark)
+            browser.screenshot(f"status-{width}-{'dark' if dark else 'light'}")

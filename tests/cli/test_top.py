@@ -27,6 +27,7 @@ from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.cli.top import MOST_BYTES, fetched, read, state_url
 from kubectl_runtime.cli.top_screen import Screen, cut, shares
 from kubectl_runtime.runtime.observe.debug import (
+    CallCounts,
     ControllerState,
     Counts,
     DebugPage,
@@ -36,6 +37,7 @@ from kubectl_runtime.runtime.observe.debug import (
     ManagerState,
     RunRow,
     WatchRow,
+    WebhookRow,
 )
 from kubectl_runtime.runtime.observe.health import HealthServer
 
@@ -49,7 +51,7 @@ def sample() -> DebugState:
         counts=Counts(running=1, due=20_000, delayed=1, backing_off=1, held_back=0, failing=2),
         running=[KeyRow(name="default/slow", state="running", age=75, reason="object updated", attempt=3)],
         due=[KeyRow(name=f"default/due-{number}", state="due", age=2) for number in range(30)],
-        delayed=[KeyRow(name="default/later", state="delayed", due_in=290, reason="reconciler requested retry")],
+        delayed=[KeyRow(name="default/later", state="delayed", due_in=290, reason="asked to run again after 300 s")],
         failing=[KeyRow(name="default/broken", state="backing_off", due_in=12, failures=4, failing_for=31,
                         error="ApiError 503"),
                  KeyRow(name="default/wrong", state="waits_for_change", failures=1, error="TerminalError")],
@@ -82,12 +84,12 @@ def test_it_shows_watches_counts_and_each_state_of_a_key() -> None:
             r"shops.example.com +watching +20,000 objects +88 MiB +heard of 500 ms ago",
             r"shop  shops.example.com  1,234 runs, 5 failed",
             r"running 1 of 10 +due 20,000 +backing off 1 +held back 0 +delayed 1 +failing 2",
-            r"loop +9.0 s ago +default/busy +runs in a loop; differed: spec.size",
+            r"loop +9.0 s ago +default/busy +differed: spec.size; runs in a loop",
             r"backing off +in 12 s +default/broken +failed 4 times in 31 s: ApiError 503",
             r"waits for a change +default/wrong +failed once: TerminalError",
             r"running +for 75 s +default/slow +object updated, attempt 3",
             r"due +for 2.0 s +default/due-0", r"and 19,970 more due",
-            r"delayed +in 5 min +default/later +reconciler requested retry",
+            r"delayed +in 5 min +default/later +asked to run again after 300 s",
             r"slowest +took 45 s +default/big +10 min ago", r"success +1.0 s ago +default/well +took 12 ms",
             r"not ready: it waits for widgets.example.com"):
         assert re.search(expected, text), expected
@@ -135,6 +137,35 @@ def test_names_and_errors_cannot_move_the_terminal() -> None:
     lines = Screen(140, colours=False).lines(state)
     assert all(line.isprintable() for line in lines)
     assert cut("a\nb", 10) == "a·b"
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 150, 200])
+def test_without_a_window_nothing_is_cut_off(width: int) -> None:
+    state = sample()
+    text = "-".join(f"word{number}" for number in range(60))
+    shop, idle = state.controllers
+    shop.failing[0] = KeyRow(name="default/broken", state="backing_off", due_in=12, failures=4, failing_for=31,
+                             error=f"ApiError {text} end-of-error", failed_run="a1b2c3d4", succeeded=7200)
+    shop.loops[0].fields = ["status.conditions[0].lastTransitionTime", "spec.size"]
+    idle.not_ready = f"it waits {text} end-of-reason"
+    state.calls = CallCounts(total=12_345, throttled=3, failed=4, unanswered=5, per_second=6.7, latency=0.012,
+                             slowest=2.5)
+    state.webhooks = [WebhookRow(name="/quota/validate", requests=8, failed=1, running=2, latency=0.004, ago=60)]
+    lines = Screen(width, colours=False).lines(state)
+    assert max(map(len, lines)) <= width
+    whole = "".join(line.strip() for line in lines).replace(" ", "")
+    for word in ("end-of-error", "end-of-reason", "a1b2c3d4", "lastsuccess2hago", "lastTransitionTime,spec.size",
+                 "6.7requestsasecond", "12msonaverage", "2.5satmost", "12,345inall", "3of429", "4of5xx", "5unanswered",
+                 "webhook/quota/validate", "8requests", "1notansweredwell", "failing2"):
+        assert word in whole, word
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_in_a_window_the_field_of_a_loop_is_to_be_seen(width: int) -> None:
+    state = sample()
+    state.controllers[0].loops[0].fields = ["status.conditions[0].lastTransitionTime"]
+    text = "".join(line.strip() for line in Screen(width, colours=False).lines(state, 40)).replace(" ", "")
+    assert "differed:status.conditions[0].lastTransitionTime" in text
 
 
 # Where it gets it

@@ -1,6 +1,7 @@
 """A manager is observed by default: its metrics, the program's own, routes of its own, and a line for each request."""
 from __future__ import annotations
 
+import json
 import logging
 import re
 import subprocess
@@ -13,10 +14,12 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter
 
-from kubectl_runtime import Action, Api, Client, Controller, Manager, RequestError
+from kubectl_runtime import Action, Api, Client, Controller, Manager, Patch, RequestError
+from kubectl_runtime.controller import KeyBackoff
 from kubectl_runtime.observe import Metrics, Observer
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.testing import ApiServer, eventually
+from kubectl_runtime.runtime.observe.debug import DebugPage, Traffic
+from kubectl_runtime.testing import ApiServer, SimClock, eventually
 from tests.examples.programs import environment
 
 
@@ -204,3 +207,70 @@ def test_each_request_is_a_line_at_debug(caplog: pytest.LogCaptureFixture) -> No
         "get /api/v1/namespaces/default/configmaps/missing: 404 in N ms",
         "list /api/v1/namespaces/default/configmaps: 200 in N ms, 2 retries",
         "get /api/v1/namespaces/default/configmaps/a: 200 in N ms, 1 retry"]
+
+
+# The status page
+
+
+def state(manager: Manager) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(get(manager, "/debug/state.json")[1])
+    return found
+
+
+def test_the_status_page_counts_calls_and_names_failed_runs(caplog: pytest.LogCaptureFixture) -> None:
+    fails = False
+
+    def sometimes(obj: ConfigMap, ctx: Any) -> Action:
+        if fails:
+            raise ValueError("broken")
+        return Action.requeue(300)
+
+    with ApiServer() as server, server.client() as client, caplog.at_level(logging.INFO, "kubectl_runtime"):
+        maps = Api.namespaced(client, ConfigMap, "default")
+        manager = Manager(client, serve="127.0.0.1:0", debug=DebugPage(details=True))
+        manager.add(Controller(maps, name="m", backoff=KeyBackoff(initial=600)), sometimes)
+        with manager.start():
+            maps.create(ConfigMap(name="a"))
+            eventually(lambda: state(manager)["controllers"][0].get("delayed"), timeout=30)
+            assert state(manager)["controllers"][0]["delayed"][0]["reason"] == "asked to run again after 300 s"
+            server.faults.on("get", name="busy").first(1).throttle(0)
+            server.faults.on("get", name="down").first(1).status(503)
+            maps.get_opt("busy")
+            maps.get_opt("down")
+            fails = True
+            maps.patch("a", Patch.merge({"data": {"x": "y"}}))
+            failing = eventually(lambda: state(manager)["controllers"][0].get("failing"), timeout=30)[0]
+            calls = state(manager)["calls"]
+    assert calls["total"] >= 4
+    assert (calls["throttled"], calls["failed"]) == (1, 1)
+    assert calls["perSecond"] > 0
+    assert failing["succeeded"] >= 0
+    logged = [record for record in caplog.records if "reconcile failed" in record.getMessage()]
+    assert failing["failedRun"] in map(str, vars(logged[0]).values())
+
+
+def test_a_webhook_is_a_row_while_it_is_served() -> None:
+    traffic = Traffic()
+    traffic.webhooks_served(("/a", "/b"))
+    traffic.webhook_began("/a")
+    assert [(row.name, row.running, row.ago) for row in traffic.webhooks()] == [("/a", 1, None), ("/b", 0, None)]
+    for code, seconds in ((200, 0.1), (500, 0.3)):
+        traffic.webhook_answered("/a", code, seconds)
+    (row, _) = traffic.webhooks()
+    assert (row.requests, row.failed, row.running, row.latency) == (2, 1, 0, 0.2)
+    traffic.webhooks_ended(("/a", "/b"))
+    assert traffic.webhooks() == []
+
+
+def test_rates_are_of_the_last_minute() -> None:
+    clock = SimClock()
+    traffic = Traffic(clock)
+    for code, seconds in ((200, 1.0), (429, 0.0), (503, 2.0), (0, 5.0)):
+        traffic.request_attempted("host", "GET", "get", "pods", code, seconds)
+    clock.advance(10)
+    found = traffic.calls()
+    assert (found.total, found.throttled, found.failed, found.unanswered) == (4, 1, 1, 1)
+    assert (found.per_second, found.latency, found.slowest) == (0.4, 2.0, 5.0)
+    clock.advance(120)
+    found = traffic.calls()
+    assert (found.total, found.per_second, found.latency) == (4, 0.0, 0.0)

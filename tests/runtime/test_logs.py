@@ -94,7 +94,7 @@ def test_each_record_inside_a_run_carries_the_run_and_none_outside() -> None:
     assert {key: inside[key] for key in run} == run
     assert len(inside["reconcile_id"]) == 8
     assert again["reconcile_id"] != inside["reconcile_id"]
-    assert again["reason"] == "error policy requested retry"
+    assert again["reason"] == "tried again after a failure"
     assert not {"controller", "kind", "name", "reconcile_id"} & set(outside)
     mine = next(line for line in lines if line["message"].endswith("of mine"))
     assert mine["logger"] == "kubectl_runtime.controller.x"
@@ -107,7 +107,7 @@ def test_at_debug_there_is_a_line_for_each_run_and_at_info_a_recovery_says_after
     assert len(runs) == 2
     assert runs[0].startswith("Parent default/a: ran 0 ms (object updated): error, again in ")
     assert runs[0].endswith(": TransportError: planned")
-    assert runs[1] == "Parent default/a: ran 0 ms (error policy requested retry): success, again in 5 min"
+    assert runs[1] == "Parent default/a: ran 0 ms (tried again after a failure): success, again in 5 min"
     assert [line["message"] for line in lines if "works again" in line["message"]] == [
         next(line["message"] for line in lines
              if line["message"].startswith("Parent default/a: works again after 1 failed attempt in "))]

@@ -42,6 +42,8 @@ import hashlib
 import ipaddress
 import os
 import re
+import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -52,6 +54,7 @@ import msgspec
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.version import VERSION as LIBRARY
 from kubectl_runtime.runtime.controller.assembly import Assembly
@@ -141,6 +144,10 @@ class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     failing_for: float = 0.0
     error: str = ""
     """Of the last run that failed."""
+    failed_run: str = ""
+    """The id of the last run that failed, by which the log has its lines."""
+    succeeded: float | None = None
+    """How long ago it last ended well; None where that is not known."""
 
 
 class RunRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -218,6 +225,37 @@ class WatchRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
     error: str = ""
 
 
+class CallCounts(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """Requests to the API server, each attempt one, since the page was made."""
+
+    total: int = 0
+    throttled: int = 0
+    """Answered by 429."""
+    failed: int = 0
+    """Answered by 500 or above."""
+    unanswered: int = 0
+    per_second: float = 0.0
+    """In the last minute."""
+    latency: float = 0.0
+    """Seconds on average in the last minute, until the head of the answer."""
+    slowest: float = 0.0
+    """In the last minute."""
+
+
+class WebhookRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """A webhook that this process serves. A review that refuses an object is answered well."""
+
+    name: str
+    requests: int = 0
+    failed: int = 0
+    """Answered by another status than 200."""
+    running: int = 0
+    latency: float = 0.0
+    """Seconds on average."""
+    ago: float | None = None
+    """How long ago it was last asked."""
+
+
 class ManagerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """The manager, where there is one."""
 
@@ -244,6 +282,9 @@ class DebugState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     manager: ManagerState | None = None
     controllers: list[ControllerState]
     watches: list[WatchRow]
+    calls: CallCounts | None = None
+    """None where nobody counts them: without a Manager."""
+    webhooks: list[WebhookRow] = []
     controllers_left_out: int = 0
     watches_left_out: int = 0
 
@@ -257,6 +298,93 @@ def json_schema() -> dict[str, Any]:
 
 CONTROLLERS, WATCHES = 50, 100
 MOST_TEXT = 200
+
+
+MINUTE = 60
+"""Seconds that rates and times are of."""
+
+
+class Traffic(Observer):
+    """Counts the requests of a client and those to its webhooks. Safe to use from any thread."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counts = CallCounts()
+        self._since = clock.monotonic()
+        self._seconds: deque[tuple[int, list[float]]] = deque(maxlen=MINUTE + 1)
+        """By second of the clock: how many, how long together, and the longest."""
+        self._webhooks: dict[str, WebhookRow] = {}
+        self._asked: dict[str, tuple[float, float]] = {}
+        """By webhook: how long its answers took together, and when it was last asked."""
+
+    def request_attempted(self, host: str, method: str, verb: str, resource: str, code: int,  # noqa: ARG002
+                          seconds: float) -> None:
+        """Count an attempt."""
+        now = int(self._clock.monotonic())
+        with self._lock:
+            counts = self._counts
+            counts.total += 1
+            counts.throttled += code == 429
+            counts.failed += code >= 500
+            counts.unanswered += code == 0
+            if not self._seconds or self._seconds[-1][0] != now:
+                self._seconds.append((now, [0, 0.0, 0.0]))
+            row = self._seconds[-1][1]
+            row[0] += 1
+            row[1] += seconds
+            row[2] = max(row[2], seconds)
+
+    def webhooks_served(self, webhooks: Sequence[str]) -> None:
+        """Show them from now on."""
+        with self._lock:
+            for name in webhooks:
+                self._webhooks.setdefault(name, WebhookRow(name=_cut(name)))
+
+    def webhook_began(self, webhook: str) -> None:
+        """One more is under way."""
+        with self._lock:
+            self._webhooks.setdefault(webhook, WebhookRow(name=_cut(webhook))).running += 1
+
+    def webhook_answered(self, webhook: str, code: int, seconds: float) -> None:
+        """Count an answer."""
+        with self._lock:
+            row = self._webhooks.setdefault(webhook, WebhookRow(name=_cut(webhook)))
+            row.running = max(0, row.running - 1)
+            row.requests += 1
+            row.failed += code != 200
+            self._asked[webhook] = (self._asked.get(webhook, (0.0, 0.0))[0] + seconds, self._clock.monotonic())
+
+    def webhooks_ended(self, webhooks: Sequence[str]) -> None:
+        """Forget them: their server has stopped."""
+        with self._lock:
+            for name in webhooks:
+                self._webhooks.pop(name, None)
+                self._asked.pop(name, None)
+
+    def calls(self) -> CallCounts:
+        """The counts at this moment."""
+        now = self._clock.monotonic()
+        with self._lock:
+            found = msgspec.structs.replace(self._counts)
+            rows = [row for second, row in self._seconds if now - second <= MINUTE]
+        count = sum(row[0] for row in rows)
+        if count:
+            found.per_second = round(count / max(1.0, min(MINUTE, now - self._since)), 2)
+            found.latency = _rounded(sum(row[1] for row in rows) / count)
+            found.slowest = _rounded(max(row[2] for row in rows))
+        return found
+
+    def webhooks(self) -> list[WebhookRow]:
+        """Those that are served, by name."""
+        now = self._clock.monotonic()
+        with self._lock:
+            rows = [(msgspec.structs.replace(row), self._asked.get(name))
+                    for name, row in sorted(self._webhooks.items())[:WATCHES]]
+        for row, asked in rows:
+            if asked is not None:
+                row.latency, row.ago = _rounded(asked[0] / max(1, row.requests)), _rounded(now - asked[1])
+        return [row for row, _ in rows]
 
 
 class Inspected(Watched, Protocol):
@@ -277,7 +405,8 @@ class Debugged(Protocol):
         """The state of the manager that runs them; None without one."""
 
 
-def snapshot(debugged: Debugged, clock: Clock, since: float, rows: int, *, details: bool) -> DebugState:
+def snapshot(debugged: Debugged, clock: Clock, since: float, rows: int, *, details: bool,
+             traffic: Traffic | None = None) -> DebugState:
     """How things are now, with up to `rows` rows of each kind; `since`: when the page was made, on `clock`."""
     running = debugged.controllers()
     shown = running[:CONTROLLERS]
@@ -286,6 +415,7 @@ def snapshot(debugged: Debugged, clock: Clock, since: float, rows: int, *, detai
         version=VERSION, library=LIBRARY, time=clock.now().isoformat(timespec="seconds").replace("+00:00", "Z"),
         process=os.getpid(), uptime=_rounded(clock.monotonic() - since), details=details, manager=debugged.manager(),
         controllers=[_controller(one, rows, _Errors(details)) for one in shown], watches=watches[:WATCHES],
+        calls=None if traffic is None else traffic.calls(), webhooks=[] if traffic is None else traffic.webhooks(),
         controllers_left_out=len(running) - len(shown), watches_left_out=max(0, len(watches) - WATCHES))
 
 
@@ -340,7 +470,9 @@ def _failing(row: FailingRow, now: float, error: _Errors) -> KeyRow:
     told = row.told
     return KeyRow(name=_name(row.key), state=row.state, due_in=None if row.at is None else _rounded(row.at - now),
                   failures=row.failures, failing_for=_rounded(now - told.since) if isinstance(told, Told) else 0.0,
-                  error=error(told))
+                  error=error(told), failed_run=told.run_id if isinstance(told, Told) else "",
+                  succeeded=_rounded(now - told.succeeded)
+                  if isinstance(told, Told) and told.succeeded is not None else None)
 
 
 def _ended(row: EndedRun, now: float, error: _Errors) -> RunRow:
@@ -402,7 +534,9 @@ REFUSED = ("the status page answers this host only. From elsewhere: kubectl port
 class DebugApplication:
     """Answers for `/debug` and what is below it. Safe to use from any thread; keeps nothing."""
 
-    def __init__(self, page: DebugPage, debugged: Debugged, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, page: DebugPage, debugged: Debugged, *, clock: Clock = SYSTEM_CLOCK,
+                 traffic: Traffic | None = None) -> None:
+        self._traffic = traffic
         self._page = page
         self._debugged = debugged
         self._clock = clock
@@ -427,7 +561,7 @@ class DebugApplication:
         body = b""
         for rows in ROWS:
             body = msgspec.json.encode(snapshot(self._debugged, self._clock, self._since, rows,
-                                                details=self._page.details))
+                                                details=self._page.details, traffic=self._traffic))
             if len(body) <= MOST_BYTES:
                 break
         return body

@@ -49,7 +49,7 @@ from kubectl_runtime.core.base.clock import Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import Guard, guarded_logger
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.observe.debug import DebugApplication, Debugged, DebugPage, Inspected
+from kubectl_runtime.runtime.observe.debug import DebugApplication, Debugged, DebugPage, Inspected, Traffic
 from kubectl_runtime.runtime.observe.health_checks import (
     TIMEOUT,
     Check,
@@ -202,7 +202,7 @@ class HealthServer:
                  checks: Mapping[str, Check] | Callable[[], Mapping[str, Check]] | None = None,
                  live_checks: Mapping[str, Check] | None = None, debug: DebugPage | None = None,
                  debugged: Debugged | None = None, routes: Mapping[str, WSGIApplication] | None = None,
-                 limit: Duration = 10) -> None:
+                 traffic: Traffic | None = None, limit: Duration = 10) -> None:
         """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 is a free one.
 
         `checks` say whether the program is ready, `live_checks` whether it is alive: functions by name, which return
@@ -210,8 +210,8 @@ class HealthServer:
         whenever somebody asks. `metrics`: served at `/metrics`. `debug`: makes a page at `/debug`, and says for whom;
         `debugged`: what that page is about (default: what `watch` was told). `routes`: WSGI
         applications of the program's own, by path, for requests to that path and below it; their PATH_INFO is the whole
-        path. `limit`: seconds that a client may take for its request and for our answer; the default is the timeout of
-        a scrape in Prometheus.
+        path. `traffic`: counts requests, for the page. `limit`: seconds that a client may take for its request and for
+        our answer; the default is the timeout of a scrape in Prometheus.
 
         Raises RequestError for an address that cannot be read, a limit of 0 seconds or less, a name that is taken or
         has a slash, and a check that cannot be called. Listens only after `start`.
@@ -228,7 +228,8 @@ class HealthServer:
             raise RequestError(f"debug={debug!r} is not a DebugPage: DebugPage(), or None for no page")
         self.application = HealthApplication(
             self._live, self._ready, metrics,
-            None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged), routes)
+            None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged,
+                                                             traffic=traffic), routes)
         """What it serves, for a web server that the program has already."""
         self._change = threading.Lock()
         self._is_over = False

@@ -59,6 +59,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -271,9 +272,19 @@ Known = Callable[[ObjectRef], Record | None]
 """How an object is stored at this moment by the controller; None when it is not."""
 
 
-REQUEUED = "reconciler requested retry"
-RETRIED = "error policy requested retry"
-"""Reasons of requests that come from nothing but time."""
+class Requeued(str):
+    """A reason of a request that comes from nothing but time: a run asked for it."""
+
+    __slots__ = ()
+
+
+RETRIED = Requeued("tried again after a failure")
+
+
+@lru_cache(maxsize=512)  # most programs have a few delays; one text serves all keys
+def requeued_after(delay: float) -> Requeued:
+    """The reason of a run that the one before asked for, `delay` seconds before."""
+    return Requeued(f"asked to run again after {delay:.4g} s")
 
 
 class Streak(Enum):
@@ -474,7 +485,7 @@ def causes_of(request: ReconcileRequest, further: Sequence[Version | None] | Non
     """All changes that led to `request`, where others joined it; without those it came from its own, or from time."""
     if further is not None:
         return further
-    return () if request.reason is REQUEUED or request.reason is RETRIED else (request.cause,)
+    return () if isinstance(request.reason, Requeued) else (request.cause,)
 
 
 def _nothing(_ref: ObjectRef) -> None:

@@ -57,7 +57,6 @@ from kubectl_runtime.runtime.queue.runs import (
     LEAST,
     MOST_FOREIGN,
     NO_WRITES,
-    REQUEUED,
     RETRIED,
     SUCCEEDED,
     EndedRun,
@@ -69,6 +68,7 @@ from kubectl_runtime.runtime.queue.runs import (
     Streak,
     causes_of,
     is_own,
+    requeued_after,
 )
 from kubectl_runtime.runtime.queue.scheduler import HELD, LIMITED, READY, WAITING, Entry, Scheduler
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
@@ -320,7 +320,8 @@ class WorkQueue:
         self._wrote = self._wrote or len(run.writes) > 0
         if outcome.delay is not None and not run.forgotten:
             retried = failed
-            self._scheduler.add(key, ReconcileRequest(run.request.ref, RETRIED if failed else REQUEUED),
+            reason = RETRIED if failed else requeued_after(outcome.delay)
+            self._scheduler.add(key, ReconcileRequest(run.request.ref, reason),
                                 now + outcome.delay, now, bulk=run.bulk, retry=failed and outcome.streak is None)
         if no_news:
             self._scheduler.to_bulk(key)

@@ -37,7 +37,7 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.queue.own_writes import Version
-from kubectl_runtime.runtime.queue.runs import NO_WRITES, REQUEUED, Outcome, Run, Streak, is_own
+from kubectl_runtime.runtime.queue.runs import NO_WRITES, RETRIED, Outcome, Requeued, Run, Streak, is_own
 
 RUNS, WITHIN = 50, 60.0
 FEW, COMES_BACK = 10, 3
@@ -211,7 +211,7 @@ class LoopDetector:
     def _is_due_to_itself(trail: _Trail, run: Run) -> bool:
         causes = run.causes
         if not causes:
-            return trail.soon and run.request.reason is REQUEUED
+            return trail.soon and isinstance(run.request.reason, Requeued) and run.request.reason is not RETRIED
         # No cause: the program has asked for it, most likely that run itself.
         return all(trail.soon if cause is None else is_own(cause, trail.versions) or is_own(cause, trail.before)
                    for cause in causes)

@@ -47,6 +47,7 @@ from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import FIELD_CONFLICT, ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger, described
 from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.events.recorder import TERMINATING
 from kubectl_runtime.runtime.logs import run_fields, said
@@ -106,6 +107,14 @@ class Told:
     alike: Alike
     attempts: int
     since: float
+    run_id: str = ""
+    """The last failed run, as log lines name it."""
+    succeeded: float | None = None
+    """When it last ended well; None where that is not known."""
+
+
+KEPT = 4096
+"""Keys of a controller of which the last success is known."""
 
 
 class Crowd:
@@ -154,6 +163,8 @@ class RunLog:
         self._lock = threading.Lock()
         self._failures: dict[Alike, Crowd] = {}
         self._recoveries: dict[Alike, Crowd] = {}
+        self._succeeded: dict[Key, float] = {}
+        """When keys last ended well, the latest at its end: `KEPT` of them."""
 
     def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> Told:
         """A run failed; what is to be kept of it."""
@@ -162,7 +173,8 @@ class RunLog:
         text = described(error)
         alike = (type(error).__name__, error.code if isinstance(error, ApiError) else 0)
         attempts = before.attempts + 1 if before is not None else 1
-        told = Told(text, alike, attempts, before.since if before is not None else now)
+        succeeded = self._succeeded.pop(run.key, None) if before is None else before.succeeded
+        told = Told(text, alike, attempts, before.since if before is not None else now, ctx.reconcile_id, succeeded)
         if ctx.stop.is_set():
             why = "by the shutdown" if self._aborted.is_set() else f"as it was told to ({ctx.stop.reason})"
             self._say(logging.WARNING, ctx, "%s: ended %s: %s", said(ctx.ref), why, text)
@@ -175,8 +187,14 @@ class RunLog:
     def ended(self, run: Run, ctx: Context[Any], outcome: Outcome, now: float) -> None:
         """A run ended, well or not."""
         told = run.told
-        if isinstance(told, Told) and outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
-            self._recovered(told, ctx, now)
+        if outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
+            if isinstance(told, Told):
+                self._recovered(told, ctx, now)
+            self._succeeded.pop(run.key, None)
+            self._succeeded[run.key] = now
+            if len(self._succeeded) > KEPT:
+                for key in list(self._succeeded)[:KEPT // 4]:
+                    self._succeeded.pop(key, None)
         if self._enabled_for(logging.DEBUG):
             self._say(logging.DEBUG, ctx, "%s: ran %s (%s): %s", said(ctx.ref), readable(now - run.started),
                       ctx.reason or "no reason given", _result(outcome))

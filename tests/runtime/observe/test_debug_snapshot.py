@@ -95,7 +95,7 @@ def test_each_key_is_told_with_its_state_its_age_and_its_error() -> None:
     assert (counts.running, counts.due, counts.delayed, counts.backing_off, counts.failing) == (0, 0, 1, 2, 3)
     assert (controller.runs, controller.failed) == (5, 3)
     (later,) = controller.delayed
-    assert (later.name, later.state, later.reason) == ("default/later-a", "delayed", "reconciler requested retry")
+    assert (later.name, later.state, later.reason) == ("default/later-a", "delayed", "asked to run again after 300 s")
     assert later.due_in == pytest.approx(299, abs=1)
     failing = {row.name: row for row in controller.failing}
     assert {name: (row.state, row.error, row.failures) for name, row in failing.items()} == {
