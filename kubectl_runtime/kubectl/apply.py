@@ -1,7 +1,7 @@
 """`apply_manifests`: bring a set of objects onto a server, in an order that works, and wait until they are ready.
 
     1  Namespaces and CRDs are applied, and waited for: active; established, and each version served
-    2  everything else is applied, in the order of the source
+    2  everything else is applied, in the order of the source; configurations of webhooks last
     3  with `wait`, everything that can be ready is waited for (readiness.py says what that is)
 
 A server of a cluster of several may not know yet of a kind that another one serves: objects of such kinds are tried

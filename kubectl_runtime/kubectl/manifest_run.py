@@ -10,7 +10,7 @@ For one thread.
 What a set of manifests holds, before anything is sent: its objects, and in which order they are to be applied.
 
     first     Namespaces, then CustomResourceDefinitions: what the others need to be there
-    then      everything else, in the order of the source
+    then      everything else, in the order of the source, but configurations of webhooks last
 
 What can be seen to be wrong without a server is told of all objects at once: no kind, no name, one object twice (the
 second apply would take away what the first one set).
@@ -67,6 +67,11 @@ class Item:
         return self.gvk.kind == "Namespace" and not self.gvk.group
 
     @property
+    def is_configuration(self) -> bool:
+        """Whether it makes the API server ask somebody before it stores an object."""
+        return self.gvk.group == "admissionregistration.k8s.io" and self.gvk.kind.endswith("WebhookConfiguration")
+
+    @property
     def comes_first(self) -> bool:
         """Whether other objects may need it: a Namespace or a CustomResourceDefinition."""
         return self.is_namespace or self.is_crd
@@ -100,8 +105,9 @@ def first_ones(items: Iterable[Item]) -> list[Item]:
 
 
 def other_ones(items: Iterable[Item]) -> list[Item]:
-    """Of these, all but the Namespaces and CustomResourceDefinitions."""
-    return [item for item in items if not item.comes_first]
+    """Of these, all but the Namespaces and CustomResourceDefinitions, with configurations of webhooks at the end: before
+    that nobody may be there to answer, and objects of the same set would be refused."""
+    return sorted((item for item in items if not item.comes_first), key=lambda item: item.is_configuration)
 
 
 def kinds_to_come(items: Iterable[Item]) -> Iterator[ServedKind]:

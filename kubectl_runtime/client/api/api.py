@@ -373,12 +373,15 @@ class Api(ListVerbs[K], KindVerbs[K]):
         """The events of one watch request, sent when the first event is asked for. `watcher` goes on when it ends.
         `event.obj` is None for an ERROR (mostly 410: list again) and for a BOOKMARK, which has to be asked for.
         `resource_version`: where to begin, usually that of a list. None begins with an ADDED for each object. It ends
-        with the connection (after 290 s, or as `params` say), or when `stop` is set. `timeout` is for the opening.
+        with the connection (after 290 s, or as `params` say), when `stop` is set, and after `timeout` seconds, of which
+        the server counts whole ones; the opening may take as long.
         Raises RequestTimeout for a dead connection.
         """
         params = chosen_of_said(params, WatchParams, {
             "label_selector": label_selector, "field_selector": field_selector, "bookmarks": bookmarks,
             "send_initial_events": send_initial_events or None})
+        if timeout is not None and params.timeout is None:
+            params = replace(params, timeout=timeout)
         try:
             opened = self.open_watch(params, resource_version, stop, timeout=timeout)
         except TransportError:
