@@ -105,8 +105,8 @@ def first_ones(items: Iterable[Item]) -> list[Item]:
 
 
 def other_ones(items: Iterable[Item]) -> list[Item]:
-    """Of these, all but the Namespaces and CustomResourceDefinitions. Configurations of webhooks are at the end: earlier
-    they would have objects of the same set refused, as nothing may answer yet."""
+    """Of these, all but the Namespaces and CustomResourceDefinitions. Configurations of webhooks are at the end:
+    earlier they would have objects of the same set refused, as nothing may answer yet."""
     return sorted((item for item in items if not item.comes_first), key=lambda item: item.is_configuration)
 
 

@@ -37,6 +37,7 @@ object's resourceVersion: a blind write (apply, merge patch, delete without prec
 """
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -353,14 +354,19 @@ class Sharder:
     def tell(self) -> None:
         """Tell the listeners what has come and gone since they were told last. For one thread."""
         with self._changed:
-            now = {n: self._terms[n] for n in self._state.at_work}
+            state = self._state
+            now = {n: self._terms[n] for n in state.at_work}
             listeners = list(self._listeners.values())
         before, self._told = self._told, now
         lost = frozenset(n for n, term in before.items() if now.get(n) != term)
         gained = frozenset(n for n, term in now.items() if before.get(n) != term)
+        # One that is given up is drained, or released, first.
+        taken = frozenset(n for n in lost if n not in state.draining and state.shards[n].phase in (
+            LeasePhase.STANDBY, LeasePhase.LOST, LeasePhase.LEADING) and state.phase is Phase.TAKING_PART)
         if lost or gained:
-            log.info("sharding %s/%s: works for %d of %d shards%s%s", self.namespace, self.sharding.name, len(now),
-                     self.sharding.shards, _names("; gained", gained), _names("; gave up", lost))
+            log.log(logging.WARNING if taken else logging.INFO, "sharding %s/%s: works for %d of %d shards%s%s%s",
+                    self.namespace, self.sharding.name, len(now), self.sharding.shards, _names("; gained", gained),
+                    _names("; gave up", lost - taken), _names("; lost", taken))
         for listener in listeners:
             if lost:
                 listener.lost(partial(is_in, lost, self.sharding.shards))

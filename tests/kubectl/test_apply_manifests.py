@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import Patch
 from kubectl_runtime.crd.customresource import CustomResource
-from kubectl_runtime.kubectl.apply import apply_manifests
+from kubectl_runtime.kubectl.apply import apply_manifests, delete_manifests
 from kubectl_runtime.kubectl.manifest_run import read_set
 from kubectl_runtime.kubectl.report import ManifestReport, ManifestsFailed
 from kubectl_runtime.manifests.scalars import ManifestError
@@ -427,3 +428,30 @@ def test_a_pod_that_succeeded_is_ready(world: World, apply: Any) -> None:
            "spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}
     world.after_looks(2, "pods", lambda: world.says(Pod, "once", {"phase": "Succeeded"}))
     assert apply(pod, wait=60).outcomes[0].ready
+
+
+def test_configurations_of_webhooks_are_applied_last_and_deleted_first() -> None:
+    hook = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "all"}, "webhooks": [{
+                "name": "all.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                "failurePolicy": "Fail", "clientConfig": {"url": "https://127.0.0.1:1/never"},
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE", "DELETE"],
+                           "resources": ["configmaps"]}]}]}
+    mutating = {**hook, "kind": "MutatingWebhookConfiguration"}
+    with ApiServer() as server, server.client() as client:
+        report = apply_manifests(client, [hook, config_map("a"), mutating, config_map("b")], field_manager="m",
+                                 progress=False)
+        assert [outcome.action for outcome in report.outcomes] == ["created"] * 4
+        names = [(entry.method, entry.path.rsplit("/", 2)[-2]) for entry in server.requests if entry.method == "PATCH"]
+        assert [name for _, name in names] == ["configmaps", "configmaps", "validatingwebhookconfigurations",
+                                               "mutatingwebhookconfigurations"]
+        report = delete_manifests(client, [hook, config_map("a"), mutating, config_map("b")], progress=False)
+        assert [outcome.action for outcome in report.outcomes] == ["deleted"] * 4
+
+
+@pytest.mark.parametrize("seconds", [1, 1.5])
+def test_a_watch_ends_after_its_time(seconds: float) -> None:
+    with ApiServer() as server, server.client() as client:
+        began = time.monotonic()
+        assert list(Api.namespaced(client, ConfigMap, "default").watch(timeout=seconds)) == []
+        assert seconds - 0.6 <= time.monotonic() - began < 30

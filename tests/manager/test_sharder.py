@@ -179,7 +179,8 @@ def test_when_a_replica_dies_its_objects_run_at_the_others(group: Callable[..., 
     hang.set()
 
 
-def test_a_shard_is_given_up_only_after_its_runs_have_ended(group: Callable[..., Group]) -> None:
+def test_a_shard_is_given_up_only_after_its_runs_have_ended(group: Callable[..., Group],
+                                                               caplog: pytest.LogCaptureFixture) -> None:
     go_on = threading.Event()
 
     def slow(obj: ConfigMap, ctx: Context[str]) -> None:
@@ -205,11 +206,14 @@ def test_a_shard_is_given_up_only_after_its_runs_have_ended(group: Callable[...,
     until(two.is_shared)
     assert sorted(wrote) == sorted(f"m{number}" for number in range(OBJECTS))
     assert two.overlaps == []
+    assert {record.levelname for record in caplog.records if "; gave up " in record.getMessage()} <= {"INFO"}
+    assert not [record for record in caplog.records if "; lost " in record.getMessage()]
 
 
 @pytest.mark.parametrize("inherited", [False, True], ids=["threads begin empty", "threads have a copy of the context"])
 def test_a_run_whose_shard_is_lost_is_told_and_its_writes_are_refused_and_only_its(
-        group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch, inherited: bool) -> None:
+        group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch, inherited: bool,
+        caplog: pytest.LogCaptureFixture) -> None:
     if inherited:
         inherit(monkeypatch)
     began = threading.Event()
@@ -246,6 +250,10 @@ def test_a_run_whose_shard_is_lost_is_told_and_its_writes_are_refused_and_only_i
     assert f"not sent, as shard {shard} of default/shop is not, or no more, that of a" in told["error"]
     assert (told["copied"], told["outside"]) == (True, False)  # what a thread of its own writes is known to be nobody's
     until(lambda: len(one.managers["a"].shards) == SHARDS)  # the thief does not renew it
+    (line,) = [record for record in caplog.records if "; lost " in record.getMessage()]
+    assert line.levelname == "WARNING"
+    assert f"; lost {shard}" in line.getMessage()
+    assert "gave up" not in line.getMessage()
 
 
 def refused(write: Callable[[], object]) -> bool:
