@@ -169,7 +169,7 @@ def print_utf8(text: str) -> None:
 def objects_in(file: Path) -> list[dict[str, Any]]:
     """The objects of a file of manifests, in its order. Raises CommandError."""
     from kubectl_runtime.manifests.documents import read_objects
-    from kubectl_runtime.manifests.yaml_text import ManifestError
+    from kubectl_runtime.manifests.scalars import ManifestError
 
     try:
         return [found for found, _ in read_objects(file)]
