@@ -146,7 +146,7 @@ class Example:
 EXAMPLES = [
     Example("configmapgen_controller:operator", generators, frozenset({("configmapgenerators", "get")})),
     Example("elected_replicas:operator", generators, frozenset({("configmapgenerators", "get")})),
-    Example("cronjob:operator", jobs, frozenset({("events", "patch")})),
+    Example("cronjob:operator", jobs, frozenset({("events", "patch"), ("cronjobs", "get")})),
     Example("database_operator:operator", databases, frozenset({("events", "patch")})),
     Example("namespace_policy:operator", policies),
     Example("secret_syncer:operator", secrets),
