@@ -38,6 +38,8 @@ from kubectl_runtime.manager.manager import Manager as Manager
 from kubectl_runtime.manager.sharding import Sharding as Sharding
 from kubectl_runtime.runtime import conditions as conditions
 from kubectl_runtime.runtime.apply_crd import apply_crd as apply_crd
+from kubectl_runtime.runtime.children.ensure import ensure_children as ensure_children
+from kubectl_runtime.runtime.children.result import NotOurs as NotOurs
 from kubectl_runtime.runtime.controller.controller import BoundController as BoundController
 from kubectl_runtime.runtime.controller.controller import Controller as Controller
 from kubectl_runtime.runtime.controller.running import Running as Running
@@ -59,6 +61,7 @@ from kubectl_runtime.runtime.store.store import Store as Store
 from kubectl_runtime.runtime.triggers import predicates as predicates
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent as ObjectEvent
 from kubectl_runtime.runtime.triggers.triggers import EVERYTHING as EVERYTHING
+from kubectl_runtime.runtime.triggers.triggers import owner_of as owner_of
 from kubectl_runtime.runtime.triggers.watch_store import watch_store as watch_store
 from kubectl_runtime.runtime.wait import WaitTimeout as WaitTimeout
 from kubectl_runtime.runtime.wait import await_condition as await_condition

@@ -5,3 +5,4 @@ from kubectl_runtime.runtime.triggers.predicates import Predicate as Predicate
 from kubectl_runtime.runtime.triggers.triggers import EVERYTHING as EVERYTHING
 from kubectl_runtime.runtime.triggers.triggers import Everything as Everything
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest as ReconcileRequest
+from kubectl_runtime.runtime.triggers.triggers import owner_of as owner_of

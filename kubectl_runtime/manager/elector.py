@@ -72,6 +72,7 @@ from kubectl_runtime.manager.leases import (
     checked_election,
     own_identity,
 )
+from kubectl_runtime.runtime.children.applied import memory_of
 
 
 class NotLeaderError(KubeError):
@@ -368,7 +369,9 @@ class LeaderLock:
         if before is Phase.LEADING:
             reason = f"the leadership of {name} has ended: {state.reason or 'it was given up'}"
             self._callbacks.tell(self.election.on_stopped)
-            follows += [partial(self._lost.set, reason), partial(log.info, "%s", reason),
+            # Others may change the children of its objects from now on.
+            follows += [partial(self._lost.set, reason), memory_of(self._client).forget,
+                        partial(log.info, "%s", reason),
                         partial(self._observer.leadership_changed, self.election.name, False)]
         elif before is Phase.STANDBY and state.phase is not Phase.LEADING:
             follows.append(partial(self._lost.set, f"the candidacy for {name} has ended"))

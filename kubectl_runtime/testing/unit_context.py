@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -23,8 +23,10 @@ from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.codec.views import Record
-from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, HasApiResource, ObjectRef, api_resource_of
+from kubectl_runtime.core.objects.partial import PartialObjectMeta
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.runtime.children.ensure import Found
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
 from kubectl_runtime.runtime.queue.runs import DEFAULT_KEY_BACKOFF, FailureState, Run
@@ -108,6 +110,8 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
     ref = ObjectRef(resource, obj.name, obj.namespace)
     stores, records = _stores([obj, *stored], [type(obj), *kinds], clock)
 
+    watched = _Watched(stores)
+
     def store_of(kind: HasApiResource | ApiResource) -> Store[Any]:
         asked = api_resource_of(kind)
         found = stores.get((asked.group, asked.kind))
@@ -119,10 +123,31 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
     environment: Environment[T] = Environment(
         controller=NAME, client=client, data=data, logger=guarded_logger(NAME), shutdown=Shutdown(clock),
         backoff=DEFAULT_KEY_BACKOFF, rng=rng, stored=records.get, store_of=store_of, clock=clock, recorder=notes,
+        metadata_store_of=lambda kind: watched.metadata_of(store_of(kind)), watched=watched,
         run_timeout=run_timeout)
     state = FailureState(count=attempt - 1) if attempt > 1 else None
     run = Run(ref.key, ReconcileRequest(ref, reason), state, clock.monotonic(), retry=attempt > 1)
     return UnitContext(environment, run, obj.uid, notes)
+
+
+class _Watched:
+    """What the controller watches and owns: all kinds that have a store."""
+
+    def __init__(self, stores: Mapping[tuple[str, str], Store[Any]]) -> None:
+        self._stores = stores
+
+    def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:
+        store = self._stores.get((resource.group, resource.kind))
+        return Found(None, False, False) if store is None else Found(store.record_at(namespace, name), True, True)
+
+    def owned_by(self, uid: str) -> Iterable[Record]:
+        return [record for store in self._stores.values() for record in store.owned_by(uid)]
+
+    def kind_of(self, gvk: GroupVersionKind) -> ApiResource | None:
+        return next((store.resource for store in self._stores.values() if store.resource.gvk == gvk), None)
+
+    def metadata_of(self, store: Store[Any]) -> Store[PartialObjectMeta]:
+        return store.read_as(PartialObjectMeta.of(store.resource).from_record)
 
 
 def _stores(objects: Iterable[Resource], kinds: Iterable[type[Resource]],

@@ -162,15 +162,22 @@ class ApiBase(Generic[K]):
             return self._answered(request, decode, timeout)
         return self._object(self._answered(request, self.form.decode_object, timeout))
 
+    def _write(self, request: Request) -> tuple[int, Record]:
+        """Send a write of one object: the status of the answer (201 for what was created), and the object as answered.
+        Blocks and raises as the verbs. For the library."""
+        statuses: list[int] = []
+        record = self._answered(request, self.form.decode_object, seen=statuses.append)
+        return statuses[0], record
+
     def _answered(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None = None,
-                  stop: StopToken | None = None) -> T:
+                  stop: StopToken | None = None, seen: Callable[[int], object] | None = None) -> T:
         """What `decode` makes of the answer to `request`. A write is reported to the client's observers of writes
         before it is sent and after it was answered, and to its observer."""
         if request.is_read:
-            return self._decoded(request, decode, timeout, stop)
+            return self._decoded(request, decode, timeout, stop, seen)
         if self.client.writes.begun:
             self.client.writes.begun.tell(self._ref(request.name) if request.name else None)
-        answer = self._decoded(request, decode, timeout, stop)
+        answer = self._decoded(request, decode, timeout, stop, seen)
         if self.client.writes or is_heard(self.client.observer):
             for write in _writes(request, answer, self._ref(request.name or "")):
                 self.client.writes.tell(write)
@@ -182,13 +189,15 @@ class ApiBase(Generic[K]):
         return ObjectRef(self.resource, name, self.namespace)
 
     def _decoded(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None,
-                 stop: StopToken | None) -> T:
+                 stop: StopToken | None, seen: Callable[[int], object] | None = None) -> T:
         client = self.client
         deadline = None if timeout is None else client.clock.monotonic() + period_of("timeout", timeout)
         try:
             answer = client.answer(request, deadline=deadline, stop=stop)
         except ApiError as error:
             raise self._explained(request, error) from None
+        if seen is not None:
+            seen(answer.status)
         try:
             if decode is bytes and is_web_page(answer.headers):
                 raise DecodeError(None, "$", "a web page")
@@ -219,10 +228,11 @@ def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]
     """What `request` has written, by the decoded answer: the object (`ref`), or each object of a collection."""
     deletes = request.method == "DELETE"
     sent = None if deletes else request.body
+    manager = next((value for key, value in request.query if key == "fieldManager"), "")
     match answer:
         case Record():
             yield Write(answer.ref, request.verb, answer.resource_version, answer.uid, answer, request.subresource,
-                        sent)
+                        sent, manager)
         case (ListMeta(), list() as records):  # they are as they were before; whether they are gone is not told
             for record in records:
                 yield Write(record.ref, request.verb, uid=record.uid)
@@ -231,7 +241,7 @@ def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]
             yield Write(ref, request.verb, uid=deleted or request.deleted_uid)
         case _:
             uid, version = _identity(answer)
-            yield Write(ref, request.verb, version, uid, None, request.subresource, sent)
+            yield Write(ref, request.verb, version, uid, None, request.subresource, sent, manager)
 
 
 def _identity(answer: object) -> tuple[str, str]:

@@ -117,7 +117,8 @@ class Write(msgspec.Struct, frozen=True):
 
     `record` is the object as answered; None for subresources of another kind (scale), for a delete that answered with a
     Status (the object is gone), and for objects of a collection, which may go on. `resource_version` and `uid` are
-    those of the answer, empty where it has none. `sent` is the body of the request: the object or the patch.
+    those of the answer, empty where it has none. `sent` is the body of the request: the object or the patch. `manager`
+    is the field manager that the request named; empty where it named none.
     """
 
     ref: ObjectRef
@@ -127,6 +128,7 @@ class Write(msgspec.Struct, frozen=True):
     record: Record | None = None
     subresource: str | None = None
     sent: bytes | None = None
+    manager: str = ""
 
     def __repr__(self) -> str:
         return f"<Write {self.verb} of {self.ref} at {self.resource_version or 'no version'}>"  # not what was sent

@@ -403,6 +403,11 @@ class Resource(Identity, Declaring):
         record = self._record
         return None if record is not None and type(record.head) is _MadeHere else record
 
+    @property
+    def made_of(self) -> Mapping[str, Any] | None:
+        """The views of an object that was made here, of which nothing was looked at in its plain form; else None."""
+        return self._views if self._record is None and self._plain is None else None
+
     def to_record(self, *, partial: bool = False, named: bool = True) -> Record:
         """A record of the object as it is now, for stores: what was received, as long as nothing of it was looked at.
 

@@ -17,7 +17,7 @@ API server allows none of these in a name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Protocol
@@ -404,10 +404,10 @@ def patch(place: Place, name: Named, patch: Patch, params: PatchParams | None = 
 
 
 def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | None = None, name: Named | None = None,
-          defaults: bool = False, kind: ApiResource | None = None, version: str = "") -> Request:
+          defaults: bool = False, kind: ApiResource | None = None, only: Mapping[str, str] | None = None) -> Request:
     """Server-side apply of `body`, by default under its own name. Without `defaults` a typed object that was made here
-    leaves out what equals its class's default. `kind`: of the body, if it is not the place's (a Scale). `version`: what
-    the object's resourceVersion has to be, or else there is a conflict."""
+    leaves out what equals its class's default. `kind`: of the body, if it is not the place's (a Scale). `only`: the uid
+    or resourceVersion that the object must have, by their keys in the metadata; else the server answers 409 or 422."""
     check_flag("defaults", defaults)
     if not params.field_manager:
         raise RequestError(f"{place.words('apply', name, subresource)}: server-side apply needs a field_manager, the "
@@ -418,10 +418,10 @@ def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | No
         content = bodies.apply_body(body, kind or place.resource, named, place.namespace, defaults=defaults)
     else:
         content = bodies.plain_body(body, defaults=defaults)  # not an object of the place's kind
+    if only is not None:
+        content["metadata"] = {**content["metadata"], **only}
     if named is None:
         named = (content.get("metadata") or {}).get("name") or ""
-    if version:
-        content["metadata"] = {**content["metadata"], "resourceVersion": version}
     return _on_object(place, "PATCH", "apply", named, subresource, query=params.query(), body=encode_plain(content),
                       content_type=APPLY)
 

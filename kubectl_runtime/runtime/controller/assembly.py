@@ -34,7 +34,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.clock import Clock, seconds
@@ -42,9 +42,11 @@ from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger, HousekeepingLogger, guarded_logger, name_of
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Head, Record
-from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
-from kubectl_runtime.core.objects.partial import PartialView
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, HasApiResource, ObjectRef, api_resource_of
+from kubectl_runtime.core.objects.partial import PartialObjectMeta, PartialView
 from kubectl_runtime.core.scope import time_left
+from kubectl_runtime.runtime.children.applied import memory_of
+from kubectl_runtime.runtime.children.ensure import Found
 from kubectl_runtime.runtime.controller.plan import (
     GoneFunction,
     MainStream,
@@ -225,6 +227,10 @@ class Resync:
         return period * self._rng.uniform(1 - JITTER, 1 + JITTER)
 
 
+Searched: TypeAlias = tuple[Store[Any], bool, bool]
+"""The store of one watch, whether the watch selects, and whether it has whole objects."""
+
+
 class TakenWatches:
     """The watches that one controller uses, and their stores. Changed by one thread at a time; read by any."""
 
@@ -244,6 +250,13 @@ class TakenWatches:
         self._fed: list[Store[Any]] = []
         self._indexing: list[WatchPlan] = []
         """The plans that have indexes."""
+        self._metadata: dict[tuple[str, str], tuple[Store[Any], Store[PartialObjectMeta]]] = {}
+        """By kind: a store of whole objects, and the same read as metadata."""
+        self._owned: dict[str, Store[Any]] = {}
+        """By watch: where the objects of an owner are looked up."""
+        self._overlays = plan.options.own_writes is OwnWrites.OVERLAY
+        self._known: dict[tuple[str, str, str | None], tuple[Searched, ...]] = {}
+        """Where children are looked for, by group, kind and namespace. Emptied when a watch is added."""
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
@@ -282,12 +295,92 @@ class TakenWatches:
             raise RequestError(f"controller {self._plan.name} keeps no {kind.__name__}: watch api.with_fields("
                                f"{kind.__name__})")
         resource = api_resource_of(kind)
+        found = self._watched(resource)
+        is_asked = isinstance(kind, type) and issubclass(kind, PartialObjectMeta)
+        if (resource.group, resource.kind) in self._partial and not is_asked:
+            self._refuse_fields(found)
+            raise RequestError(f"controller {self._plan.name} keeps only the metadata of {resource.full_name}: "
+                               f".owns(api, whole=True) keeps whole objects, and ctx.metadata_store({resource.kind}) "
+                               "has what is kept")
+        return found
+
+    def metadata_store_of(self, kind: HasApiResource | ApiResource) -> Store[PartialObjectMeta]:
+        """The metadata of a watched kind. Raises RequestError as `store_of`."""
+        resource = api_resource_of(kind)
+        if (resource.group, resource.kind) in self._partial:
+            found_here = self._watched(resource)
+            self._refuse_fields(found_here)
+            return found_here
+        name = (resource.group, resource.kind)
+        if (found := self._metadata.get(name)) is None or found[0] is not self._watched(resource):
+            whole = self._watched(resource)
+            found = self._metadata[name] = whole, whole.read_as(PartialObjectMeta.of(whole.resource).from_record)
+        return found[1]
+
+    def _refuse_fields(self, found: Store[Any]) -> None:
+        """Raise RequestError for a store of declared fields, which is read by its view."""
+        for planned in self.planned:
+            view, own = planned.chosen.view, planned.chosen.api.resource
+            if view is not None and (own.group, own.kind) == (found.resource.group, found.resource.kind):
+                raise RequestError(f"controller {self._plan.name} keeps only the fields of {view.__name__} of "
+                                   f"{own.full_name}: ctx.store({view.__name__}) has them, and their metadata")
+
+    def _watched(self, resource: ApiResource) -> Store[Any]:
         found = self._stores.get((resource.group, resource.kind))
         if found is None:
             known = ", ".join(sorted(store.resource.full_name for store in self._stores.values()))
             raise RequestError(f"controller {self._plan.name} does not watch {resource.full_name}, only {known}: "
                                "add .owns(api) or .watches(api, mapper)")
         return found
+
+    # What `ensure` asks
+
+    def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:
+        """As `Watched.find`."""
+        key = resource.group, resource.kind, namespace
+        searched = self._known.get(key)
+        if searched is None:
+            searched = self._known[key] = tuple(self._searched(resource, namespace))
+        is_complete = False
+        for store, selects, is_whole in searched:
+            record = store.record_at(namespace, name)
+            if record is not None:
+                return Found(record, True, is_whole, not self._overlays)
+            is_complete = is_complete or (not selects and store.is_ready)
+        return Found(None, is_complete, False)
+
+    def _searched(self, resource: ApiResource, namespace: str | None) -> list[Searched]:
+        """The watches that may show objects of a kind in a namespace, the best one first."""
+        found = []
+        for planned in self.planned:
+            scope, config = planned.chosen, planned.chosen.plan.config
+            own = scope.api.resource
+            if (own.group, own.kind) != (resource.group, resource.kind) or scope.view is not None or \
+                    scope.plan.modify is not None or scope.api.namespace not in (None, namespace):
+                continue
+            selects = bool(config.label_text or config.field_text)
+            store: Store[Any] = Store(own, scope.reader(), planned.share.watch.stored, own_writes=self._overlays)
+            found.append((store, selects, scope.is_whole))
+        return sorted(found, key=lambda one: (one[1], not one[2]))
+
+    def owned_by(self, uid: str) -> Iterable[Record]:
+        """As `Watched.owned_by`."""
+        for planned in self.planned:
+            if planned.scope.plan.is_owned:
+                yield from self._owned_store(planned).owned_by(uid)
+
+    def _owned_store(self, planned: Planned) -> Store[Any]:
+        if (store := self._owned.get(planned.name)) is None:
+            scope = planned.chosen
+            store = self._owned[planned.name] = Store(scope.api.resource, scope.reader(), planned.share.watch.stored,
+                                                      own_writes=self._overlays)
+            self._fed.append(store)
+        return store
+
+    def kind_of(self, gvk: GroupVersionKind) -> ApiResource | None:
+        """As `Watched.kind_of`."""
+        return next((planned.scope.api.resource for planned in self.planned
+                     if planned.scope.api.resource.gvk == gvk), None)
 
     def stored(self, ref: ObjectRef) -> Record | None:
         """How this object is stored now; None when it is not, or its kind is not watched."""
@@ -309,6 +402,7 @@ class TakenWatches:
                 share, name = (known.share, known.name) if known is not None else self._take(chosen)
                 served.append(Planned(share, chosen, scope, name, is_first=known is None))
         self.planned = [*self.planned, *served]
+        self._known = {}
         self._offer(plan, served)
         if plan.indexes:
             self._indexing.append(plan)
@@ -358,7 +452,7 @@ class TakenWatches:
 
     def _made(self, plan: WatchPlan, scope: WatchScope, states: Sequence[StoreState]) -> Store[Any]:
         store: Store[Any] = Store(plan.api.resource, scope.reader(), *states,
-                                  own_writes=self._plan.options.own_writes is OwnWrites.OVERLAY)
+                                  own_writes=self._overlays)
         store.declared_by = plan.declared_by
         return store
 
@@ -404,6 +498,7 @@ class Assembly(Generic[K]):
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
             backoff=options.backoff, rng=jitter, store_of=self.store_of, stored=self._taken.stored, clock=plan.clock,
+            metadata_store_of=self._taken.metadata_store_of, watched=self._taken,
             recorder=self.recorder, run_timeout=plan.run_timeout)
         rate_limit = None if options.retry_rate is None else RetryRateLimit(options.retry_rate)
         queue = WorkQueue(Scheduler(debounce=seconds(options.debounce.quiet), max_wait=options.debounce.limit,
@@ -460,7 +555,8 @@ class Assembly(Generic[K]):
         self.shutdown.draining.on_set(self.plan.client.writes.begun.add(begin_write))
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         if self.plan.partition is not None:
-            self.shutdown.draining.on_set(self.plan.partition.listen(Listener(self.inbox, self.runner)))
+            forget = memory_of(self.plan.client).forget
+            self.shutdown.draining.on_set(self.plan.partition.listen(Listener(self.inbox, self.runner, forget)))
         if isinstance(self.plan.main, MainStream):
             self.store.when_ready(partial(self.gate.arrived, GIVEN_STREAM))
         if self.flight is not None:

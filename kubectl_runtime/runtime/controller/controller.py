@@ -59,6 +59,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
 from kubectl_runtime.runtime.store.indexes import IndexFunctions, check_indexes
 from kubectl_runtime.runtime.store.store import Store, StoreState
 from kubectl_runtime.runtime.triggers.predicates import Predicate
+from kubectl_runtime.runtime.triggers.shared_watches import is_whole
 from kubectl_runtime.runtime.triggers.streams import TriggerSource, check_source
 from kubectl_runtime.runtime.triggers.triggers import (
     EventMapper,
@@ -188,24 +189,30 @@ class Controller(Generic[K]):
         return store
 
     def owns(self, api: Api[Any] | Namespaces[Any], *, watch: WatcherConfig = DEFAULT_CONFIG,
-             predicate: Predicate[Any] | None = None, controller_only: bool = False,
+             whole: bool = False, predicate: Predicate[Any] | None = None, controller_only: bool = False,
              indexes: IndexFunctions[Any] | None = None) -> Self:
         """Objects of `api` are made by the reconciler, with an owner reference; changes of one trigger its owner.
 
-        A deletion is a change as well. Only their metadata is watched and kept, so that is all a `predicate` sees. The
-        owner's group and kind decide, not the version. `controller_only`: only the owner whose reference says
-        `controller: true`. `indexes`: functions as `Store.add_index` takes them, by name, for `ctx.store(Kind)`. Raises
-        RequestError for namespaces in which the controller reconciles nothing: an owner is
-        in the namespace of what it owns.
+        A deletion is a change as well. Only their metadata is watched and kept, which is all that `ctx.ensure` needs
+        and a `predicate` sees. `whole` keeps whole objects: for `ctx.store(Kind)`, and for the status by which
+        `ctx.ensure(...).ready` knows workloads. The owner's group and kind decide, not the version. `controller_only`:
+        only the owner whose reference says `controller: true`. `indexes`: functions as `Store.add_index`
+        takes them, by name. Raises RequestError for namespaces in which the
+        controller reconciles nothing: an owner is in the namespace of what it owns.
         """
         check_api(api, "owns")
+        check_flag("whole", whole)
         check_type("watch", watch, WatcherConfig, "WatcherConfig()")
         check_predicate(predicate)
         check_flag("controller_only", controller_only)
         if isinstance(self._plan.main, WatchPlan):
             check_children(api, self._plan.main.api)
         subscription = trigger_owners(self._plan.resource, predicate=predicate, controller_only=controller_only)
-        return self._watch(WatchPlan(api.with_metadata_only(), self._as_main(watch), subscription,
+        config = self._as_main(watch)
+        if whole and not all(is_whole(one, config) for one in apis_of(api)):
+            raise RequestError(f"owns(..., whole=True): the Api of {api.resource.full_name}, or watch=, asks for parts "
+                               "of objects")
+        return self._watch(WatchPlan(api if whole else api.with_metadata_only(), config, subscription, is_owned=True,
                                      indexes=check_indexes("indexes", indexes),
                                      declared_by=".owns(api, indexes={...})"))
 

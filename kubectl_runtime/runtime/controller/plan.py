@@ -67,6 +67,7 @@ class WatchPlan:
 
     `store`: of the main objects, which is there before the controller starts; the others get theirs then.
     `modify` prunes what is stored. `indexes` are kept of its kind. `declared_by`: the code that says it, for hints.
+    `is_owned`: its objects are made by the reconciler.
     """
 
     api: WatchApi[Any] | WatchApis[Any]
@@ -76,6 +77,7 @@ class WatchPlan:
     modify: Modify | None = None
     indexes: IndexFunctions[Any] | None = None
     declared_by: str = ""
+    is_owned: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ Both say themselves of which type `ctx.data` is: by the annotation `ctx: Context
 """
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 from abc import ABC, abstractmethod
@@ -26,9 +27,12 @@ from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.meta.metav1 import Condition
-from kubectl_runtime.core.objects.partial import DynamicObject
+from kubectl_runtime.core.objects.partial import DynamicObject, PartialObjectMeta
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import LONGEST_MANAGER
+from kubectl_runtime.runtime.children.desired import Child
+from kubectl_runtime.runtime.children.ensure import Naming, Watched, ensure
+from kubectl_runtime.runtime.children.result import Children, NotOurs
 from kubectl_runtime.runtime.events.ledger import Reference
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
@@ -138,13 +142,14 @@ ResourceKind = TypeVar("ResourceKind", bound=Resource)
 class Environment(Generic[T]):
     """What all runs of one controller have in common. Read-only once the controller runs."""
 
-    __slots__ = ("backoff", "client", "clock", "controller", "data", "field_manager", "logger", "recorder",
-                 "rng", "run_timeout", "shutdown", "store_of", "stored")
+    __slots__ = ("backoff", "client", "clock", "controller", "data", "field_manager", "logger", "metadata_store_of",
+                 "recorder", "rng", "run_timeout", "shutdown", "store_of", "stored", "watched")
 
     def __init__(self, *, controller: str, client: Client, data: T, logger: GuardedLogger, shutdown: Shutdown,
                  backoff: KeyBackoff, rng: random.Random, stored: Known,
-                 store_of: Callable[[HasApiResource | ApiResource], Store[Any]], clock: Clock,
-                 recorder: Recorder, run_timeout: float | None = None) -> None:
+                 store_of: Callable[[HasApiResource | ApiResource], Store[Any]],
+                 metadata_store_of: Callable[[HasApiResource | ApiResource], Store[PartialObjectMeta]],
+                 watched: Watched, clock: Clock, recorder: Recorder, run_timeout: float | None = None) -> None:
         self.controller = controller
         self.field_manager = "".join(filter(str.isprintable, controller))[:LONGEST_MANAGER] or None
         """The name, as the server takes it for a field manager."""
@@ -155,6 +160,8 @@ class Environment(Generic[T]):
         self.backoff = backoff
         self.rng = rng
         self.store_of = store_of
+        self.metadata_store_of = metadata_store_of
+        self.watched = watched
         self.recorder = recorder
         self.stored = stored
         self.clock = clock
@@ -174,7 +181,7 @@ class Context(Generic[T_co]):
     ...     return Action.await_change()
     """
 
-    __slots__ = ("_backoff_delay", "_environment", "_logger", "_reconcile_id", "_run", "_uid", "ref")
+    __slots__ = ("_backoff_delay", "_environment", "_logger", "_naming", "_reconcile_id", "_run", "_uid", "ref")
 
     def __init__(self, environment: Environment[T_co], run: Run, uid: str) -> None:
         self._environment = environment
@@ -183,6 +190,7 @@ class Context(Generic[T_co]):
         self._backoff_delay: float | None = None
         self._logger: ReconcileLogger | None = None
         self._reconcile_id = ""
+        self._naming: Naming | None = None
         self.ref: ObjectRef = run.request.ref
         """The object to reconcile."""
 
@@ -272,10 +280,11 @@ class Context(Generic[T_co]):
     def store(self, kind: HasApiResource | ApiResource) -> Store[Any]: ...
 
     def store(self, kind: Any) -> Store[Any]:
-        """The store of a kind that this controller watches: `ctx.store(ConfigMap)`. `owns` keeps only metadata.
+        """The store of a kind that this controller watches: `ctx.store(ConfigMap)`. It has whole objects.
 
         A controller may also watch only some fields of a kind: `.watches(api.with_fields(View), …)`, where `View` is
-        your subclass of `PartialView`. Its store is `ctx.store(View)`. Raises RequestError for what is not watched.
+        your subclass of `PartialView`. Its store is `ctx.store(View)`. Raises RequestError for what is not watched, and
+        where only metadata is kept, as `owns` does without `whole=True`: that is `metadata_store`.
         """
         return self._environment.store_of(kind)
 
@@ -292,6 +301,66 @@ class Context(Generic[T_co]):
         """
         api = whole_api(self.client, obj, self.ref)
         return report(api, obj, *conditions, field_manager=self._environment.field_manager, force=force, **fields)
+
+    def metadata_store(self, kind: HasApiResource | ApiResource) -> Store[PartialObjectMeta]:
+        """The metadata of a kind that this controller watches, by `owns` or in any other way: `ctx.metadata_store(Job)`
+        has names, labels and owners. Raises RequestError for what is not watched."""
+        return self._environment.metadata_store_of(kind)
+
+    def children(self, kind: HasApiResource | ApiResource) -> list[Any]:
+        """The objects of a watched kind that have an owner reference to the object to reconcile, found by an index.
+
+        Whole objects, or where only metadata is kept, as by `owns` without `whole=True`, `PartialObjectMeta`s. As of
+        now, in no particular order. Raises RequestError for what is not watched.
+        """
+        store = self._environment.metadata_store_of(kind)
+        with contextlib.suppress(RequestError):
+            store = self._environment.store_of(kind)
+        return [store.reader(record) for record in store.owned_by(self._uid)]
+
+    def ensure(self, obj: Resource, *children: Child, prune: bool = False, adopt: bool = False) -> Children:
+        """Make these children of `obj`, and keep them as they are given: each is applied if it is not so already.
+
+        A child is an object of a resource class, a dict, an official model or a manifest (text, or a `Path`). It gets
+        an owner reference with `controller: true`, and the namespace of its owner. It is applied under the controller's
+        name as field manager.
+
+        - **Nothing is sent** for a child that shows what the last apply of this process made of it. Metadata tells, so
+          `owns(api)` is enough. A new process sends one apply for each child, which changes nothing.
+        - **What others change** in fields of ours comes back by one apply: by an update, `kubectl edit`, a scale, a
+          removal. What another *Apply* manager takes by force is taken back once. Taken again within ten minutes, the
+          child is `contested`: it is left alone until something else is wanted or that manager's entry changes.
+        - **What belongs to others** is not touched: an object of that name that has another controller, or that neither
+          refers to `obj` nor was applied by us. NotOurs names them, after the other children were made. `adopt` takes
+          those that nothing controls.
+        - **`prune`**: this call names all children. What `obj` controls, of a kind that the controller `owns`, applied
+          by us and by no one else, and not named in this run, is deleted after the others succeeded. What was created
+          by `Api.create` is never pruned. One call of a run may prune.
+
+        An object that is being deleted gets nothing, and keeps what it has. One thing cannot be seen by metadata: a
+        change by another process under our own field manager within the second of our apply; `owns(api, whole=True)`
+        sees it. Children in other namespaces than their owner's have no owner reference: use labels and a finalizer.
+
+        Blocks for a call for each child that is sent or has to be read. Returns what was done, and what is missing
+        until all are ready. Raises NotOurs, RequestError for what cannot be a child and for a second `prune`, and what
+        `Api.apply` raises.
+
+        >>> def reconcile(obj: Deployment, ctx: Context[None]) -> Action:
+        ...     children = ctx.ensure(obj, ConfigMap(name=child_name(obj, "config"), data={"a": "1"}), prune=True)
+        ...     return Action.await_change() if children.ready else Action.requeue(60)
+        """
+        if self._naming is None:
+            self._naming = Naming()
+        environment = self._environment
+        try:
+            found = ensure(environment.client, obj, children, manager=environment.field_manager,
+                           watched=environment.watched, naming=self._naming, adopt=adopt, prune=prune)
+        except NotOurs as error:
+            self._run.waits_for(*error.children.not_ready())
+            raise
+        if waiting := found.not_ready():
+            self._run.waits_for(*waiting)
+        return found
 
     def record(self, reason: str, note: str, *, warning: bool = False) -> None:
         """Publish an Event about the object to reconcile: `kubectl describe` shows it.

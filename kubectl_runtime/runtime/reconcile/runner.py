@@ -487,9 +487,11 @@ class Listener:
     """What a controller does when objects come and go. For one thread at a time. Raises nothing, blocks as long as it
     takes to go through all of its objects."""
 
-    def __init__(self, inbox: Inbox, runner: Runner) -> None:
+    def __init__(self, inbox: Inbox, runner: Runner, forget: Callable[[Of], None] = lambda _of: None) -> None:
+        """`forget` is called for what goes: what was known of it is another replica's to change."""
         self._inbox = inbox
         self._runner = runner
+        self._forget = forget
 
     def gained(self, of: Of) -> None:
         """The objects whose keys `of` is true for are this replica's from now on."""
@@ -498,6 +500,7 @@ class Listener:
     def lost(self, of: Of) -> None:
         """The objects whose keys `of` is true for are not this replica's any more."""
         self._runner.forget(of)
+        self._forget(of)
 
 
 class Partition(Protocol):

@@ -169,7 +169,13 @@ class StoreState:
 
 log = guarded_logger(__name__)
 
+
+def _owner_uids(record: Record) -> list[str]:
+    return [reference.uid for reference in record.head.owner_references or ()]
+
+
 K = TypeVar("K")
+R = TypeVar("R")
 
 Objects: TypeAlias = list[K]
 Records: TypeAlias = list[Record]
@@ -197,6 +203,9 @@ class Store(Generic[K]):
     ({'color': 'blue'}, False)
     ['settings']
     """
+
+    _owners = " owners"
+    """The index of `owned_by`; no one else's name begins with a blank."""
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], *states: StoreState,
                  own_writes: bool = True) -> None:
@@ -336,6 +345,20 @@ class Store(Generic[K]):
         """The object with this ref, or name and namespace, in the form it is stored; None when the store has none."""
         return self._record(key, namespace, self._own_writes)
 
+    def record_at(self, namespace: str | None, name: str) -> Record | None:
+        """The object of exactly this namespace and name, in the form it is stored. The quickest look."""
+        wanted, own_writes = key_of(namespace, name), self._own_writes
+        for state in self._read_now:
+            with state.lock:
+                found = state.find(wanted, own_writes)
+            if found is not None:
+                return found
+        return None
+
+    def read_as(self, read: Callable[[Record], R]) -> Store[R]:
+        """A store of the same states, whose objects `read` makes. For the library."""
+        return Store(self.resource, read, *self._states, own_writes=self._own_writes)
+
     def as_watched(self, ref: ObjectRef) -> Record | None:
         """The object as the watch showed it last, in the form it is stored, whatever this process wrote since."""
         return self._record(ref, None, False)
@@ -363,7 +386,7 @@ class Store(Generic[K]):
         """The objects for which the index function `index` gave `value`. Raises RequestError for an unknown index."""
         function = self._functions.get(index)
         if function is None:
-            known = ", ".join(sorted(self._functions)) or "none"
+            known = ", ".join(sorted(self._functions.keys() - {self._owners})) or "none"
             declared = self.declared_by.replace("{...}", f"{{{index!r}: function}}")
             raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} (it has {known}): "
                                f"{declared or f'its add_index({index!r}, function)'} makes one")
@@ -372,6 +395,15 @@ class Store(Generic[K]):
         if not found:
             self._found_nothing()
         return found
+
+    def owned_by(self, uid: str) -> Records:
+        """The objects that have an owner reference with this uid, in the form they are stored. By an index of the
+        library's own, which the first call makes."""
+        if self._owners not in self._functions:
+            self._functions[self._owners] = _owner_uids
+            self._index(self._owners, _owner_uids)
+        return [record for state in self._read_now
+                for record in state.by_index((self, self._owners), _owner_uids, uid, self._own_writes)]
 
     def add_index(self, index: str, function: Callable[[K], Iterable[Hashable] | Hashable | None]) -> None:
         """Keep an index from each value of `function(obj)` (one, an iterable of several, or None) to the objects.
@@ -392,6 +424,9 @@ class Store(Generic[K]):
                 return
             raise RequestError(f"the store of {self.resource.full_name} already has an index {index!r}, of another "
                                f"function: {name_of(there)}, not {name_of(function)}")
+        self._index(index, indexed)
+
+    def _index(self, index: str, indexed: IndexFunction) -> None:
         states = None
         while states is not self._states:  # they may be other ones by now
             states = self._states

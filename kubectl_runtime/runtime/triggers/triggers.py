@@ -204,6 +204,26 @@ def trigger_owners(owner: HasApiResource | ApiResource, *, predicate: Predicate[
     return requests
 
 
+def owner_of(kind: HasApiResource | ApiResource) -> Callable[[Any], list[ObjectRef]]:
+    """A mapper for `watches`: the owners of this kind that an object names, as refs.
+
+    `.owns(api)` does the same and keeps metadata alone. The version in an owner reference is ignored, and a
+    cluster-scoped owner gets no namespace. Raises RequestError for what is no kind.
+
+    >>> Controller(Api.all(client, Deployment)).watches(Api.all(client, ConfigMap), owner_of(Deployment))
+    <...Controller ...>
+    """
+    own = api_resource_of(kind)
+
+    def owners(obj: Any) -> list[ObjectRef]:
+        namespace = obj.namespace if own.namespaced else None
+        return [ObjectRef(own, name, namespace) for name in dict.fromkeys(
+            reference.name for reference in obj.owner_references
+            if reference.kind == own.kind and reference.group == own.group)]
+
+    return owners
+
+
 def trigger_others(mapper: Mapper[Any] | EventMapper[Any], *, predicate: Predicate[Any] | None = None,
                    on: On = "object") -> Subscription:
     """Each touched object that passes asks for what `mapper` makes of it: of each of its states, or with `on="event"`

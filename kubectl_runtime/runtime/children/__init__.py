@@ -1,0 +1,1 @@
+"""What an object owns: made, kept, pruned and reported by one call."""

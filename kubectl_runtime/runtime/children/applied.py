@@ -1,0 +1,163 @@
+"""`AppliedMemory`: what the runs of this process have applied last of each child, for all users of a client.
+
+    an apply of ours is answered            `remember`: a digest of what was wanted, the uid, the version, our entry of
+                                            managedFields and a digest of its values; no content
+    any other write of this process of      forgotten: the next `ensure` applies it
+    that child, under the same manager
+    a Lease is lost, or shards              forgotten, with everything, or with that of these shards' owners
+    more than `MOST` children               the one that was looked at least recently is forgotten
+
+Nothing is kept on the server, so a new process begins with one apply without effect for each child.
+
+Reading what decides from records: `seen_of` and `values_of`.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.wire import decoder_of
+from kubectl_runtime.core.codec.views import Record, plain_object
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
+from kubectl_runtime.core.objects.resource import applied_fields
+from kubectl_runtime.runtime.children.decision import Applied, Entry, Seen
+from kubectl_runtime.runtime.store.overlay import number_of
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.client import Client, Write
+
+MOST = 100_000
+"""Children that are remembered of one client, about 0.5 KB each."""
+
+ChildKey: TypeAlias = tuple[str, str, str | None, str, str]
+"""Group, kind, namespace, name and field manager."""
+
+
+def child_key(resource: ApiResource, namespace: str | None, name: str, manager: str) -> ChildKey:
+    """What a child is remembered by."""
+    return resource.group, resource.kind, namespace, name, manager
+
+
+class AppliedMemory:
+    """What was applied last, by child. Safe to use from any thread; nothing blocks."""
+
+    def __init__(self) -> None:
+        self._lock = ForkSafeLock()
+        self._applied: OrderedDict[ChildKey, Applied] = OrderedDict()
+        self.kinds: dict[tuple[str, str], ApiResource] = {}
+        """What was found of kinds that children only name, by apiVersion and kind."""
+        self._is_listening = False
+
+    def __len__(self) -> int:
+        return len(self._applied)
+
+    def get(self, key: ChildKey) -> Applied | None:
+        """What was applied last; None when nothing was, or it was forgotten."""
+        with self._lock:
+            if (found := self._applied.get(key)) is not None:
+                self._applied.move_to_end(key)
+        return found
+
+    def remember(self, key: ChildKey, applied: Applied) -> None:
+        """This was applied and answered. Where a later write is known of, that stands."""
+        with self._lock:
+            before = self._applied.get(key)
+            if before is not None and not before.digest and before.uid == applied.uid and (
+                    number_of(before.version) or 0) > (number_of(applied.version) or 0):
+                return
+            self._applied[key] = applied
+            self._applied.move_to_end(key)
+            while len(self._applied) > MOST:
+                self._applied.popitem(last=False)
+
+    def wrote(self, write: Write) -> None:
+        """For `Client.on_write`: forget what this process has written over. Applies of ours are remembered after it."""
+        if not write.manager or write.subresource or not self._applied:
+            return
+        ref = write.ref
+        key = child_key(ref.resource, ref.namespace, ref.name, write.manager)
+        with self._lock:
+            if (before := self._applied.get(key)) is not None:
+                self._applied[key] = replace(before, digest=b"", uid=write.uid, version=write.resource_version)
+
+    def forget(self, of: Callable[[Key], bool] | None = None) -> None:
+        """Forget everything, or the children of the owners for whose key `of` is true."""
+        with self._lock:
+            if of is None:
+                self._applied.clear()
+                return
+            for key in [key for key, applied in self._applied.items() if of(applied.owner)]:
+                del self._applied[key]
+
+    def listen(self, client: Client) -> None:
+        """Hear of the writes of `client` and its relatives; once."""
+        with self._lock:
+            begins, self._is_listening = not self._is_listening, True
+        if begins:
+            client.on_write(self.wrote)
+
+
+def memory_of(client: Client) -> AppliedMemory:
+    """The memory that all users of a client, and of clients derived from it, share."""
+    memory = client.shared.get(AppliedMemory)
+    if not memory._is_listening:
+        memory.listen(client)
+    return memory
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    managed_fields: tuple[Entry, ...] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Event(msgspec.Struct):
+    object: _Object
+
+
+_object, _event = decoder_of(_Object), decoder_of(_Event)
+
+
+def seen_of(record: Record, *, whole_truth: bool = False) -> Seen | None:
+    """What a record says of its object; None when it does not say who applied what, as it was read or is kept without
+    managedFields. With `whole_truth` an object without them has none."""
+    if record.problem is not None or not record.raw:
+        return None
+    try:
+        decoded: Any = _event(record.raw).object if record.enveloped else _object(record.raw)
+    except DECODE_FAILURES:
+        return None
+    entries: tuple[Entry, ...] | None = decoded.metadata.managed_fields
+    if entries is None and not whole_truth:
+        return None
+    head = record.head
+    return Seen(head.uid, head.resource_version, head.deletion_timestamp is not None, head.owner_references or (),
+                entries or ())
+
+
+_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+def applied_of(record: Record, manager: str) -> dict[str, Any]:
+    """What `manager` has applied of a whole object, with the values as they are; empty when nothing. Raises
+    DecodeError."""
+    content = plain_object(record.raw, record.enveloped, ObjectRef(record.resource, record.name))
+    return applied_fields(content, manager) or {}
+
+
+def values_of(record: Record, manager: str) -> bytes | None:
+    """A digest of the values of all that `manager` has applied of a whole object; None when it does not decode."""
+    try:
+        return blake2b(_sorted(applied_of(record, manager)), digest_size=16).digest()
+    except (*DECODE_FAILURES, DecodeError):
+        return None

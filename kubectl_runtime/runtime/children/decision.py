@@ -1,0 +1,247 @@
+"""What is to be done about one child: a pure function of what is wanted, what is there, and what was applied last.
+
+Whose the object of that name is:
+
+    it has a controller, and that is another object      not ours, unless that was an object of the owner's own kind and
+                                                         name, made before it, and our manager has applied the child
+    it has an owner reference to the owner               ours
+    our manager has applied it                           ours
+    anything else                                        not ours
+
+What is done about it (`decide`):
+
+    there is nothing                                     CREATE: applied without force
+    not ours                                             REFUSE; with `adopt`, if it has no controller: APPLY
+    ours, but it is being deleted                        WAIT: nothing is written, the name is not free yet
+    ours, this process has not applied it yet            APPLY, by force
+    ours, something else was applied last                APPLY
+    ours, the same was applied last, and it is of
+      the version that was answered                      KEEP
+      an older version, where reads may be behind, and
+      the apply is not older than `LAG`                  KEEP
+      another version, with our entry of managedFields   KEEP
+      as answered (and with whole objects the values)
+      another version, with another entry                APPLY, or CONTESTED
+
+Our entry is that of our manager, operation Apply, no subresource: API version, fields and time are compared. A client
+that changes one of our fields by update, edit, scale or a forced apply takes it out of the entry, so metadata alone
+shows it. No content is kept: what a server made of what was sent ("1" of "1000m", defaults, webhooks) is never compared
+with it. What cannot be seen by metadata is a change by another process under our own manager within the second in which
+the entry was written; where whole objects are held, their values show even that.
+
+CONTESTED: another *Apply* manager holds a field that this process has taken back from it less than `PATIENCE` ago. A
+field that was taken by an update is always taken back. Nothing is written until something else is wanted, or that
+manager's entry changes.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.core.meta.metav1 import OwnerReference
+from kubectl_runtime.runtime.store.overlay import number_of
+
+PATIENCE = 600.0
+"""Seconds: a field that is taken by force twice within them is contested."""
+
+LAG = 60.0
+"""Seconds for which an older version is taken for a watch that is behind. Not for good: a server that was restored from
+a backup counts its versions from an earlier one, and shows what was there before the apply."""
+
+Fields = frozenset[str]
+"""Paths of fields, as text: `.spec.replicas`."""
+
+
+class Entry(msgspec.Struct, frozen=True, rename="camel"):
+    """An entry of managedFields. `fields_v1` is its JSON as received."""
+
+    manager: str = ""
+    operation: str = ""
+    api_version: str = ""
+    subresource: str = ""
+    fields_v1: msgspec.Raw = msgspec.Raw(b"{}")
+    time: str = ""
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether it is of applies of the object itself."""
+        return self.operation == "Apply" and not self.subresource
+
+    @property
+    def mark(self) -> bytes:
+        """A digest that equal entries have in common, whatever the order of the fields."""
+        digest = blake2b(f"{self.api_version} {self.time}".encode(), digest_size=16)
+        digest.update(_sorted(_decode(self.fields_v1)))
+        return digest.digest()
+
+    def fields(self) -> Fields:
+        """The fields that the manager owns."""
+        return frozenset(_paths(_decode(self.fields_v1), ""))
+
+
+_decode = msgspec.json.Decoder().decode
+_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+def _paths(tree: Mapping[str, Any], at: str) -> Iterator[str]:
+    for key, below in tree.items():
+        path = at if key == "." else f"{at}.{key[2:]}" if key.startswith("f:") else f"{at}[{key[2:]}]"
+        if below:
+            yield from _paths(below, path)
+        else:
+            yield path
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What is known of the object that has the child's name."""
+
+    uid: str
+    version: str
+    deleting: bool
+    owners: tuple[OwnerReference, ...]
+    entries: tuple[Entry, ...]
+
+    def entry_of(self, manager: str) -> Entry | None:
+        """The entry of what `manager` has applied; None when it has applied nothing, or owns nothing of it any more."""
+        return next((entry for entry in self.entries if entry.manager == manager and entry.is_applied), None)
+
+    def rivals_of(self, manager: str) -> list[Entry]:
+        """What others have applied."""
+        return [entry for entry in self.entries if entry.is_applied and entry.manager != manager]
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Fields that were taken back from another Apply manager at a time of the clock."""
+
+    manager: str
+    fields: Fields
+    at: float
+
+
+class Contest(msgspec.Struct, frozen=True):
+    """A manager that takes fields of ours again and again, and how its entry looked when that was seen."""
+
+    manager: str
+    fields: Fields
+    mark: bytes
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What this process has applied last under one name, and what came of it. Replaced whole."""
+
+    digest: bytes
+    """Of what was wanted; empty when another write of this process made that meaningless."""
+    uid: str
+    version: str
+    mark: bytes
+    """Of our entry, as answered."""
+    values: bytes | None = None
+    """A digest of the values of our fields, as answered; None where only metadata is held."""
+    owner: tuple[str | None, str] = (None, "")
+    """Namespace and name of the owner."""
+    at: float = 0.0
+    """When, by the clock."""
+    taken: tuple[Taken, ...] = ()
+    contest: Contest | None = None
+
+
+class Do(Enum):
+    """What is to be done; see the module."""
+
+    CREATE = "create"
+    APPLY = "apply"
+    KEEP = "keep"
+    REFUSE = "refuse"
+    WAIT = "wait"
+    CONTESTED = "contested"
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Whose children they are, and the manager that applies them."""
+
+    uid: str
+    group: str
+    kind: str
+    name: str
+    manager: str
+
+    def is_itself(self, reference: OwnerReference) -> bool:
+        """Whether a reference names the owner, as it is or as it was when it was made another time."""
+        return reference.name == self.name and reference.kind == self.kind and reference.group == self.group
+
+
+def controller_in(owners: Iterable[OwnerReference]) -> OwnerReference | None:
+    """The reference of these that says `controller: true`."""
+    return next((reference for reference in owners if reference.controller), None)
+
+
+def is_ours(owner: Owner, seen: Seen) -> bool:
+    """Whether the object that was seen belongs to the owner, or was applied for it; see the module."""
+    is_applied, controller = seen.entry_of(owner.manager) is not None, controller_in(seen.owners)
+    if controller is not None and controller.uid != owner.uid:
+        return is_applied and owner.is_itself(controller)
+    return is_applied or any(reference.uid == owner.uid for reference in seen.owners)
+
+
+def decide(owner: Owner, digest: bytes, seen: Seen | None, known: Applied | None, now: float, *, adopt: bool = False,
+           values: bytes | None = None, may_lag: bool = False) -> tuple[Do, Contest | None]:
+    """What is to be done about a child that is wanted as `digest` says, and the contest that forbids it.
+
+    `seen`: the object of its name, None when there is none. `values`: a digest of those at our entry's fields, where
+    they are held. `may_lag`: what was seen may be from before the last apply. `now`: of the clock.
+    """
+    if seen is None:
+        return Do.CREATE, None
+    if not is_ours(owner, seen):
+        is_free = controller_in(seen.owners) is None and not seen.deleting
+        return (Do.APPLY if adopt and is_free else Do.REFUSE), None
+    if seen.deleting:
+        return Do.WAIT, None
+    if known is None or known.digest != digest or known.uid != seen.uid:
+        return Do.APPLY, None
+    if known.contest is None and (seen.version == known.version or (
+            may_lag and now - known.at < LAG and not _is_newer(seen.version, known.version))):
+        return Do.KEEP, None
+    entry = seen.entry_of(owner.manager)
+    if entry is not None and entry.mark == known.mark and (
+            values is None or known.values is None or values == known.values):
+        return Do.KEEP, None
+    contest = _contest(owner.manager, seen, entry, known, now)
+    return (Do.APPLY if contest is None else Do.CONTESTED), contest
+
+
+def _is_newer(version: str, than: str) -> bool:
+    one, other = number_of(version), number_of(than)
+    return one is None or other is None or one > other
+
+
+def _contest(manager: str, seen: Seen, entry: Entry | None, known: Applied, now: float) -> Contest | None:
+    rivals = {rival.manager: rival for rival in seen.rivals_of(manager)}
+    before = known.contest
+    if before is not None and (rival := rivals.get(before.manager)) is not None and rival.mark == before.mark:
+        return before
+    ours = entry.fields() if entry is not None else frozenset()
+    for taken in known.taken:
+        rival = rivals.get(taken.manager)
+        if rival is None or now - taken.at >= PATIENCE:
+            continue
+        if fields := (taken.fields & rival.fields()) - ours:
+            return Contest(rival.manager, fields, rival.mark)
+    return None
+
+
+def taken_back(manager: str, before: Seen, after: Seen, known: Applied | None, now: float) -> tuple[Taken, ...]:
+    """The fields that an apply by force has taken from other Apply managers, with those of earlier ones that are still
+    of interest: `before` and `after` are what was there, and what was answered."""
+    entry, earlier = after.entry_of(manager), before.entry_of(manager)
+    gained = (entry.fields() if entry else frozenset()) - (earlier.fields() if earlier else frozenset())
+    found = {taken.manager: taken for taken in (known.taken if known is not None else ()) if now - taken.at < PATIENCE}
+    for rival in before.rivals_of(manager):
+        if fields := gained & rival.fields():
+            held = found.get(rival.manager)
+            found[rival.manager] = Taken(rival.manager, fields | held.fields if held else fields, now)
+    return tuple(found.values())

@@ -1,0 +1,410 @@
+"""`ensure`: makes, keeps and prunes what one object owns, as `decision` says.
+
+    CREATE    applied without force. 201: it is made. 409: another client was faster; a look at the server decides
+              again. 200: something was there that the watch had not shown. If its uid is known, or the version right
+              before ours shows that it was ours, or that it was not there (a lost answer), it is ours. Else our apply
+              is taken back, by an empty one under the version that was answered, and the child is REFUSEd
+    APPLY     applied by force, bound to the uid that was seen. 409, 422: that object is gone; decided again
+    pruning   at the end, if nothing failed: an object that this owner controls, of a kind that the controller owns,
+              that our manager has applied and no other one, and that the run has not named, is deleted by its uid
+
+What has the name is known from a complete watch of the child's kind and namespace without selectors. Another watch is
+believed where it shows the object; otherwise its metadata is read.
+
+All children are checked before anything is sent. A child that the server refuses keeps no other from being made: the
+first error is raised at the end, or `NotOurs`. No answer from the server ends the call at once.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from http import HTTPStatus
+from typing import Any, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, class_named
+from kubectl_runtime.core.base.guard import check_client, guarded_logger, mapping
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, ObjectRef
+from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.params import PatchParams, Preconditions, check_flag
+from kubectl_runtime.core.requests.rights import foresee
+from kubectl_runtime.runtime.children.applied import (
+    AppliedMemory,
+    ChildKey,
+    applied_of,
+    child_key,
+    memory_of,
+    seen_of,
+    values_of,
+)
+from kubectl_runtime.runtime.children.decision import (
+    Applied,
+    Contest,
+    Do,
+    Owner,
+    Seen,
+    controller_in,
+    decide,
+    is_ours,
+    taken_back,
+)
+from kubectl_runtime.runtime.children.desired import Child, Desired, built_in, desired
+from kubectl_runtime.runtime.children.result import Children, Contested, NotOurs, Refused, whose
+from kubectl_runtime.runtime.store.overlay import number_of
+
+log = guarded_logger(__name__)
+
+ROUNDS = 4
+"""How often one child is decided about in one call, while others change it meanwhile."""
+
+
+class Found(NamedTuple):
+    """What watches know of a name."""
+
+    record: Record | None
+    is_complete: bool
+    """Whether a name that is not found does not exist."""
+    is_whole: bool
+    """Whether records are whole objects."""
+    may_lag: bool = False
+    """Whether they may be older than what this process wrote."""
+
+
+class Watched(Protocol):
+    """What a controller watches, as far as children need it. Safe to use from any thread."""
+
+    def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:
+        """What the watches of this kind know of an object."""
+
+    def owned_by(self, uid: str) -> Iterable[Record]:
+        """The objects with a reference to this owner, of all kinds that the controller owns."""
+
+    def kind_of(self, gvk: GroupVersionKind) -> ApiResource | None:
+        """A watched kind; None for any other."""
+
+
+class Unwatched:
+    """Of code without a controller: nothing is watched."""
+
+    def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:  # noqa: ARG002
+        """As `Watched.find`."""
+        return NOTHING_KNOWN
+
+    def owned_by(self, uid: str) -> Iterable[Record]:  # noqa: ARG002
+        """As `Watched.owned_by`."""
+        return ()
+
+    def kind_of(self, gvk: GroupVersionKind) -> ApiResource | None:  # noqa: ARG002
+        """As `Watched.kind_of`."""
+        return None
+
+
+NOTHING_KNOWN = Found(None, False, False)
+
+
+class Naming:
+    """The children that one run has named, over all of its calls. For one thread."""
+
+    def __init__(self) -> None:
+        self.refs: set[ObjectRef] = set()
+        self.has_pruned = False
+
+    def add(self, refs: Sequence[ObjectRef], *, prune: bool) -> None:
+        """A call names these. Raises RequestError after one that named all."""
+        if self.has_pruned and prune:
+            raise RequestError("a second ensure(..., prune=True) in one run: each names all children, and would delete "
+                               "what the other one made. Name all of them in one call")
+        if self.has_pruned and (more := [str(ref) for ref in refs if ref not in self.refs]):
+            raise RequestError(f"an ensure(..., prune=True) before this one named all children, without {more[0]}: it "
+                               "would be deleted and made in turn. Name it there, or let the last call prune")
+        self.has_pruned = self.has_pruned or prune
+        self.refs.update(refs)
+
+
+def ensure_children(client: Client, obj: Resource, *children: Child, field_manager: str | None = None,
+                    adopt: bool = False) -> Children:
+    """As `Context.ensure`, for code without a controller: each child's metadata is read before it is applied, and
+    nothing is pruned. `field_manager`: the name under which the children are applied; by default the run's or the
+    client's.
+
+    >>> owner = Api.namespaced(client, Deployment, "default").get("web")
+    >>> made = ensure_children(client, owner, ConfigMap(name="made", data={"a": "1"}), field_manager="me")
+    >>> again = ensure_children(client, owner, ConfigMap(name="made", data={"a": "1"}), field_manager="me")
+    >>> made, again
+    (<Children: 1 created>, <Children: 1 unchanged>)
+    """
+    check_client(client, "ensure_children")
+    return ensure(client, obj, children, manager=field_manager, watched=UNWATCHED, naming=Naming(), adopt=adopt)
+
+
+UNWATCHED = Unwatched()
+
+
+def ensure(client: Client, obj: Resource, children: Sequence[Child], *, manager: str | None, watched: Watched,
+           naming: Naming, adopt: bool = False, prune: bool = False) -> Children:
+    """See `Context.ensure`, which has the table."""
+    check_flag("adopt", adopt)
+    check_flag("prune", prune)
+    if not isinstance(obj, Resource) or not hasattr(obj, "api_resource"):
+        raise RequestError(f"ensure(obj, *children): the owner is an object that the server returned, not "
+                           f"{class_named(obj)}")
+    params = Api.all(client, obj.api_resource)._write_params(None, PatchParams, field_manager=manager)
+    if not params.field_manager:
+        raise RequestError("ensure_children needs a field_manager: the name under which the children are applied")
+    memory = memory_of(client)
+    wanted = desired(obj, children, _finder(client, memory, watched))
+    naming.add([one.ref for one in wanted], prune=prune)
+    resource = obj.api_resource
+    owner = Owner(obj.uid, resource.group, resource.kind, obj.name, params.field_manager)
+    call = _Call(client, memory, watched, owner, (obj.namespace, obj.name), adopt, params)
+    if obj.deletion_timestamp is not None:
+        call.children.owner_is_deleted = True
+        return call.children
+    errors: list[KubeError] = []
+    for one in wanted:
+        try:
+            call.ensure(one)
+        except (ApiError, DecodeError, RequestError) as error:
+            if isinstance(error, ApiError) and (error.code >= 500 or error.code == HTTPStatus.TOO_MANY_REQUESTS):
+                raise
+            errors.append(error)
+    found = call.children
+    if errors:
+        for further in (*errors[1:], *found.refused):
+            errors[0].add_note(f"besides: {further}")
+        raise errors[0]
+    if found.refused:
+        raise NotOurs(found)
+    if prune:
+        call.prune(naming.refs)
+    return found
+
+
+def _finder(client: Client, memory: AppliedMemory, watched: Watched) -> Callable[[GroupVersionKind], ApiResource]:
+    def find(gvk: GroupVersionKind) -> ApiResource:
+        found = watched.kind_of(gvk) or memory.kinds.get((gvk.api_version, gvk.kind)) or built_in(gvk)
+        if found is None:
+            found = client.discovery.resolve_gvk(gvk).resource
+        memory.kinds[gvk.api_version, gvk.kind] = found
+        return found
+
+    return find
+
+
+class _Call:
+    """One call of `ensure`. For one thread."""
+
+    def __init__(self, client: Client, memory: AppliedMemory, watched: Watched, owner: Owner,
+                 owner_key: tuple[str | None, str], adopt: bool, params: PatchParams) -> None:
+        self._client = client
+        self._memory = memory
+        self._watched = watched
+        self._owner = owner
+        self._owner_key = owner_key
+        self._adopt = adopt
+        self._params = params
+        self._now = client.clock.monotonic()
+        self.children = Children()
+
+    def ensure(self, wanted: Desired) -> None:
+        """See to one child. Raises what the server says to it."""
+        manager, resource = self._owner.manager, wanted.resource
+        key = child_key(resource, wanted.namespace, wanted.name, manager)
+        known = self._memory.get(key)
+        record, is_complete, is_whole, may_lag = self._watched.find(resource, wanted.namespace, wanted.name)
+        if record is not None and known is not None and (
+                known.version == record.head.resource_version and known.digest == wanted.digest
+                and known.uid == record.head.uid and known.contest is None and not record.head.deletion_timestamp):
+            self.children.unchanged.append(wanted.ref)  # the most frequent case: no look at who owns what
+            self.children.show(wanted.ref, record if is_whole else None)
+            return
+        seen = None if record is None else seen_of(record)
+        if seen is None and (record is not None or not is_complete):
+            record, seen, is_whole = self._look(wanted)
+            may_lag = False
+        for _ in range(ROUNDS):
+            values = values_of(record, manager) if is_whole and record is not None else None
+            do, contest = decide(self._owner, wanted.digest, seen, known, self._now, adopt=self._adopt, values=values,
+                                 may_lag=may_lag)
+            try:
+                self._do(do, wanted, seen, known, key, record if is_whole else None, contest, may_lag=may_lag)
+                return
+            except ApiError as error:
+                if not (error.is_conflict or (do is Do.APPLY and _is_about_uid(error))):
+                    raise
+                conflict = error
+            record, seen, is_whole = self._look(wanted)
+            may_lag = False
+            known = self._memory.get(key)
+        raise conflict
+
+    def _do(self, do: Do, wanted: Desired, seen: Seen | None, known: Applied | None, key: ChildKey,
+            record: Record | None, contest: Contest | None, *, may_lag: bool) -> None:
+        """Do what was decided. Raises the conflict after which it has to be decided again."""
+        children = self.children
+        if do is Do.CREATE:
+            self._create(wanted, known, key)
+            return
+        assert seen is not None  # what is not there is created
+        match do:
+            case Do.APPLY:
+                answer = self._apply(wanted, force=True, only={"uid": seen.uid})[1]
+                self._keep(wanted, known, key, seen, answer)
+                same = answer.resource_version == seen.version
+                (children.unchanged if same else children.changed).append(wanted.ref)
+                record = answer
+            case Do.KEEP:
+                assert known is not None  # only what was applied is kept
+                if seen.version != known.version and not may_lag:
+                    self._memory.remember(key, replace(known, version=seen.version, contest=None))
+                children.unchanged.append(wanted.ref)
+            case Do.REFUSE:
+                self._refuse(wanted, seen)
+                return
+            case Do.WAIT:
+                children.deleting.append(wanted.ref)
+                return
+            case Do.CONTESTED:
+                assert contest is not None
+                assert known is not None
+                one = Contested(wanted.ref, contest.manager, tuple(sorted(contest.fields)))
+                if known.contest is None:
+                    log.warning("%s by force, after they were taken back: it is left as it is until something else is "
+                                "wanted, or %s changes what it applies", one, contest.manager)
+                if known.contest != contest:
+                    self._memory.remember(key, replace(known, contest=contest))
+                children.contested.append(one)
+        children.show(wanted.ref, record)
+
+    def _create(self, wanted: Desired, known: Applied | None, key: ChildKey) -> None:
+        status, answer = self._apply(wanted, force=False)
+        is_known = known is not None and known.uid == answer.uid and known.owner == self._owner_key
+        if status != HTTPStatus.CREATED and not is_known and (before := self._before(wanted, answer)) is not None:
+            if not self._params.dry_run:
+                self._take_back(wanted, answer, before[1])
+            self._refuse(wanted, before[0])
+            return
+        children = self.children
+        same = known is not None and is_known and known.version == answer.resource_version
+        (children.created if status == HTTPStatus.CREATED else children.unchanged if same else children.changed
+         ).append(wanted.ref)
+        self._keep(wanted, known, key, None, answer)
+        children.show(wanted.ref, answer)
+
+    def _before(self, wanted: Desired, answer: Record) -> tuple[Seen, dict[str, Any]] | None:
+        """The object as it was before an apply that met it unexpectedly, and what our manager had applied of it for
+        another owner, if it was not ours; None if it was, or if it was that apply, sent twice, that made it."""
+        if self._params.dry_run:  # nothing was written: it is as it was
+            seen = self._look(wanted)[1]
+            return None if seen is None or is_ours(self._owner, seen) else (seen, {})
+        version = number_of(answer.resource_version)
+        if version is not None:
+            try:
+                page = self._api(wanted).list_page(
+                    field_selector=f"metadata.name={wanted.name}", resource_version=str(version - 1),
+                    resource_version_match="Exact")
+            except ApiError:  # the version is compacted, or there is no right to list: what is there now has to tell
+                pass
+            else:
+                record = next((one for one in page[1] if one.uid == answer.uid), None)
+                before = None if record is None else seen_of(record, whole_truth=True)
+                if before is None or record is None or is_ours(self._owner, before):
+                    return None
+                return before, applied_of(record, self._owner.manager)
+        after = seen_of(answer, whole_truth=True)
+        others = tuple(entry for entry in (after.entries if after else ())
+                       if not entry.subresource and entry.manager != self._owner.manager)
+        if after is None or not others:
+            return None
+        return replace(after, owners=tuple(held for held in after.owners if held.uid != self._owner.uid),
+                       entries=others), {}
+
+    def _take_back(self, wanted: Desired, answer: Record, applied: dict[str, Any]) -> None:
+        """Undo an apply to what is not ours: what our manager had `applied` before it is applied again, most often
+        nothing at all."""
+        log.warning("%s appeared right before it was applied, and is not ours: the apply is taken back", wanted.ref)
+        version = answer.resource_version
+        content = {**applied, "metadata": {**mapping(applied.get("metadata")), "name": wanted.name}}
+        for _ in range(ROUNDS):
+            try:
+                self._send(wanted, content, force=False, only={"resourceVersion": version})
+                break
+            except ApiError as error:
+                if not error.is_conflict:
+                    raise
+            now = self._look(wanted)[1]
+            if now is None or now.uid != answer.uid or all(held.uid != self._owner.uid for held in now.owners):
+                break
+            version = now.version
+
+    def _refuse(self, wanted: Desired, seen: Seen) -> None:
+        self.children.refused.append(Refused(wanted.ref, whose(self._owner, seen)))
+
+    def _keep(self, wanted: Desired, known: Applied | None, key: ChildKey, before: Seen | None,
+              answer: Record) -> None:
+        """Remember what was applied and answered."""
+        after = seen_of(answer)
+        entry = after.entry_of(self._owner.manager) if after is not None else None
+        if after is None or entry is None or self._params.dry_run:
+            return
+        taken = taken_back(self._owner.manager, before, after, known, self._now) if before is not None else ()
+        self._memory.remember(key, Applied(
+            wanted.digest, answer.uid, answer.resource_version, entry.mark, values_of(answer, self._owner.manager),
+            self._owner_key, self._now, taken))
+
+    def prune(self, named: Iterable[ObjectRef]) -> None:
+        """Delete what is no longer wanted."""
+        kept, manager = set(named), self._owner.manager
+        for record in self._watched.owned_by(self._owner.uid):
+            ref = record.ref
+            controller = controller_in(record.head.owner_references or ())
+            if ref in kept or record.head.deletion_timestamp or controller is None or controller.uid != self._owner.uid:
+                continue
+            seen = seen_of(record)
+            if seen is None or seen.entry_of(manager) is None or seen.rivals_of(manager):
+                continue
+            kept.add(ref)  # it may be in two watches
+            api: Api[Any] = _api(self._client, ref.resource, ref.namespace)
+            foresee(api.place, "delete")
+            try:
+                api.delete(ref.name, propagation_policy="Background", preconditions=Preconditions(uid=record.uid))
+            except ApiError as error:
+                if error.is_not_found or error.is_conflict:  # gone, or another one by now
+                    continue
+                raise
+            log.info("%s is no longer wanted by %s %s, and deleted", ref, self._owner.kind, self._owner.name)
+            self.children.pruned.append(ref)
+
+    # Requests
+
+    def _api(self, wanted: Desired) -> Api[Any]:
+        return Api(self._client, wanted.kind, wanted.place)
+
+    def _look(self, wanted: Desired) -> tuple[Record | None, Seen | None, bool]:
+        """What the server has under the name, metadata alone: as a record, as it is decided about, and False."""
+        found = self._api(wanted).with_metadata_only().get_opt(wanted.name)
+        record = None if found is None else found.record
+        return record, None if record is None else seen_of(record, whole_truth=True), False
+
+    def _apply(self, wanted: Desired, *, force: bool, only: dict[str, str] | None = None) -> tuple[int, Record]:
+        foresee(wanted.place, "get", "list")
+        return self._send(wanted, wanted.content(), force=force, only=only)
+
+    def _send(self, wanted: Desired, content: dict[str, Any], *, force: bool,
+              only: dict[str, str] | None) -> tuple[int, Record]:
+        params = replace(self._params, force=force)
+        return self._api(wanted)._write(build.apply(wanted.place, content, params, only=only))
+
+
+def _api(client: Client, resource: ApiResource, namespace: str | None) -> Api[Any]:
+    return Api.namespaced(client, resource, namespace) if resource.namespaced else Api.all(client, resource)
+
+
+def _is_about_uid(error: ApiError) -> bool:
+    details = error.status.details
+    return error.is_invalid and any(cause.field == "metadata.uid" for cause in (details and details.causes) or ())

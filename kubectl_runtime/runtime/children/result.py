@@ -1,0 +1,181 @@
+"""`Children`: what `ensure` did, and what the children still lack. `NotOurs`: what it refused to touch."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.guard import described
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ObjectRef
+from kubectl_runtime.core.objects.partial import dynamic
+from kubectl_runtime.runtime.children.decision import Owner, Seen, controller_in
+from kubectl_runtime.runtime.conditions import NeverReady, rule_of
+
+MOST_NAMED = 5
+"""Children that a text names; the others are counted."""
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A child that was not touched: `ref` names an object that belongs to others, which `whose` names."""
+
+    ref: ObjectRef
+    whose: str
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return self.ref.name
+
+    def __str__(self) -> str:
+        return f"{self.ref.kind} {_where(self.ref)} {self.whose}"
+
+
+class Contested(msgspec.Struct, frozen=True):
+    """A child that was left as it is, since another field manager takes fields of ours by force again and again.
+
+    `manager` does, and `fields` are their paths, such as `.spec.replicas`.
+    """
+
+    ref: ObjectRef
+    manager: str
+    fields: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return self.ref.name
+
+    def __str__(self) -> str:
+        return f"{self.ref.kind} {_where(self.ref)}: {self.manager} takes {', '.join(self.fields[:MOST_NAMED])}"
+
+
+@dataclass(repr=False)
+class Children:
+    """What `ensure` did, child by child, as refs: `created`, `changed`, `unchanged`, `pruned`; `deleting`, of which
+    nothing was written since they are being deleted; `refused` and `contested`, with what keeps them.
+
+    `ready` and `waiting_for()` tell what the children lack. Belongs to the run that it was made in.
+
+    >>> owner = Api.namespaced(client, Deployment, "default").get("web")
+    >>> children = ensure_children(client, owner, ConfigMap(name="made", data={"a": "1"}), field_manager="me")
+    >>> [ref.name for ref in children.created], children.ready, children.waiting_for()
+    (['made'], True, '')
+    """
+
+    created: list[ObjectRef] = field(default_factory=list)
+    """Made by this call."""
+    changed: list[ObjectRef] = field(default_factory=list)
+    """Applied by this call, which changed them."""
+    unchanged: list[ObjectRef] = field(default_factory=list)
+    """As they should be: nothing was sent, or an apply that changed nothing."""
+    deleting: list[ObjectRef] = field(default_factory=list)
+    """Being deleted; their names are not free yet."""
+    refused: list[Refused] = field(default_factory=list)
+    """Objects of others with these names, which `NotOurs` reports."""
+    contested: list[Contested] = field(default_factory=list)
+    """Left alone, as another field manager takes their fields again and again."""
+    pruned: list[ObjectRef] = field(default_factory=list)
+    """No longer wanted, and deleted."""
+    owner_is_deleted: bool = False
+    """The owner is being deleted: nothing was done."""
+    _shown: list[tuple[ObjectRef, Record | None]] = field(default_factory=list)
+
+    def show(self, ref: ObjectRef, record: Record | None) -> None:
+        """What is known of a child: a whole object; None where only its metadata is known. For the library."""
+        if rule_of(ref.resource.gvk) is not None:
+            self._shown.append((ref, record))
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing is missing: see `waiting_for`."""
+        return not self.waiting_for()
+
+    def waiting_for(self) -> str:
+        """What the children lack, in words; empty when nothing.
+
+        Workloads (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, Pod) are ready by kubectl's rules, which read
+        their status: `owns(api, whole=True)` keeps it. Without it they count as not ready, and the text says so. Other
+        kinds are ready when they are there. Children that are refused, contested or being deleted are not.
+        """
+        missing = [text for _, text in self._lacking()]
+        more = f"; and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+        return "; ".join(missing[:MOST_NAMED]) + more
+
+    def not_ready(self) -> list[str]:
+        """The children that are not ready, as `Deployment web`."""
+        return [f"{ref.kind} {ref.name}" for ref, _ in self._lacking() if ref is not None]
+
+    def _lacking(self) -> Iterator[tuple[ObjectRef | None, str]]:
+        if self.owner_is_deleted:
+            yield None, "the owner is being deleted"
+        for ref in self.deleting:
+            yield ref, f"{ref.kind} {_where(ref)}: it is being deleted"
+        yield from ((refused.ref, str(refused)) for refused in self.refused)
+        yield from ((contested.ref, str(contested)) for contested in self.contested)
+        for ref, record in self._shown:
+            if lacks := _lacks(ref, record):
+                yield ref, f"{ref.kind} {_where(ref)}: {lacks}"
+
+    def __repr__(self) -> str:
+        counts = [f"{len(getattr(self, name))} {name}" for name in
+                  ("created", "changed", "unchanged", "deleting", "refused", "contested", "pruned")
+                  if getattr(self, name)]
+        return f"<Children: {', '.join(counts) or 'none'}>"
+
+
+def _where(ref: ObjectRef) -> str:
+    return f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
+
+
+def _lacks(ref: ObjectRef, record: Record | None) -> str:
+    rule = rule_of(ref.resource.gvk)
+    if rule is None:
+        return ""
+    if record is None:
+        return f"its status is not watched: .owns(api of {ref.kind}, whole=True) keeps it"
+    try:
+        return rule(dynamic(ref.resource).from_record(record))
+    except NeverReady as error:
+        return str(error)
+    except KubeError as error:  # it does not decode
+        return described(error)
+
+
+class NotOurs(KubeError):
+    """Objects with the names of children belong to others, and were not touched. `refused` says which and whose they
+    are; `children` is all that `ensure` did: the other children were made.
+
+    Retrying helps when the other object goes. `ensure(..., adopt=True)` takes objects that nothing controls.
+
+    >>> owner = Api.namespaced(client, Deployment, "default").get("web")
+    >>> try:
+    ...     ensure_children(client, owner, ConfigMap(name="settings"), field_manager="me")
+    ... except NotOurs as error:
+    ...     print(error.refused[0].name)
+    settings
+    """
+
+    def __init__(self, children: Children) -> None:
+        named = "; ".join(map(str, children.refused[:MOST_NAMED]))
+        more = f"; and {len(children.refused) - MOST_NAMED} more" if len(children.refused) > MOST_NAMED else ""
+        super().__init__(f"not ours, and left alone: {named}{more}")
+        self.children = children
+
+    @property
+    def refused(self) -> list[Refused]:
+        """The objects that were not touched."""
+        return self.children.refused
+
+
+def whose(owner: Owner, seen: Seen) -> str:
+    """Whom an object that is not ours belongs to, as the rest of a sentence about it."""
+    controller = controller_in(seen.owners)
+    if controller is not None and controller.uid != owner.uid:
+        same = ", an earlier one of this name" if owner.is_itself(controller) else ""
+        return f"is controlled by {controller.kind} {controller.name}{same}"
+    managers = list(dict.fromkeys(entry.manager for entry in seen.entries if entry.manager and not entry.subresource))
+    by = f"was made by {', '.join(managers[:MOST_NAMED])}" if managers else "was made by others"
+    return f"{by}, and is being deleted" if seen.deleting else f"{by}; adopt=True takes it"
