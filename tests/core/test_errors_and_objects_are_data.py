@@ -16,6 +16,7 @@ from kubectl_runtime import ApiError, ApiResource, KubeError, ObjectRef, Partial
 from kubectl_runtime import Resource as BaseResource
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.streaming.process import CompletedExec
+from kubectl_runtime.controller import Children
 from kubectl_runtime.core.base.errors import RequestError, Status, StatusCause, StatusDetails
 from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.objects.partial import DynamicObject, FieldsForm, dynamic
@@ -49,6 +50,7 @@ ARGUMENTS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     (("text",), {}), (("pods", "text"), {}), (("a", "b", "c"), {}), ((REF, None), {}), (("text", None, None), {}),
     (("exec pods ns/a", CompletedExec(3, b"", b"no")), {}), (("apply", ManifestReport(())), {}),
     ((ApiResource("g", "v1", "Kind", "kinds"), "ns", ("list", "watch")), {}),
+    ((Children(),), {}),
 ]
 
 

@@ -11,8 +11,8 @@ import pytest
 from configmapgen_controller import ConfigMapGenerator, Spec
 from configmapgen_story import Counting
 
-from kubectl_runtime import Api, ApiError, Client
-from kubectl_runtime.objects import Status as StatusObject
+from kubectl_runtime import Api, Client, NotOurs
+from kubectl_runtime.controller import Children
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 from tests.examples.programs import ROOT, Program
@@ -69,7 +69,7 @@ def test_the_demo_tells_that_everything_happened() -> None:
 
 
 def test_the_demo_tells_errors_on_purpose_from_others() -> None:
-    conflict = ApiError(StatusObject(status="Failure", reason="Conflict", code=409))
+    conflict = NotOurs(Children())
     ctx = SimpleNamespace(attempt=2, backoff_delay=1.0)
     reconciler: Any = Counting()
     reconciler.error_policy(ConfigMapGenerator(name="supper"), conflict, ctx)
@@ -99,7 +99,7 @@ def test_a_signal_in_the_middle_is_told_and_is_no_failure(when: str, number: sig
 def test_no_controller_of_the_demo_keeps_itself_or_another_one_busy() -> None:
     with Program("-c", WARNING) as demo:
         assert demo.end() == 0, demo.text
-    assert "applies fields that belong to another manager" in demo.text, "warnings are shown"
+    assert "not ours, and left alone: ConfigMap default/supper was made by somebody-else" in demo.text
     assert "what differed between the last two versions" not in demo.text
 
 

@@ -96,7 +96,8 @@ def test_looking_again_changes_nothing_and_keeps_the_password(cluster: Cluster) 
     password, version = cluster.password, cluster.databases.get("orders").resource_version
     cluster.server.requests.clear()
     cluster.sim.settle(1000)
-    assert cluster.server.requests.select("patch", resource="statefulsets.apps"), "it did not look again"
+    assert cluster.server.requests.select("get", resource="secrets"), "it did not look again"
+    assert not cluster.server.requests.select("patch", resource="statefulsets.apps")
     assert cluster.password == password
     assert cluster.databases.get("orders").resource_version == version
 

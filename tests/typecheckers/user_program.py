@@ -80,6 +80,11 @@ class Shops(Reconciler[Shop]):
             name=obj.name, namespace=obj.namespace,
             spec=DeploymentSpec(replicas=obj.spec.replicas,
                                 template=PodTemplateSpec(spec=PodSpec(containers=[container]))))
+        made = ctx.ensure(obj, deployment, {"kind": "Secret"}, "text", prune=True)
+        print(made.ready + made.waiting_for())  # mistake: a bool and a text
+        print([each.spec for each in ctx.store(Deployment)], [each.name for each in ctx.metadata_store(Deployment)])
+        print([each.spec for each in ctx.metadata_store(Deployment)])  # mistake: metadata alone
+        ctx.ensure(obj, 5)  # mistake: no object
         deployment.set_owner(obj)
         deployments = Api.namespaced(ctx.client, Deployment, obj.namespace)
         deployments.apply(deployment, field_manager="shops")
