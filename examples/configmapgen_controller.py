@@ -56,9 +56,7 @@ class Generate(Reconciler[ConfigMapGenerator]):
     def reconcile(self, obj: ConfigMapGenerator, ctx: Context[None]) -> Action:
         if obj.deletion_timestamp:
             return Action.await_change()
-        child = ConfigMap(name=obj.name, namespace=obj.namespace, data={"content": obj.spec.content})
-        child.set_owner(obj)  # so that the cluster deletes it together with its parent
-        ctx.api(ConfigMap).apply(child)
+        ctx.ensure(obj, ConfigMap(name=obj.name, data={"content": obj.spec.content}))
         self.report(obj, ctx)
         return Action.requeue(300)  # look again even if no event tells us to
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from configmapgen_controller import ConfigMapGenerator, Generate, Spec, controller
 
-from kubectl_runtime import Action, Api, ApiError, Client, Context, KubeError, Patch, Running, apply_crd
+from kubectl_runtime import Action, Api, Client, Context, KubeError, NotOurs, Patch, Running, apply_crd
 from kubectl_runtime.params import PostParams
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
@@ -45,7 +45,7 @@ class Counting(Generate):
         return super().reconcile(obj, ctx)
 
     def error_policy(self, obj: ConfigMapGenerator, error: BaseException, ctx: Context[None]) -> Action:
-        planned = obj.name == OBSTRUCTED and isinstance(error, ApiError) and error.is_conflict
+        planned = obj.name == OBSTRUCTED and isinstance(error, NotOurs)
         with self._lock:
             self.errors += planned
             self.others += not planned

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import msgspec
 
@@ -30,11 +30,8 @@ from kubectl_runtime import (
     FinalizingReconciler,
     KubeError,
     MapKeys,
-    Resource,
 )
 from kubectl_runtime.resources import Secret, Service, StatefulSet
-
-R = TypeVar("R", bound=Resource)
 
 
 class Spec(msgspec.Struct):
@@ -61,15 +58,18 @@ class Operate(FinalizingReconciler[Database]):
     def apply(self, obj: Database, ctx: Context[Path]) -> Action:
         (ctx.data / obj.uid).mkdir(exist_ok=True)  # by uid: a later Database of this name is another one
         if ctx.api(Secret).get_opt(obj.name) is None:  # made once, and then kept
-            child(Secret, obj, ctx, stringData={"password": secrets.token_hex()})
+            ctx.ensure(obj, Secret(name=obj.name, string_data={"password": secrets.token_hex()}))
         labels = {"app.kubernetes.io/name": "database", "app.kubernetes.io/instance": obj.name}
-        child(Service, obj, ctx, spec={"clusterIP": "None", "selector": labels, "ports": [{"port": 5432}]})
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": obj.name}, "spec": {
+            "clusterIP": "None", "selector": labels, "ports": [{"port": 5432}]}}
         password = {"name": "POSTGRES_PASSWORD", "valueFrom": {"secretKeyRef": {"name": obj.name, "key": "password"}}}
         container = {"name": "server", "image": obj.spec.image, "env": [password]}
-        server = child(StatefulSet, obj, ctx, spec={
+        servers = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": obj.name}, "spec": {
             "replicas": obj.spec.replicas, "serviceName": obj.name, "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}})
-        self.report(obj, server.status.ready_replicas if server.status else 0, ctx)
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}}
+        ctx.ensure(obj, service, servers)
+        server = ctx.store(StatefulSet).get(obj.name, obj.namespace)
+        self.report(obj, server.status.ready_replicas if server and server.status else 0, ctx)
         return Action.requeue(300)
 
     def cleanup(self, obj: Database, ctx: Context[Path]) -> Action:
@@ -88,16 +88,9 @@ class Operate(FinalizingReconciler[Database]):
         ctx.report(obj, condition)
 
 
-def child(kind: type[R], owner: Database, ctx: Context[Path], **content: Any) -> R:
-    """Apply the object of this kind that belongs to `owner`: it has its name, and goes with it."""
-    made = kind.from_dict({"metadata": {"name": owner.name, "namespace": owner.namespace}, **content})
-    made.set_owner(owner)
-    return ctx.api(kind).apply(made)
-
-
 def controller(client: Client) -> Controller[Database]:
-    owned = [Api.all(client, kind) for kind in (Secret, Service, StatefulSet)]
-    return Controller(Api.all(client, Database)).owns(owned[0]).owns(owned[1]).owns(owned[2])
+    return (Controller(Api.all(client, Database)).owns(Api.all(client, Secret))
+            .owns(Api.all(client, Service)).owns(Api.all(client, StatefulSet), whole=True))
 
 
 def operator(client: Client) -> BoundController[Database]:

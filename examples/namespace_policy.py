@@ -27,6 +27,7 @@ from kubectl_runtime import (
     FinalizingReconciler,
     KubeError,
     ListParams,
+    NotOurs,
     ObjectRef,
     Store,
 )
@@ -68,20 +69,15 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
         selector = Selector.from_label_selector(obj.spec.namespace_selector)
         selected = {namespace.name for namespace in ctx.store(Namespace).filter(selector)
                     if namespace.deletion_timestamp is None}  # the others refuse new objects
-        for copy in ctx.store(NetworkPolicy).filter(lambda copy: copy.labels.get(SOURCE) == obj.uid):
-            if copy.namespace not in selected:
-                Api.namespaced(ctx.client, NetworkPolicy, copy.namespace).delete_collection(selection=copies_of(obj))
-        for name in sorted(selected):
-            there = ctx.store(NetworkPolicy).get(obj.name, name)
-            if there is not None and all(owner.uid != obj.uid for owner in there.owner_references):
-                ctx.logger.warning("namespace %s has a NetworkPolicy %s already, which stays as it is", name, obj.name)
-                selected.remove(name)
-                continue
-            copy = NetworkPolicy(name=obj.name, namespace=name, labels={SOURCE: obj.uid})
-            copy["spec"] = obj.spec.policy
-            copy.set_owner(obj)
-            Api.namespaced(ctx.client, NetworkPolicy, name).apply(copy, force=True)
-        ctx.report(obj, namespaces=len(selected))
+        copies = [{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": obj.spec.policy, "metadata": {
+            "name": obj.name, "namespace": name, "labels": {SOURCE: obj.uid}}} for name in sorted(selected)]
+        try:
+            ctx.ensure(obj, *copies, prune=True)
+            refused = 0
+        except NotOurs as error:  # a namespace has another NetworkPolicy of that name, which stays as it is
+            ctx.logger.warning("%s", error)
+            refused = len(error.refused)
+        ctx.report(obj, namespaces=len(copies) - refused)
         return Action.await_change()
 
     def cleanup(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:

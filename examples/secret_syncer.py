@@ -72,7 +72,7 @@ class CopySecrets(FinalizingReconciler[SecretSync]):
         wanted, problems = set(obj.spec.namespaces) - {obj.namespace or ""}, list[str]()
         self.delete_copies(obj, ctx.client, beside=wanted)
         for namespace in sorted(wanted):
-            if (there := ctx.store(Secret).get(source.name, namespace)) and there.labels.get(OWNER) != obj.uid:
+            if (there := ctx.metadata_store(Secret).get(source.name, namespace)) and there.labels.get(OWNER) != obj.uid:
                 problems.append(f"{namespace}: somebody else's Secret has that name")
                 continue
             copy = Secret(name=source.name, labels={OWNER: obj.uid}, data=source.data, type=source.type)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
@@ -28,11 +28,8 @@ from kubectl_runtime import (
     KubeError,
     MapKeys,
     Reconciler,
-    Resource,
 )
 from kubectl_runtime.resources import CronJob, Service, StatefulSet
-
-R = TypeVar("R", bound=Resource)
 
 
 class Spec(msgspec.Struct):
@@ -58,23 +55,24 @@ class Postgres(CustomResource, group="demo.kubectl-runtime.dev", version="v1", k
 class Operate(Reconciler[Postgres]):
     def reconcile(self, obj: Postgres, ctx: Context[None]) -> Action:
         labels = {"app.kubernetes.io/name": "postgres", "app.kubernetes.io/instance": obj.name}
-        child(Service, obj, ctx, spec={"clusterIP": "None", "selector": labels, "ports": [{"port": 5432}]})
-        server = child(StatefulSet, obj, ctx, spec={
+        service = child("v1", "Service", obj, {"clusterIP": "None", "selector": labels, "ports": [{"port": 5432}]})
+        servers = child("apps/v1", "StatefulSet", obj, {
             "replicas": obj.spec.replicas, "serviceName": obj.name, "selector": {"matchLabels": labels},
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": obj.spec.partition}},
-            "template": {"metadata": {"labels": labels}, "spec": servers(obj.spec)},
+            "template": {"metadata": {"labels": labels}, "spec": pods(obj.spec)},
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {
                 "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": obj.spec.storage}}}}]})
         command = ["pg_dump", "--host", f"{obj.name}-0.{obj.name}"]
         backup = {"name": "backup", "image": obj.spec.image, "command": command}
-        child(CronJob, obj, ctx, spec={
+        backups = child("batch/v1", "CronJob", obj, {
             "schedule": obj.spec.schedule, "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": {"template": {
                 "spec": {"restartPolicy": "OnFailure", "containers": [backup]}}}}})
-        self.report(obj, server, ctx)
+        ctx.ensure(obj, service, servers, backups, prune=True)
+        self.report(obj, ctx.store(StatefulSet).get(obj.name, obj.namespace), ctx)
         return Action.await_change()
 
-    def report(self, obj: Postgres, server: StatefulSet, ctx: Context[None]) -> None:
-        found = server.status
+    def report(self, obj: Postgres, server: StatefulSet | None, ctx: Context[None]) -> None:
+        found = server.status if server else None
         ready, updated = (found.ready_replicas or 0, found.updated_replicas or 0) if found else (0, 0)
         wanted = obj.spec.replicas - min(obj.spec.partition, obj.spec.replicas)
         serves = ready >= obj.spec.replicas and updated >= wanted
@@ -84,26 +82,23 @@ class Operate(Reconciler[Postgres]):
         ctx.report(obj, condition)
 
 
-def servers(spec: Spec) -> dict[str, Any]:
+def pods(spec: Spec) -> dict[str, Any]:
     """The Pods; a change of `restore` replaces them, one after the other."""
     mount = [{"name": "data", "mountPath": "/var/lib/postgresql/data"}]
-    pods: dict[str, Any] = {"containers": [{"name": "server", "image": spec.image, "volumeMounts": mount}]}
+    found: dict[str, Any] = {"containers": [{"name": "server", "image": spec.image, "volumeMounts": mount}]}
     if spec.restore:
-        pods["initContainers"] = [{"name": "restore", "image": spec.image, "volumeMounts": mount,
+        found["initContainers"] = [{"name": "restore", "image": spec.image, "volumeMounts": mount,
                                    "command": ["pg_restore", spec.restore]}]
-    return pods
+    return found
 
 
-def child(kind: type[R], owner: Postgres, ctx: Context[None], **content: Any) -> R:
-    """Apply the object of this kind that belongs to `owner`: it has its name, and goes with it."""
-    made = kind.from_dict({"metadata": {"name": owner.name, "namespace": owner.namespace}, **content})
-    made.set_owner(owner)
-    return ctx.api(kind).apply(made)
+def child(api_version: str, kind: str, owner: Postgres, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": owner.name}, "spec": spec}
 
 
 def controller(client: Client) -> Controller[Postgres]:
-    owned = [Api.all(client, kind) for kind in (Service, StatefulSet, CronJob)]
-    return Controller(Api.all(client, Postgres)).owns(owned[0]).owns(owned[1]).owns(owned[2])
+    return (Controller(Api.all(client, Postgres)).owns(Api.all(client, Service))
+            .owns(Api.all(client, CronJob)).owns(Api.all(client, StatefulSet), whole=True))
 
 
 def operator(client: Client) -> BoundController[Postgres]:

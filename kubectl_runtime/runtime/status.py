@@ -350,7 +350,7 @@ class _Writer:
             body = {**owned, "metadata": {**(owned.get("metadata") or {}), "name": self._name}, "status": status}
         params = api._write_params(PatchParams(field_manager=self._manager, force=self._force), PatchParams)
         return api._ask(build.apply(api.place, body, params, subresource=None if self._whole else "status",
-                                    only={"resourceVersion": version}))
+                                    only={"resourceVersion": version} if version else None))
 
     def _owned(self) -> dict[str, Any] | None:
         """What the manager has applied of the status; None when the object does not tell."""
