@@ -356,8 +356,11 @@ class Store(Generic[K]):
         return None
 
     def read_as(self, read: Callable[[Record], R]) -> Store[R]:
-        """A store of the same states, whose objects `read` makes. For the library."""
-        return Store(self.resource, read, *self._states, own_writes=self._own_writes)
+        """A store of the same states, whose objects `read` makes. It has the indexes of this one, and looks for their
+        values object by object. For the library."""
+        made = Store(self.resource, read, *self._states, own_writes=self._own_writes)
+        made._functions, made._given, made.declared_by = self._functions, self._given, self.declared_by
+        return made
 
     def as_watched(self, ref: ObjectRef) -> Record | None:
         """The object as the watch showed it last, in the form it is stored, whatever this process wrote since."""

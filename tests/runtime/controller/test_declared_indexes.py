@@ -92,7 +92,8 @@ def test_the_main_watch_has_its_indexes_from_the_beginning_and_at_each_start(wor
 def test_another_watch_has_its_indexes_where_it_is_declared(world: World, declare: Any) -> None:
     controller = declare(Controller(Api.all(world.client, ConfigMap)), Api.all(world.client, Secret))
     for _ in range(2):
-        assert world.look(controller, lambda obj, ctx: names(ctx.store(Secret).by_index("app", "web"))) == ["s"]
+        found = world.look(controller, lambda obj, ctx: names(ctx.metadata_store(Secret).by_index("app", "web")))
+        assert found == ["s"]
 
 
 def test_a_view_is_indexed_by_its_fields(world: World) -> None:
@@ -135,7 +136,7 @@ def test_the_hint_names_what_declares_the_store(world: World) -> None:
              Secret: ".owns(api, indexes={'team': function}) makes one",
              Pod: ".watches(api, mapper, indexes={'team': function}) makes one"}
     for kind, hint in hints.items():
-        error = world.look(controller, lambda obj, ctx, kind=kind: ctx.store(kind).by_index("team", "red"))
+        error = world.look(controller, lambda obj, ctx, kind=kind: ctx.metadata_store(kind).by_index("team", "red"))
         assert isinstance(error, RequestError)
         assert f"the store of {kind.api_resource.full_name} has no index 'team' (it has none): {hint}" in str(error)
     with pytest.raises(RequestError, match=r"watch_store\(api, indexes={'team': function}\) makes one"):
