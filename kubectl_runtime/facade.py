@@ -185,6 +185,7 @@ TOPICS = {
         "PostParams": ("core.requests.params", MOVED),
         "Preconditions": ("core.requests.params", MOVED),
         "Selector": ("core.meta.selectors", MOVED),
+        "ShardSelector": ("core.meta.selectors", TOPIC),
         "WatchParams": ("core.requests.params", MOVED),
     },
     "plan": {

@@ -96,12 +96,12 @@ class ApiCore:
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
                  controllers: Iterable[ControlLoop] = (), access: Access | None = None,
                  kubelet: Kubelet | None = None, webhooks: WebhookCaller | None = None,
-                 seed: int | None = None, warn_unobeyed: bool = True) -> None:
+                 seed: int | None = None, warn_unobeyed: bool = True, gates: frozenset[str] = frozenset()) -> None:
         """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything. `kubelet`
         is what Pods answer; by default nothing. `webhooks` is the way to webhooks; without it no call of one succeeds.
 
         `seed` makes uids and generated names reproducible. `warn_unobeyed`: a Warning answers the creation of what is
-        stored and not acted on.
+        stored and not acted on. `gates`: the feature gates that are on.
         """
         self.clock = clock
         # Names the cluster in every answer, as kube-apiserver's API Priority and Fairness does. Never from the seed:
@@ -124,7 +124,7 @@ class ApiCore:
         self._controllers: list[ControlLoop] = [CrdController(caller), *controllers]
         self._again: dict[ControlLoop, tuple[float, float]] = {}  # (when, after how long) controllers look again
         self.cluster.controllers = frozenset(controller.name for controller in self._controllers)
-        self.cluster.warns = warn_unobeyed
+        self.cluster.warns, self.cluster.gates = warn_unobeyed, gates
         with self.cluster.locked():
             for controller in self._controllers:
                 controller.start(self.cluster)

@@ -8,7 +8,8 @@ with the present: it is in the token that comes with a 410.
 Label and field selectors, and the numbers and durations of queries, in the real server's words.
 
 `parse_labels(text)` and `parse_fields(text)` return a selector with `.matches(…)`; both raise a 400. An empty text
-selects everything. Numbers are 64 bits, decimal, without spaces. Durations are in Go's notation (``1h30m``, ``1.5s``).
+selects everything. `parse_shards(text)` reads a shardSelector and raises a 500 without a reason. Numbers are 64 bits,
+decimal, without spaces. Durations are in Go's notation (``1h30m``, ``1.5s``).
 """
 from __future__ import annotations
 
@@ -22,13 +23,14 @@ from typing import Any
 
 from kubectl_runtime.apiserver import encoding, errors
 from kubectl_runtime.apiserver.encoding import syntax_error
-from kubectl_runtime.apiserver.errors import Cause, StatusError, bad_request, expired, go_value
+from kubectl_runtime.apiserver.errors import Cause, StatusError, bad_request, bare_500, expired, go_quoted, go_value
 from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.names import label_value_errors, qualified_name_errors
 from kubectl_runtime.apiserver.objectmeta import MAX_MANAGER, manager_causes
 from kubectl_runtime.apiserver.storage import Version
 from kubectl_runtime.apiserver.wire import HttpRequest, is_true
 from kubectl_runtime.core.meta.metav1 import nanoseconds_of
+from kubectl_runtime.core.meta.selectors import HASHES, shard_hash
 
 _LONGEST = 20  # digits that a number of 64 bits can have, so that no endless text is converted
 
@@ -498,3 +500,126 @@ def _shown(value: Any) -> str:
 def too_old(token: ContinueToken) -> StatusError:
     """410 of a token whose past is forgotten; the new token goes on with the present."""
     return expired(TOO_OLD, ContinueToken(-1, token.start).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """The ranges of a shardSelector, and its normal form."""
+
+    field: str
+    ranges: tuple[tuple[int, int], ...]
+    text: str
+
+    def matches(self, uid: str, namespace: str) -> bool:
+        """Whether an object is in one of the ranges."""
+        found = shard_hash(uid if self.field == "uid" else namespace)
+        return any(first <= found < end for first, end in self.ranges)
+
+
+_SHARD_TOKEN = re.compile(r"""\s*(?:(\|\||&&|[().,])|('[^'\\\n]*'|"[^"\\\n]*"|[0-9]+)|([A-Za-z_]\w*))""")
+_SHARD_FIELDS = {"object.metadata.uid": "uid", "object.metadata.namespace": "namespace"}
+_IDENT, _LITERAL, _SELECT = 3, 5, 7  # kinds of expressions, as cel-go counts them
+
+
+def parse_shards(text: str) -> Shards | None:
+    """Parse a shardSelector; None for an empty one. The 500 of a malformed one is the real server's."""
+    if not text:
+        return None
+    if not text.strip():
+        raise _no_shards("empty shard selector is not allowed; omit the parameter for unfiltered lists")
+    parser = _ShardParser(text)
+    calls = [parser.call()]
+    while (operator := parser.next()) == "||":
+        calls.append(parser.call())
+    if operator == "&&":
+        raise _no_shards('unsupported function "_&&_"; only shardRange() and || are allowed')
+    if operator:
+        raise _no_shards(f"syntax error at {go_quoted(operator)}")
+    field, other = calls[0][0], next((call[0] for call in calls if call[0] != calls[0][0]), "")
+    if other:
+        raise _no_shards(f'all shard ranges must use the same field, got "{field}" and "{other}"')
+    normal = " || ".join(f"shardRange({field}, '{first}', '{end}')" for _, first, end in calls)
+    return Shards(_SHARD_FIELDS[field], tuple((int(first, 16), int(end, 16)) for _, first, end in calls), normal)
+
+
+class _ShardParser:
+    """Reads the calls of a shardSelector, one after the other."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text.rstrip(), 0
+
+    def next(self) -> str:
+        """The next token; "" at the end."""
+        if self._at >= len(self._text):
+            return ""
+        found = _SHARD_TOKEN.match(self._text, self._at)
+        if found is None:
+            raise _no_shards(f"syntax error at {go_quoted(self._text[self._at:])}")
+        self._at = found.end()
+        return found[0].strip()
+
+    def _peek(self) -> str:
+        at, token = self._at, self.next()
+        self._at = at
+        return token
+
+    def call(self) -> tuple[str, str, str]:
+        """The field and both ends of one call of shardRange, checked."""
+        name = self._path()
+        if self._peek() != "(":
+            kind = _LITERAL if not (name[0].isalpha() or name[0] == "_") else _SELECT if "." in name else _IDENT
+            raise _no_shards(f"unexpected expression kind {kind}; expected shardRange() call or || operator")
+        arguments = self._arguments()
+        if name != "shardRange":
+            raise _no_shards(f'unsupported function "{name.rpartition(".")[2]}"; only shardRange() and || are allowed')
+        if len(arguments) != 3:
+            raise _no_shards(f"shardRange() requires exactly 3 arguments, got {len(arguments)}")
+        field = arguments[0]
+        if field not in _SHARD_FIELDS:
+            raise _no_shards(f"unsupported field path {go_quoted(field)}; supported: {', '.join(_SHARD_FIELDS)}")
+        first, end = _hexadecimal("hexStart", arguments[1]), _hexadecimal("hexEnd", arguments[2])
+        if int(first, 16) >= int(end, 16):
+            raise _no_shards(f"shard range start {first} must be less than end {end}")
+        return field, first, end
+
+    def _path(self) -> str:
+        parts = [token := self.next()]
+        if not token or token in ("||", "&&", "(", ")", ".", ","):
+            raise _no_shards(f"syntax error at {go_quoted(token)}")
+        while self._peek() == ".":
+            self.next()
+            parts.append(self.next())
+        return ".".join(parts)
+
+    def _arguments(self) -> list[str]:
+        self.next()
+        found: list[str] = []
+        while self._peek() != ")":
+            found.append(self._path())
+            if self._peek() == ",":
+                self.next()
+            elif self._peek() != ")":
+                raise _no_shards(f"syntax error at {go_quoted(self._peek())}")
+        self.next()
+        return found
+
+
+def _hexadecimal(called: str, argument: str) -> str:
+    if argument[0] not in "'\"":
+        raise _no_shards(f"{called} must be a string literal")
+    text = argument[1:-1]
+    digits = text.removeprefix("0x")
+    if text == f"0x{HASHES:x}":
+        return text
+    if not text.startswith("0x") or len(digits) != 16:
+        meant = f"0x{digits:0>16}" if text.startswith("0x") and 0 < len(digits) < 16 else ""
+        hint = f" (did you mean {go_quoted(meant)}?)" if meant else ""
+        raise _no_shards(f"{called} must be a 0x-prefixed 16-digit hex value, got {go_quoted(text)}{hint}")
+    for digit in digits:
+        if digit not in "0123456789abcdef":
+            raise _no_shards(f"{called}: invalid hex character {go_quoted(digit)} in {go_quoted(text)}")
+    return text
+
+
+def _no_shards(why: str) -> StatusError:
+    return bare_500(f"invalid shard selector: {why}")

@@ -31,7 +31,7 @@ from kubectl_runtime.apiserver.core import DEFAULT_COMPACTION, ApiCore, Starting
 from kubectl_runtime.apiserver.credentials import Credentials, Issuer, ServerTls, server_tls, write_kubeconfig
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.loopback import path_of
-from kubectl_runtime.apiserver.storage import ServedResource, Version, make_version
+from kubectl_runtime.apiserver.storage import FEATURE_GATES, ServedResource, Version, make_version
 from kubectl_runtime.apiserver.transport.faults import Faults, Recording
 from kubectl_runtime.apiserver.transport.http.connection import GRACE, Listener
 from kubectl_runtime.apiserver.transport.webhook_calls import Application, WebhookRouter
@@ -99,6 +99,16 @@ class Housekeeper:
         """Seconds until the core has work; None: until something is written."""
         due = self._core.next_wakeup()
         return None if due is None else due - self._clock.monotonic()
+
+
+def _gates_on(given: Mapping[str, bool]) -> frozenset[str]:
+    """The feature gates that are on. Raises ValueError for others than the server knows, and for no truth value."""
+    for name, on in given.items():
+        if name not in FEATURE_GATES:
+            raise ValueError(f"unrecognized feature gate: {name} (there is {', '.join(FEATURE_GATES)})")
+        if not isinstance(on, bool):
+            raise ValueError(f"the feature gate {name} is True or False, not {on!r}")
+    return frozenset(name for name, on in {**FEATURE_GATES, **given}.items() if on)
 
 
 _CRD = "CustomResourceDefinition"
@@ -255,7 +265,8 @@ class ApiServer:
                  tokens: Tokens | None = None, authorization_mode: AuthorizationMode | str = "AlwaysAllow",
                  anonymous: bool | None = None, tls: bool | Authority | ServerTls = False, faults: Faults | None = None,
                  webhook_services: Mapping[str, str] | None = None, seed: int | None = None,
-                 record: bool = True, warn_unobeyed: bool = True) -> None:
+                 record: bool = True, warn_unobeyed: bool = True,
+                 feature_gates: Mapping[str, bool] | None = None) -> None:
         """Nothing is started or bound yet.
 
         `port` 0 takes a free one, which restarts keep. `controllers`: a list of ``garbage-collector``, ``namespace``,
@@ -266,7 +277,8 @@ class ApiServer:
         not ready), ``ttl-after-finished``, ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval`:
         seconds on the clock; history reaches back between one and two of it. `seed` makes uids, generated names and the
         server's own faults reproducible. `record` keeps requests for `requests`. `warn_unobeyed` answers the creation
-        of an object that the server stores and does not act on with a Warning header.
+        of an object that the server stores and does not act on with a Warning header. `feature_gates`: of those of a
+        kube-apiserver, ``ShardedListAndWatch`` (off by default) makes lists and watches obey ``shardSelector``.
 
         `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without them, and
         without RBAC, everybody is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in
@@ -278,13 +290,14 @@ class ApiServer:
         `mount_webhook` has an application. Behind a Service nothing runs here, so `webhook_services` says where one is:
         ``{"namespace/name": "https://127.0.0.1:9443"}``.
 
-        Raises ValueError for an unknown mode or controller, a host or port that is none, an address of a webhook that
-        is none, TokenFileError, and MissingExtra.
+        Raises ValueError for an unknown mode, controller or feature gate, a host or port that is none, an address of a
+        webhook that is none, TokenFileError, and MissingExtra.
         """
         if not host:
             raise ValueError("the host is empty, which would mean every network there is: say 127.0.0.1 or 0.0.0.0")
         if not 0 <= port < 1 << 16:
             raise ValueError(f"the port is a number from 0 to 65535, not {port}")
+        gates = _gates_on(feature_gates or {})
         self._host, self._port = host, port
         self.clock = clock
         self.access = Access(tokens=users_by_token(tokens), mode=authorization_mode, anonymous=anonymous)
@@ -302,7 +315,7 @@ class ApiServer:
         certificate, names = self.tls.authority.pem.decode() if self.tls else "", tuple(controllers)
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(
             clock, compaction_interval=compaction_interval, access=self.access, kubelet=self.kubelet, seed=seed,
-            warn_unobeyed=warn_unobeyed,
+            warn_unobeyed=warn_unobeyed, gates=gates,
             webhooks=self._webhooks,
             controllers=build_controllers(names, certificate=certificate, kubelet=self.kubelet))
         self.core = self._new_core()

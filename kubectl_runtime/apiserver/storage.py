@@ -229,6 +229,9 @@ class Registry:
         return iter(list(self._types.values()))
 
 
+SHARDED = "ShardedListAndWatch"  # lists and watches obey shardSelector (KEP-5866, alpha in 1.36)
+FEATURE_GATES = {SHARDED: False}  # those that the server knows, and what they are by default
+
 MAX_HISTORY = 200_000  # changes that are kept at most between compactions, over all types
 MAX_HISTORY_BYTES = 256 << 20  # and bytes of encoded objects in them
 
@@ -495,6 +498,7 @@ class Cluster:
         self.registry = Registry(types)
         self.loopback = loopback
         self.controllers: frozenset[str] = frozenset()  # the names of those that run
+        self.gates: frozenset[str] = frozenset()  # the feature gates that are on
         self.warns = False  # the creation of what nothing acts on is answered with a Warning
         self.turned_away = 0  # how many requests of the cluster's own components webhooks have refused
         self._lock = threading.RLock()

@@ -138,6 +138,8 @@ class RunScope(msgspec.Struct, eq=False):
     """What is in force again when this one is left, in copies of the context too."""
     thread: int = 0
     over: bool = False
+    shard: int | None = None
+    """The shard of the run's object, where that is decided when the run begins."""
 
 
 _current: ContextVar[RunScope | None] = ContextVar("kubectl_runtime_scope", default=None)
@@ -189,7 +191,8 @@ def _inside(outer: RunScope | None) -> RunScope:
     if outer is None:
         return RunScope()
     return RunScope(outer.stop, outer.cut, outer.run, outer.family, outer.fences,
-                    outer.field_manager, outer.logged, outer.trace, outer.request, outer.deadline, outer)
+                    outer.field_manager, outer.logged, outer.trace, outer.request, outer.deadline, outer,
+                    shard=outer.shard)
 
 
 def enter_request(request: SentRequest) -> Token[RunScope | None]:

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
-from kubectl_runtime.testing.asking import duration, service_address
+from kubectl_runtime.testing.asking import duration, feature_gates, service_address
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--webhook-service", type=service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
                         help="the address of a Service that a webhook configuration names; may be repeated")
+    parser.add_argument("--feature-gates", type=feature_gates, default={}, metavar="NAME=true,...",
+                        help="alpha features to turn on: ShardedListAndWatch (default: off)")
     parser.add_argument("--load", type=Path, action="append", default=[], metavar="PATH",
                         help="a manifest, or a folder of manifests, to load at the start; may be repeated")
 
@@ -81,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
         server = ApiServer(port=options.port, host=options.bind_address, controllers=options.controllers.split(","),
                            compaction_interval=options.compaction_interval, tokens=options.token_auth_file,
                            authorization_mode=options.authorization_mode, tls=options.tls,
-                           webhook_services=dict(options.webhook_service), record=False)
+                           webhook_services=dict(options.webhook_service), record=False,
+                           feature_gates=options.feature_gates)
         for path in options.load:
             server.load(path)
     except (OSError, ValueError, ImportError) as error:

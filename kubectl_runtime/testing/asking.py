@@ -18,7 +18,8 @@ Where there is something to watch, `await_condition` needs fewer requests; this 
 
 `muted_logs`: the library says nothing of what fails on purpose, hundreds of times.
 
-Values of options that several commands have: `duration`, and `service_address` for `--webhook-service`.
+Values of options that several commands have: `duration`, `service_address` for `--webhook-service`, and `feature_gates`
+for `--feature-gates`.
 """
 from __future__ import annotations
 
@@ -171,3 +172,14 @@ def service_address(text: str) -> tuple[str, str]:
     if not equals or name.count("/") != 1 or not address.startswith("https://"):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAMESPACE/NAME=https://HOST:PORT")
     return name, address
+
+
+def feature_gates(text: str) -> dict[str, bool]:
+    """`NAME=true,OTHER=false`: feature gates, and whether they are on. Raises ArgumentTypeError for anything else."""
+    found: dict[str, bool] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        if not name or not equals or value.lower() not in ("true", "false"):
+            raise argparse.ArgumentTypeError(f"{part!r} is not of the form NAME=true or NAME=false")
+        found[name.strip()] = value.lower() == "true"
+    return found

@@ -35,6 +35,7 @@ from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.clock import Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError, Status, TransportError, class_named
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.views import is_in_shard
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.meta.metav1 import format_time, parse_time
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -391,6 +392,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
         with opened as batches:
             for batch in batches:
                 for event in batch:
+                    if event.record is not None and not is_in_shard(params.shard, event.record):
+                        continue
                     if event.type != "BOOKMARK" or params.with_bookmarks:
                         found = None if event.record is None else self._object(event.record)
                         yield WatchEvent(event.type, found, event.resource_version, event.status)
@@ -472,6 +475,9 @@ class Api(ListVerbs[K], KindVerbs[K]):
         or a Status."""
         selection = chosen(selection, ListParams, "selection", label_selector=label_selector,
                            field_selector=field_selector)
+        if selection.shard is not None:
+            raise RequestError("delete_collection takes no shard=: a server without the feature gate would delete all "
+                               "objects; list them, and delete each")
         params = self._write_params(params, DeleteParams, propagation_policy=propagation_policy,
                                     preconditions=preconditions, grace_period_seconds=grace_period_seconds,
                                     dry_run=dry_run)

@@ -40,7 +40,7 @@ from kubectl_runtime.core.base.observer import is_heard
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.codec.jsonbytes import Carried, decode_event, decode_list, decode_object
-from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.codec.views import Record, is_in_shard
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
@@ -335,7 +335,7 @@ class ListVerbs(ApiBase[K]):
                         continue_token=continue_token, resource_version=resource_version,
                         resource_version_match=resource_version_match)
         meta, records = self.list_page(params, timeout=timeout)
-        return ObjectList([self._object(record) for record in records], meta)
+        return ObjectList([self._object(record) for record in records if is_in_shard(params.shard, record)], meta)
 
     def pages(self, params: ListParams | None = None, *, label_selector: LabelSelection | None = None,
               field_selector: FieldSelection | None = None, limit: int | None = None,
@@ -350,7 +350,7 @@ class ListVerbs(ApiBase[K]):
         params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
                         resource_version=resource_version, resource_version_match=resource_version_match)
         for meta, records in walk(fetch, params, self.place.words("list")):
-            yield ObjectList([self._object(record) for record in records], meta)
+            yield ObjectList([self._object(record) for record in records if is_in_shard(params.shard, record)], meta)
 
     def list_all(self, params: ListParams | None = None, *, label_selector: LabelSelection | None = None,
                  field_selector: FieldSelection | None = None, limit: int | None = None,
@@ -367,7 +367,8 @@ class ListVerbs(ApiBase[K]):
                   continue_token: str | None = None, resource_version: str | None = None,
                   resource_version_match: VersionMatch | None = None, stop: StopToken | None = None,
                   retry: Retry | None = None, timeout: Duration | None = None) -> Page:
-        """As `list`, but with the objects as `Record`s: what stores hold. `stop` ends the waiting between attempts."""
+        """As `list`, but with the objects as `Record`s, all that the server sent: what stores hold. `stop` ends the
+        waiting between attempts."""
         params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
                         continue_token=continue_token, resource_version=resource_version,
                         resource_version_match=resource_version_match)

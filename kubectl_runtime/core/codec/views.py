@@ -41,6 +41,7 @@ from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.metav1 import OwnerReference, ReadOnlyDict
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
+from kubectl_runtime.core.meta.selectors import ShardSelector
 
 
 class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename="camel"):
@@ -332,3 +333,9 @@ def _empty_value(hint: Any) -> Any:
     if isinstance(origin, type) and issubclass(origin, list | tuple | set | frozenset):
         return []
     return MISSING
+
+
+def is_in_shard(shard: ShardSelector | None, record: Record) -> bool:
+    """Whether an object is in the ranges of `shard`; in all of them without one. One whose uid could not be read is:
+    the server that sent it knows the uid."""
+    return shard is None or (not record.uid and shard.by == "uid") or shard.matches(record.uid, record.head.namespace)

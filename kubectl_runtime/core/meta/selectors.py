@@ -13,13 +13,17 @@ Wherever the library asks for a selector it takes each of these forms, and raise
 
 Text is sent as it is. `check_label_selector` and `check_field_selector` refuse what every server would refuse, for
 callers that would ask again and again.
+
+`ShardSelector`: ranges of the hash of the objects' uids or namespaces, as Kubernetes 1.36 divides lists and watches
+(KEP-5866, the feature gate ShardedListAndWatch). It is always a value, never text.
 """
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -357,3 +361,106 @@ def _listed(tokens: list[str]) -> tuple[str, ...]:
         else:
             values[-1], follows = token, True
     return tuple(dict.fromkeys(values))
+
+
+ShardField = Literal["uid", "namespace"]
+"""The fields by whose hash objects can be divided."""
+
+HASHES = 1 << 64
+"""The number of hash values: they are 0 to this number less 1."""
+
+_BASIS, _PRIME = 0xCBF29CE484222325, 0x100000001B3
+
+
+def shard_hash(text: str) -> int:
+    """The 64-bit FNV-1a hash of `text` in UTF-8. About 3 microseconds for a uid."""
+    found = _BASIS
+    for byte in text.encode():
+        found = (found ^ byte) * _PRIME & 0xFFFFFFFFFFFFFFFF
+    return found
+
+
+_hash_of_namespace = lru_cache(maxsize=4096)(shard_hash)
+"""Objects by the thousand share a namespace."""
+
+
+class ShardSelector(msgspec.Struct, frozen=True):
+    """Select the objects whose uid or namespace has its hash in one of `ranges`: pairs of the first value and the one
+    after the last, from 0 to 2**64.
+
+    Sorted and joined, so that selectors of the same objects are equal. Without a range it selects nothing. Raises
+    RequestError for another field and for ranges that are none.
+
+    >>> ShardSelector.part("uid", 3, 16)
+    ShardSelector(by='uid', ranges=((3458764513820540928, 4611686018427387904),))
+    >>> maps = Api.all(client, ConfigMap)
+    >>> sum(len(maps.list(ListParams(shard=ShardSelector.part("uid", n, 4)))) for n in range(4)) == len(maps.list())
+    True
+    """
+
+    by: ShardField
+    ranges: tuple[tuple[int, int], ...] = ((0, HASHES),)
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(ShardField):
+            raise RequestError(f"shards are of the field uid or namespace, not {self.by!r}")
+        msgspec.structs.force_setattr(self, "ranges", _joined(self.ranges))
+
+    @classmethod
+    def part(cls, by: ShardField, number: int, parts: int) -> ShardSelector:
+        """The part `number`, counted from 0, of `parts` of about the same size. Raises RequestError for no part."""
+        if type(number) is not int or type(parts) is not int or not 0 <= number < parts:
+            raise RequestError(f"there is no part {number!r} of {parts!r}: parts are counted from 0")
+        # The first value whose part, `value * parts >> 64`, is this one: rounded up.
+        first, end = -(-number * HASHES // parts), -(-(number + 1) * HASHES // parts)
+        return cls(by, ((first, end),))
+
+    def hash_of(self, uid: str, namespace: str | None) -> int:
+        """The hash that decides of an object."""
+        return shard_hash(uid) if self.by == "uid" else _hash_of_namespace(namespace or "")
+
+    def matches(self, uid: str, namespace: str | None) -> bool:
+        """Whether the object with this uid and namespace is selected."""
+        found = self.hash_of(uid, namespace)
+        return any(first <= found < end for first, end in self.ranges)
+
+    def __str__(self) -> str:
+        """The text for a server, which needs one range at least: the smallest one where nothing is selected."""
+        return " || ".join(f"shardRange(object.metadata.{self.by}, '0x{first:016x}', '0x{end:016x}')"
+                           for first, end in self.ranges or ((0, 1),))
+
+    @property
+    def words(self) -> str:
+        """In few words, for logs: `3 of 16 by uid`."""
+        if not self.ranges:
+            return f"none by {self.by}"
+        if len(self.ranges) == 1:
+            (first, end), = self.ranges
+            parts = round(HASHES / (end - first))
+            number = part_of_hash(first, parts)
+            if number < parts and self == ShardSelector.part(self.by, number, parts):
+                return f"{number} of {parts} by {self.by}"
+        return f"{', '.join(f'{first:016x}-{end:016x}' for first, end in self.ranges)} by {self.by}"
+
+
+def part_of_hash(found: int, parts: int) -> int:
+    """The part, counted from 0, in which this hash is: see `ShardSelector.part`."""
+    return found * parts >> 64
+
+
+def _joined(ranges: object) -> tuple[tuple[int, int], ...]:
+    """The ranges in order, those that meet as one."""
+    joined: list[tuple[int, int]] = []
+    try:
+        pairs = sorted((first, end) for first, end in ranges)  # type: ignore[attr-defined] # callers may not check
+    except (TypeError, ValueError):
+        raise RequestError(f"ranges of shards are pairs of numbers, not {ranges!r}") from None
+    for first, end in pairs:
+        if type(first) is not int or type(end) is not int or not 0 <= first < end <= HASHES:
+            raise RequestError(f"a range of shards is a number and a larger one, from 0 to 2**64, not {first!r}, "
+                               f"{end!r}")
+        if joined and first <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((first, end))
+    return tuple(joined)

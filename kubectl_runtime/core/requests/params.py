@@ -28,7 +28,13 @@ from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.codec.jsonbytes import identified
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.models import from_model, is_model
-from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection, field_selection, label_selection
+from kubectl_runtime.core.meta.selectors import (
+    FieldSelection,
+    LabelSelection,
+    ShardSelector,
+    field_selection,
+    label_selection,
+)
 from kubectl_runtime.core.objects.partial import DynamicObject, is_partial
 from kubectl_runtime.core.objects.resource import Resource
 
@@ -36,7 +42,7 @@ Query = Iterator[tuple[str, str]]
 
 
 class Selecting(Protocol):
-    """Parameters with a label selector and a field selector."""
+    """Parameters with a label selector, a field selector and ranges of shards."""
 
     @property
     def label_selector(self) -> LabelSelection | None:
@@ -46,6 +52,10 @@ class Selecting(Protocol):
     def field_selector(self) -> FieldSelection | None:
         """Which fields the objects have; None selects all."""
 
+    @property
+    def shard(self) -> ShardSelector | None:
+        """The ranges in which the objects are; None selects all."""
+
 
 def keep_selections(params: Selecting) -> None:
     """For `__post_init__` of a frozen Struct or dataclass: its selectors in forms that are immutable, hashable and
@@ -53,6 +63,8 @@ def keep_selections(params: Selecting) -> None:
     keep: Any = force_setattr if isinstance(params, msgspec.Struct) else object.__setattr__
     keep(params, "label_selector", label_selection(params.label_selector))
     keep(params, "field_selector", field_selection(params.field_selector))
+    if params.shard is not None and not isinstance(params.shard, ShardSelector):
+        raise RequestError(f'shard={params.shard!r}: a ShardSelector is expected: ShardSelector.part("uid", 0, 16)')
 
 
 def selection_query(params: Selecting) -> Query:
@@ -61,6 +73,8 @@ def selection_query(params: Selecting) -> Query:
         yield "labelSelector", text
     if text := str(params.field_selector or ""):
         yield "fieldSelector", text
+    if params.shard is not None:
+        yield "shardSelector", str(params.shard)
 
 
 def timeout_query(timeout: Duration | None) -> Query:
@@ -157,7 +171,9 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `Api.list`: which objects, how many at once, and how fresh.
 
     `label_selector` and `field_selector`: text, a mapping, or a `Selector`. `limit`: of one page; `continue_token`:
-    where the next page goes on. The defaults list everything, at the most recent version.
+    where the next page goes on. `shard`: only these parts of the objects; a server without the feature gate
+    ShardedListAndWatch sends the others too, and `Api.list` leaves them out. The defaults list everything, at the most
+    recent version.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> [each.name for each in maps.list(ListParams(label_selector={"app": "web"}, limit=100))]
@@ -172,6 +188,7 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Duration | None = None
     resource_version: str | None = None
     resource_version_match: VersionMatch | None = None
+    shard: ShardSelector | None = None
 
     def __post_init__(self) -> None:
         keep_selections(self)
@@ -212,7 +229,7 @@ class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
 
     `timeout` may be any length; the watcher's own is random in [232, 290] s. `bookmarks`: events without an object come
     too, about once a minute, which say from which version a later watch may go on. By default they come only with
-    `send_initial_events`, where one of them marks the end of what was there.
+    `send_initial_events`, where one of them marks the end of what was there. `shard`: as in `ListParams`.
 
     >>> events = Api.namespaced(client, ConfigMap, "default").watch(WatchParams(timeout=1))
     >>> [event.obj.name for event in events if event.obj is not None]
@@ -224,6 +241,7 @@ class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Duration | None = None
     bookmarks: bool | None = None
     send_initial_events: bool = False
+    shard: ShardSelector | None = None
 
     def __post_init__(self) -> None:
         keep_selections(self)

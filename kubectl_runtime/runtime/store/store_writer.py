@@ -285,6 +285,7 @@ class Written:
         self.metadata_only = bool(getattr(getattr(api, "place", None), "metadata_only", False))
         self._labels = _selector(config.label_text)
         self._fields = config.field_text
+        self._shard = config.shard
         self._modify = modify
 
     def is_about(self, ref: ObjectRef) -> bool:
@@ -295,9 +296,9 @@ class Written:
 
     def entry(self, write: Write) -> Own | None:
         """What the store has to know of `write`; None when it is none of its objects. Raises nothing."""
-        if not self.is_about(write.ref):
-            return None
         record = write.record
+        if not self.is_about(write.ref) or self._is_in_another_shard(write):
+            return None
         if record is None:
             gone = write.verb == "delete" and write.subresource is None
             return Own(write.uid, write.resource_version, known=gone, gone=gone)
@@ -306,6 +307,11 @@ class Written:
         if _is_gone(write.verb, write.subresource, record):
             return Own(record.uid, record.resource_version, gone=True)
         return self.present(record)
+
+    def _is_in_another_shard(self, write: Write) -> bool:
+        """Whether the object is in none of the store's ranges, where it stays. False where the uid is not known."""
+        shard, uid = self._shard, write.uid if write.record is None else write.record.uid
+        return shard is not None and (bool(uid) or shard.by != "uid") and not shard.matches(uid, write.ref.namespace)
 
     def present(self, record: Record) -> Own:
         """The entry of an object that exists so."""

@@ -73,13 +73,20 @@ class WatchTarget:
     namespace: str | None = None
     label_selector: str | None = None
     field_selector: str | None = None
+    shard: str | None = None
+
+    @classmethod
+    def of(cls, api: Any, config: Any) -> WatchTarget:
+        """What a watch of `api` with this WatcherConfig is about."""
+        shard = None if config.shard is None else config.shard.words
+        return cls(api.resource, api.namespace, config.label_text, config.field_text, shard)
 
     def __str__(self) -> str:
         """`deployments.apps in namespace prod (labels app=web)`."""
         parts = [self.resource.full_name]
         if self.namespace:
             parts.append(f"in namespace {self.namespace}")
-        selectors = {"labels": self.label_selector, "fields": self.field_selector}
+        selectors = {"labels": self.label_selector, "fields": self.field_selector, "shard": self.shard}
         if any(selectors.values()):
             parts.append(f"({', '.join(f'{what} {text}' for what, text in selectors.items() if text)})")
         return " ".join(parts)

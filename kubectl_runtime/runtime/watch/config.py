@@ -12,6 +12,7 @@ from kubectl_runtime.core.base.guard import check_type
 from kubectl_runtime.core.meta.selectors import (
     FieldSelection,
     LabelSelection,
+    ShardSelector,
     check_field_selector,
     check_label_selector,
 )
@@ -86,6 +87,9 @@ class WatcherConfig:
     verify: Duration | None = None
     """Compare the store with a list of metadata so often (see `verifier`), at least every second: for clusters whose
     database may be restored from a copy. None: never. Only where there is a store."""
+    shard: ShardSelector | None = field(default=None, kw_only=True)
+    """Only the objects in these ranges of a hash. The server is asked for these alone; what it sends besides, as one
+    without the feature gate ShardedListAndWatch does, is left out. None: all of them."""
     backoff: WatchBackoff | None = field(default=None, kw_only=True)
     """How long to wait after a failure. None: for what a controller `owns` or `watches` that of its own objects'
     watch, else `WatchBackoff()`."""

@@ -42,6 +42,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from kubectl_runtime.client.api.api_base import walk
+from kubectl_runtime.client.api.watch import RecordEvent
 from kubectl_runtime.client.http.send import Outage, Reachability
 from kubectl_runtime.client.server import Refusals
 from kubectl_runtime.core.base.clock import Clock
@@ -49,7 +50,7 @@ from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
 from kubectl_runtime.core.base.guard import Guard, as_exception, described, guarded_logger, name_of, pass_interrupt
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.views import Modify, Record, pruned
+from kubectl_runtime.core.codec.views import Modify, Record, is_in_shard, pruned
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DecodeError, Problem
 from kubectl_runtime.core.objects.partial import InvalidObject, PartialView
@@ -101,7 +102,7 @@ class Verifier:
         with_metadata_only = getattr(api, "with_metadata_only", None)
         self._api: WatchApi[Any] = with_metadata_only() if with_metadata_only is not None else api
         self._params = ListParams(label_selector=config.label_text, field_selector=config.field_text,
-                                  limit=config.page_size)
+                                  limit=config.page_size, shard=config.shard)
         self._interval = interval
         self._known = known
         self._stop = stop
@@ -148,7 +149,8 @@ class Verifier:
         return {**differing, **{key: here for key, here in known.items() if here != _NOT_HELD}}
 
     def _fetch(self, params: ListParams) -> Any:
-        return self._api.list_page(params, stop=self._stop, retry=Retry.SAFE)
+        meta, records = self._api.list_page(params, stop=self._stop, retry=Retry.SAFE)
+        return meta, [record for record in records if is_in_shard(params.shard, record)]
 
 
 WITNESSES = 3
@@ -180,11 +182,13 @@ class WatchDriver:
         self._clock = clock
         self._rng = rng
         self._verifier = verifier
-        self._target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
+        self._target = WatchTarget.of(api, config)
         client = getattr(api, "client", None)
         self._gate = ServerGate(getattr(client, "reachability", None) or Reachability(), rng)
         self._refusals: Refusals = getattr(client, "refusals", None) or Refusals()
         self._state: State = BEGIN
+        self.unasked = False
+        """Whether objects came that are in none of the ranges asked for: the server takes no notice of them."""
         self._stream: Iterator[WatchBatch] | None = None
         self._patience = self._heard = 0.0
         self._witnesses: dict[Key, str] = {}
@@ -236,7 +240,7 @@ class WatchDriver:
         try:
             # A list that has begun is worth the client's own retries; otherwise the failure has to be seen at once.
             retry = Retry.SAFE if state.token else Retry.NEVER
-            meta, records = self._api.list_page(self._list_params(state), stop=self._stop, retry=retry)
+            meta, records = self._page(self._list_params(state), retry)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
             return self._broke(error)
         self._gate.passed(self._clock.monotonic())
@@ -265,7 +269,7 @@ class WatchDriver:
     def _watch_params(self, timeout: float, *, initial: bool = False) -> WatchParams:
         config = self._config
         return WatchParams(label_selector=config.label_text, field_selector=config.field_text, timeout=timeout,
-                           bookmarks=config.bookmarks or initial, send_initial_events=initial)
+                           bookmarks=config.bookmarks or initial, send_initial_events=initial, shard=config.shard)
 
     def _opened(self, params: WatchParams, version: str, *, streaming: bool = False) -> Advance:
         try:
@@ -297,8 +301,24 @@ class WatchDriver:
         """A list of at most one object, of those that match the `further` field selectors, too."""
         config = self._config
         selector = ",".join(text for text in (config.field_text, *further) if text) or None
-        params = ListParams(label_selector=config.label_text, field_selector=selector, limit=1)
-        return self._api.list_page(params, stop=self._stop, retry=Retry.NEVER)
+        params = ListParams(label_selector=config.label_text, field_selector=selector, limit=1, shard=config.shard)
+        return self._page(params, Retry.NEVER)
+
+    def _page(self, params: ListParams, retry: Retry) -> tuple[ListMeta, list[Record]]:
+        """A page, without what is in none of the ranges asked for."""
+        meta, records = self._api.list_page(params, stop=self._stop, retry=retry)
+        if params.shard is not None:
+            asked = [record for record in records if is_in_shard(params.shard, record)]
+            self.unasked = self.unasked or len(asked) < len(records)
+            records = asked
+        return meta, records
+
+    def _asked(self, batch: WatchBatch) -> WatchBatch:
+        """The events, where one of an object that was not asked for says only how far the server is."""
+        asked = [event if event.record is None or is_in_shard(self._config.shard, event.record)
+                 else RecordEvent("BOOKMARK", None, event.resource_version or "") for event in batch]
+        self.unasked = self.unasked or any(one is not other for one, other in zip(asked, batch, strict=True))
+        return asked
 
     def _recognizes(self, version: str, found: Sequence[Record]) -> bool:
         """Whether the server still has one of the objects that were seen last. Where none is known, `found` has to be
@@ -340,6 +360,8 @@ class WatchDriver:
             return self._give(Ended(broke=getattr(stream, "broke", None) is not None))
         if batch:
             self._heard = self._clock.monotonic()
+            if self._config.shard is not None:
+                batch = self._asked(batch)
             self._note_batch(batch)
             return self._give(BatchRead(batch), len(batch))
         # Sockets have a read timeout; where nothing blocks, this is the idle guard.
@@ -379,7 +401,7 @@ class WatchDriver:
         cached = state.first and config.list_semantic is ListSemantic.ANY
         return ListParams(label_selector=config.label_text, field_selector=config.field_text,
                           limit=config.page_size if state.paged and not cached else None,
-                          continue_token=state.token, resource_version="0" if cached else None)
+                          continue_token=state.token, resource_version="0" if cached else None, shard=config.shard)
 
 
 K = TypeVar("K")

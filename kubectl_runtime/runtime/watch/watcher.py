@@ -114,7 +114,7 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     api = as_configured(api, config)
     stop = stop or StopToken(clock=clock)
     read = reader_of(api.kind)
-    target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
+    target = WatchTarget.of(api, config)
 
     def tell(trouble: Exception | None) -> None:
         if backoff is not None:

@@ -19,7 +19,8 @@ AT_A_TIME = 8  # most of a vector's time is waiting: for a watch to be quiet, fo
 
 
 class GoldenServers:
-    """Two servers, as the recordings were made: one with users and rights, one with the controllers of a manager."""
+    """Servers as the recordings were made: with users and rights, with the controllers of a manager, and with a feature
+    gate."""
 
     def __init__(self, folder: Path) -> None:
         tokens = folder / "tokens.csv"
@@ -28,6 +29,8 @@ class GoldenServers:
                                 warn_unobeyed=False)
         self._managed = ApiServer(tokens=tokens, authorization_mode="RBAC", controllers=MANAGER_CONTROLLERS,
                                   warn_unobeyed=False)
+        self._sharded = ApiServer(tokens=tokens, authorization_mode="RBAC", controllers=(), warn_unobeyed=False,
+                                  feature_gates={"ShardedListAndWatch": True})
         self._pool = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="golden")
         self._prefix = "g" + "".join(random.choices(string.ascii_lowercase, k=5))
         self._results: dict[str, Future[list[str]]] = {}
@@ -35,16 +38,20 @@ class GoldenServers:
     def __enter__(self) -> GoldenServers:
         self._plain.start()
         self._managed.start()
+        self._sharded.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._pool.shutdown(cancel_futures=True)
         self._plain.stop()
         self._managed.stop()
+        self._sharded.stop()
 
     def server(self, vector: Vector) -> Server:
         """The server that has what a vector needs."""
-        server = self._managed if "controller-manager" in vector.get("needs", ()) else self._plain
+        needs = vector.get("needs", ())
+        gated = self._sharded if "sharding" in needs else self._plain
+        server = self._managed if "controller-manager" in needs else gated
         return Server(server.url, "admin-token", "alice-token")
 
     def submit(self, label: str, vector: Vector) -> None:
