@@ -50,7 +50,7 @@ from kubectl_runtime.manager.serving import (
     metrics_of,
     servers_for,
 )
-from kubectl_runtime.manager.sharding import Sharding
+from kubectl_runtime.manager.sharding import Sharding, check_divisible
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
 from kubectl_runtime.runtime.controller.plan import Plan, check_functions, functions_of
 from kubectl_runtime.runtime.lifecycle.lifecycle import Phase, StillRunning
@@ -280,11 +280,12 @@ class Manager:
         or a copy of the run's context (`contextvars.copy_context`).
 
         With a sharding, unless `sharded=False`: no leader is needed. The controller reconciles the objects of the
-        shards that this replica holds. `ctx.client` refuses a run's writes after the deadline of its shard. The watches
-        still hold all objects.
+        shards that this replica holds. `ctx.client` refuses a run's writes after the deadline of its shard. What the
+        watches hold, `Sharding(by=...)` says.
 
         Raises RequestError as `Controller.start` does, for a reconciler beside a bound controller, `sharded=True`
-        without a sharding, and when a name is taken or the stop has begun.
+        without a sharding, a controller that cannot be divided as the sharding says, and when a name is taken or the
+        stop has begun.
         """
         if isinstance(controller, BoundController):
             if (reconciler, context, error_policy) != (None, None, None):
@@ -303,6 +304,8 @@ class Manager:
         if sharded and self._sharding is None:
             raise RequestError("sharded=True, but the manager has no sharding: Manager(client, sharding=Sharding(...))")
         part = self._running.part if self._sharding is not None and sharded is not False else None
+        if part is not None and self._sharding is not None:
+            check_divisible(bound.controller.plan(), self._sharding)
         lock = self._lock if needs_leader and part is None else None
         self._add(ControllerMember(bound.controller.plan(), reconcile, policy, bound.context, lock=lock, part=part,
                                    grace=self._grace, failed=self._running.fail))

@@ -24,9 +24,11 @@ The replica itself:
     quitting      all shards are away, its own Lease is gone, or the time for that is over   -> gone
 
 *May take*: this replica takes part, its own Lease is good, a list that began after it was written has shown every
-replica that counts, and none of them divides the objects into another number of shards. Of two replicas that divide
-differently the one that comes second sees the first, so they never work side by side. That two of one number never
-work for one shard is the business of the shard's Lease alone, whatever the lists have shown.
+replica that counts, and none of them divides the objects by something else or into another number of shards. Of two
+replicas that divide differently the one that comes second sees the first, so they never work side by side. That two of
+one division never work for one shard is the business of the shard's Lease alone, whatever the lists have shown. Where
+objects are divided by ranges, that list began `retry` after the own Lease was written, so that replicas which start
+together see each other first.
 
 A dead replica is missed within `lease + retry`, by its own Lease and by its shards' alike; each of its shards is looked
 at in the moment in which its time is over. With that, and as the quotas of all make up all shards, each shard has a
@@ -55,6 +57,7 @@ from kubectl_runtime.manager.sharding import (
     Ask,
     Delete,
     Deleted,
+    Division,
     Input,
     Join,
     Listed,
@@ -87,6 +90,19 @@ class ShardRules:
     grace: float
     order: tuple[int, ...]
     """In which it stands for shards: each replica in another, so that they seldom meet."""
+    by: str = "name"
+    """What decides in which shard an object is."""
+
+    @property
+    def company(self) -> float:
+        """Seconds that a replica waits for others to show before it takes its first shard. Where objects are divided by
+        ranges a shard that moves costs a list: of replicas that start together none is to take all of them first."""
+        return 0.0 if self.by == "name" else float(self.lease.retry)
+
+    @property
+    def division(self) -> Division:
+        """How this replica divides the objects."""
+        return self.shards, self.by
 
     @classmethod
     def of(cls, sharding: Sharding, identity: str, grace: float) -> ShardRules:
@@ -95,7 +111,7 @@ class ShardRules:
         order = list(range(sharding.shards))
         Random(mark).shuffle(order)
         return cls(Rules.of(sharding.election(0), identity), f"{sharding.name}-replica-{mark}", sharding.shards, grace,
-                   tuple(order))
+                   tuple(order), sharding.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +141,7 @@ class ShardState:
     @classmethod
     def first(cls, rules: ShardRules) -> ShardState:
         """The state before anything has happened."""
-        replicas = Replicas(rules.lease.identity, rules.shards, rules.lease.lease)
+        replicas = Replicas(rules.lease.identity, rules.shards, rules.lease.lease, by=rules.by)
         return cls(replicas, (LeaseState(),) * rules.shards)
 
     def works(self, shard: int, at: float) -> bool:
@@ -155,7 +171,7 @@ class ShardState:
     def may_take(self, at: float) -> bool:
         """Whether this replica may take further shards at that moment."""
         return (self.phase is Phase.TAKING_PART and self.own.leads_at(at) and self.listed >= self.counted_since
-                and not self.replicas.others_numbers)
+                and not self.replicas.other_divisions)
 
     @property
     def asking(self) -> int:
@@ -216,7 +232,7 @@ def _noted(rules: ShardRules, state: ShardState, happened: Listed, now: Now) -> 
     began = state.list_asked
     assert began is not None, "nothing was listed"
     records = {sight.shard: sight.record for sight in happened.leases
-               if sight.shard is not None and sight.shards == rules.shards}
+               if sight.shard is not None and sight.division == rules.division}
     shards = tuple(
         lease if lease.phase is not LeasePhase.STANDBY or lease.asked_at is not None or lease.seen_at > began
         else lease_machine.noted(lease, records.get(n), now.at) for n, lease in enumerate(state.shards))
@@ -327,7 +343,7 @@ def _next(rules: ShardRules, state: ShardState, now: Now, busy: Busy) -> tuple[S
             pause = lease_machine.jittered(rules.lease, now)
             return replace(state, list_asked=now.at, list_at=pause), ListLeases()
         until = min(until, state.list_at)
-    if state.room > 0 and state.may_take(now.at):
+    if state.room > 0 and state.may_take(now.at) and state.listed >= state.counted_since + rules.company:
         for which in rules.order:
             lease = state.shards[which]
             if lease.phase is LeasePhase.STANDBY and lease.asked_at is None and not busy[which]:

@@ -13,7 +13,8 @@ may begin is asked of the state itself, at its moment.
     coordination.k8s.io/v1 Leases, with the label sharding.kubectl-runtime.dev/name: my-operator
 
     my-operator-3-of-16             one for each shard; its holder works for it
-    my-operator-replica-<mark>      one for each replica, labelled with the number of shards that it divides by
+    my-operator-3-of-16-by-uid      likewise, where objects are divided by uid; `-by-namespace` by namespace
+    my-operator-replica-<mark>      one for each replica, labelled with the number of shards, and what it divides by
 
 One list tells a replica everything: who there is, and which shards are free. It is consistent (no resourceVersion), as
 the rule that two numbers of shards never work side by side needs it to be.
@@ -62,13 +63,16 @@ from kubectl_runtime.manager.lease_machine import Phase as LeasePhase
 from kubectl_runtime.manager.leases import LeaseRecord, LeaseStore, Now, Request, Tick, Trouble, Wait, own_identity
 from kubectl_runtime.manager.shard_machine import Phase, ShardRules, ShardState, step
 from kubectl_runtime.manager.sharding import (
+    MOST_SHARDS,
     OWN,
     Action,
     Answered,
     Ask,
     Delete,
     Deleted,
+    Division,
     Input,
+    InShards,
     Join,
     Listed,
     ListLeases,
@@ -77,15 +81,19 @@ from kubectl_runtime.manager.sharding import (
     Quit,
     Sharding,
     Sight,
-    is_in,
     shard_of,
 )
 from kubectl_runtime.resources.coordination_v1 import Lease
-from kubectl_runtime.runtime.reconcile.runner import Listener
+from kubectl_runtime.runtime.reconcile.runner import DividedBy, PartitionListener
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 
 NAME = "sharding.kubectl-runtime.dev/name"
 SHARDS = "sharding.kubectl-runtime.dev/shards"
+BY = "sharding.kubectl-runtime.dev/by"
+"""For people: the number of shards says it, too."""
+NUMBERED_FROM = {"name": 0, "namespace": 1000, "uid": 2000}
+"""What is added to the number of shards in the label: replicas of a version that knows division by name alone see
+another number there, and so do not work beside replicas that divide by something else."""
 SHARD = "sharding.kubectl-runtime.dev/shard"
 """Of a shard's Lease alone."""
 
@@ -101,7 +109,7 @@ class ShardLeases:
         self.trouble = Trouble(whose, client.clock, repeated_within)
         self._deletions = Trouble(whose, client.clock, repeated_within)
         """No work depends on these."""
-        labels = {NAME: sharding.name, SHARDS: str(sharding.shards)}
+        labels = {NAME: sharding.name, SHARDS: str(NUMBERED_FROM[sharding.by] + sharding.shards), BY: sharding.by}
         self._params = ListParams(label_selector={NAME: sharding.name})
         self._stores = {n: LeaseStore(client, sharding.election(n).name, namespace, self.trouble,
                                       labels={**labels, SHARD: str(n)}) for n in range(sharding.shards)}
@@ -148,9 +156,10 @@ class ShardLeases:
 def _sight(lease: Lease) -> Sight | None:
     """None for what has the label and no sense: somebody's else."""
     try:
-        shard, shards = lease.labels.get(SHARD), int(lease.labels.get(SHARDS, ""))
-        return Sight(lease.name or "", lease.resource_version or "", None if shard is None else int(shard), shards,
-                     LeaseRecord.of(lease))
+        shard, number = lease.labels.get(SHARD), int(lease.labels.get(SHARDS, ""))
+        by = next((by for by, start in NUMBERED_FROM.items() if start < number <= start + MOST_SHARDS), "")
+        return Sight(lease.name or "", lease.resource_version or "", None if shard is None else int(shard),
+                     number - NUMBERED_FROM.get(by, 0), LeaseRecord.of(lease), by)
     except (ValueError, KubeError):
         return None
 
@@ -184,10 +193,14 @@ class Sharder:
         self._lost = [StopToken(clock=self._clock) for _ in range(sharding.shards)]
         self._terms = [0] * sharding.shards
         """How often work for each shard has begun here."""
+        self._holds = [0] * sharding.shards
+        """How often the Lease of each shard has become this replica's."""
         self._told: dict[int, int] = {}
         """The shards that the listeners know of, and as of which term."""
-        self._listeners: dict[object, Listener] = {}
-        self._numbers: list[int] = []
+        self._told_held: dict[int, int] = {}
+        """The same of the shards that this replica holds, those that are being given up included."""
+        self._listeners: dict[object, PartitionListener] = {}
+        self._divisions: list[Division] = []
         self._changed = threading.Condition()
         self._changes = 0
         self._threads: list[Thread] = []
@@ -205,6 +218,16 @@ class Sharder:
         self._state = ShardState.first(self._rules)
 
     # What one can ask
+
+    @property
+    def by(self) -> DividedBy:
+        """As `Partition.by`."""
+        return self.sharding.by
+
+    @property
+    def parts(self) -> int:
+        """As `Partition.parts`."""
+        return self.sharding.shards
 
     @property
     def shards(self) -> frozenset[int]:
@@ -226,23 +249,29 @@ class Sharder:
 
     def begin(self, key: Key) -> StopToken | None:
         """As `Partition.begin`."""
-        shard = shard_of(key, self.sharding.shards)
+        return self.begin_in(shard_of(key, self.sharding.shards))
+
+    def end(self, key: Key) -> None:
+        """As `Partition.end`."""
+        self.end_in(shard_of(key, self.sharding.shards))
+
+    def begin_in(self, shard: int) -> StopToken | None:
+        """A run for an object of `shard` begins: as `Partition.begin`."""
         with self._changed:
             if not self._state.works(shard, self._clock.boottime()):
                 return None
             self._busy[shard] += 1
             return self._lost[shard]
 
-    def end(self, key: Key) -> None:
-        """As `Partition.end`."""
-        shard = shard_of(key, self.sharding.shards)
+    def end_in(self, shard: int) -> None:
+        """The run has ended: as `Partition.end`."""
         with self._changed:
             self._busy[shard] -= 1
             if not self._busy[shard] and shard not in self._state.at_work:
                 self._changes += 1
                 self._changed.notify_all()
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: PartitionListener) -> Callable[[], None]:
         """As `Partition.listen`. What it has missed it is told as soon as its store is complete: by its first list."""
         key = object()
         with self._changed:
@@ -263,7 +292,7 @@ class Sharder:
         scope = current_scope()
         if scope is None or scope.run is None or self._fence not in scope.fences:
             return None
-        return shard_of(scope.run.key, self.sharding.shards)
+        return shard_of(scope.run.key, self.sharding.shards) if self.sharding.by == "name" else scope.shard
 
     def _may_write_until(self) -> float | None:
         state, shard = self._state, self._shard_of_run()
@@ -356,8 +385,11 @@ class Sharder:
         with self._changed:
             state = self._state
             now = {n: self._terms[n] for n in state.at_work}
+            held = {n: self._holds[n] for n in state.held}
             listeners = list(self._listeners.values())
         before, self._told = self._told, now
+        held_before, self._told_held = self._told_held, held
+        left = frozenset(n for n, hold in held_before.items() if held.get(n) != hold)
         lost = frozenset(n for n, term in before.items() if now.get(n) != term)
         gained = frozenset(n for n, term in now.items() if before.get(n) != term)
         # One that is given up is drained, or released, first.
@@ -369,9 +401,11 @@ class Sharder:
                     _names("; gave up", lost - taken), _names("; lost", taken))
         for listener in listeners:
             if lost:
-                listener.lost(partial(is_in, lost, self.sharding.shards))
+                listener.lost(InShards(lost, self.sharding.shards))
+            if left:
+                listener.left(InShards(left, self.sharding.shards))
             if gained:
-                listener.gained(partial(is_in, gained, self.sharding.shards))
+                listener.gained(InShards(gained, self.sharding.shards))
 
     def _what_follows(self, before: ShardState, state: ShardState) -> list[Callable[[], object]]:
         """What is to be done without the lock."""
@@ -381,24 +415,25 @@ class Sharder:
             self._terms[n] += 1
         for n in state.held - before.held:
             self._lost[n] = StopToken(clock=self._clock)
+            self._holds[n] += 1
         for n in before.held - state.held:
             reason = f"shard {n} of {self.sharding.name} is this replica's no more"
             follows.append(partial(self._lost[n].set, reason))
         follows += [partial(self._observer.leadership_changed, self.sharding.election(n).name, n in state.held)
                     for n in state.held ^ before.held]
-        numbers = state.replicas.others_numbers
-        if numbers != self._numbers:
-            self._numbers = numbers
-            follows.append(partial(self._say_numbers, numbers))
+        divisions = state.replicas.other_divisions
+        if divisions != self._divisions:
+            self._divisions = divisions
+            follows.append(partial(self._say_divisions, divisions))
         return follows
 
-    def _say_numbers(self, numbers: list[int]) -> None:
-        name, own = f"{self.namespace}/{self.sharding.name}", self.sharding.shards
-        if numbers:
-            log.warning("sharding %s: there are replicas with %s shards, and this one has %d: it takes none until they "
-                        "have gone", name, " and ".join(map(str, numbers)), own)
+    def _say_divisions(self, divisions: list[Division]) -> None:
+        name, own = f"{self.namespace}/{self.sharding.name}", self._rules.division
+        if divisions:
+            log.warning("sharding %s: there are replicas with %s, and this one has %s: it takes none until they have "
+                        "gone", name, " and ".join(_division(one, own) for one in divisions), _division(own, own))
         else:
-            log.info("sharding %s: all replicas have %d shards", name, own)
+            log.info("sharding %s: all replicas have %s", name, _division(own, own))
 
     # Threads
 
@@ -435,12 +470,17 @@ class Sharder:
             seen = self._changes
             action = self.step(Look())
             tell_by = min(tell_by, self._clock.boottime() + TOGETHER)
-            if not self._state.asking or tell_by <= self._clock.boottime():
+            if not self._state.asking or self._has_lost or tell_by <= self._clock.boottime():
                 self.tell()
                 tell_by = inf
             if isinstance(action, Wait):
                 self._pause(min(action.until, tell_by), seen)
         self.tell()
+
+    @property
+    def _has_lost(self) -> bool:
+        """Whether listeners do not know yet of a shard that is gone: what is gained may wait a moment, this not."""
+        return not (self._told.keys() <= self._state.at_work and self._told_held.keys() <= self._state.held)
 
     def _pause(self, until: float, seen: int) -> None:
         """Until that time, or until something has changed since `seen`; `retry` seconds at most, since the time for
@@ -458,3 +498,9 @@ class Sharder:
 
 def _names(what: str, shards: frozenset[int]) -> str:
     return f"{what} {', '.join(map(str, sorted(shards)))}" if shards else ""
+
+
+def _division(one: Division, own: Division) -> str:
+    """In words; what is alike in all goes without saying."""
+    number, by = one
+    return f"{number} shards" + (f" by {by or 'something else'}" if (by, own[1]) != ("name", "name") else "")

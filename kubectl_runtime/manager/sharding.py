@@ -1,8 +1,15 @@
 """`Sharding`: how several replicas share the objects of their controllers; and `shard_of`: which shard an object is in.
 
-Objects are divided into a fixed number of shards by their namespace and name, and each shard has a Lease. Whoever holds
-it works for the objects of that shard. The number of shards does not follow the number of replicas: these may come and
-go, and only shards move, whole, from one to another.
+Objects are divided into a fixed number of shards, and each shard has a Lease. Whoever holds it works for the objects of
+that shard. The number of shards does not follow the number of replicas: these may come and go, and only shards move,
+whole, from one to another.
+
+    by          an object's shard                            what a replica watches and stores
+    name        a rendezvous hash of namespace and name      everything
+    namespace   the range in which the hash of its           the objects of its shards, of the kinds that a controller
+                namespace is                                 reconciles and owns
+    uid         the range in which the hash of its uid is    the objects of its shards, of the kind that a controller
+                                                             reconciles
 
 What happens to a replica that shares work, and what it does: the words of `shard_machine`'s table.
 
@@ -23,19 +30,21 @@ because the server does not answer us.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from hashlib import shake_128
 from math import inf
 from struct import Struct
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.requests.request import checked_label
 from kubectl_runtime.manager.leases import Answer, LeaderElection, LeaseRecord, Request, Tick, Wait
+from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
+from kubectl_runtime.runtime.reconcile.runner import DividedBy
 
 MOST_SHARDS = 256
 """Each one costs its holder a request every `retry` seconds."""
@@ -53,8 +62,17 @@ class Sharding:
     nothing until the last replica with the old number has ended. Each shard has a Lease: `identity`, `lease`,
     `renew_deadline` and `retry` are those of a `LeaderElection`.
 
+    `by`: what decides in which shard an object is. "name" divides runs and writes alone. "namespace" and "uid" are
+    experimental, as the server's feature gate ShardedListAndWatch is alpha. They divide the watches as well: a replica
+    receives and stores only what is in its shards. By "namespace" this holds for the kind that a controller reconciles,
+    which has to be namespaced, and for those that it `owns`; namespaces whose names differ only in their last letters
+    mostly share a shard. By "uid" it holds for the reconciled kind. A name that is created again may then belong to
+    another replica while a run for the old object lasts: the fence between both is the resourceVersion. A server
+    without the gate sends everything to each replica, which is logged once. A replica takes no shard while others
+    divide by something else, or into another number.
+
     Needs the verbs get, list, create, update and delete on leases. Raises RequestError for a name that is not a label
-    value, a number of shards outside of 1 to 256, and times that do not fit together.
+    value, a number of shards outside of 1 to 256, another `by`, and times that do not fit together.
 
     >>> manager = Manager(client, sharding=Sharding("my-operator", "default", shards=16), serve=None)
     """
@@ -63,6 +81,7 @@ class Sharding:
     namespace: str | None = None
     _: KW_ONLY
     shards: int = 16
+    by: DividedBy = "name"
     identity: str | None = None
     lease: Duration = 15
     renew_deadline: Duration = 10
@@ -73,12 +92,31 @@ class Sharding:
         if type(self.shards) is not int or not 1 <= self.shards <= MOST_SHARDS:
             raise RequestError(f"sharding {self.name}: shards is a whole number from 1 to {MOST_SHARDS}, not "
                                f"{self.shards!r}")
+        if self.by not in get_args(DividedBy):
+            raise RequestError(f"sharding {self.name}: objects are divided by name, namespace or uid, not {self.by!r}")
         self.election(0)  # checks the rest
 
     def election(self, shard: int) -> LeaderElection:
         """The election of a shard's holder."""
-        return LeaderElection(f"{self.name}-{shard}-of-{self.shards}", self.namespace, identity=self.identity,
+        by = "" if self.by == "name" else f"-by-{self.by}"
+        return LeaderElection(f"{self.name}-{shard}-of-{self.shards}{by}", self.namespace, identity=self.identity,
                               lease=self.lease, renew_deadline=self.renew_deadline, retry=self.retry)
+
+
+def check_divisible(plan: Plan, sharding: Sharding) -> None:
+    """Raise RequestError for a controller whose objects this sharding cannot divide."""
+    by, main, name = sharding.by, plan.main, f"controller {plan.name}"
+    if by == "name":
+        return
+    if by == "namespace" and not plan.resource.namespaced:
+        raise RequestError(f"{name}: {plan.resource.full_name} is cluster-scoped and has no namespace to be divided "
+                           'by: Sharding(by="uid")')
+    if not isinstance(main, WatchPlan):
+        raise RequestError(f"{name}: its objects come from a stream of the program, which Sharding(by={by!r}) cannot "
+                           'divide: Sharding(by="name")')
+    if any(known.config.shard is not None for known in (main, *plan.related) if known is main or known.is_owned):
+        raise RequestError(f"{name}: WatcherConfig(shard=...) divides its objects already, and Sharding(by={by!r}) "
+                           "would divide them again: leave out one of them")
 
 
 def shard_of(key: Key, shards: int) -> int:
@@ -93,9 +131,15 @@ def shard_of(key: Key, shards: int) -> int:
     return drawn.index(max(drawn))
 
 
-def is_in(wanted: Container[int], shards: int, key: Key) -> bool:
-    """Whether the object is in one of the `wanted` shards."""
-    return shard_of(key, shards) in wanted
+@dataclass(frozen=True, slots=True)
+class InShards:
+    """Whether the object of a key is in one of these `numbers` of `shards`, as `Sharding(by="name")` divides."""
+
+    numbers: frozenset[int]
+    shards: int
+
+    def __call__(self, key: Key) -> bool:
+        return shard_of(key, self.shards) in self.numbers
 
 
 @lru_cache(maxsize=16)
@@ -105,6 +149,10 @@ def _words(shards: int) -> Callable[[bytes], tuple[int, ...]]:
 
 OWN = -1
 """In place of a shard: the replica's own Lease."""
+
+
+Division: TypeAlias = tuple[int, str]
+"""Into how many shards objects are divided, and by what: replicas that differ must not work side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +201,20 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A Lease of the group, as it was listed. `shard`: whose it is, None for a replica's own; `shards`: into how many
-    its writer divides the objects."""
+    """A Lease of the group, as it was listed. `shard`: whose it is, None for a replica's own; `shards` and `by`: into
+    how many its writer divides the objects, and by what."""
 
     name: str
     version: str
     shard: int | None
     shards: int
     record: LeaseRecord
+    by: str = "name"
+
+    @property
+    def division(self) -> Division:
+        """How its writer divides the objects."""
+        return self.shards, self.by
 
 
 Input: TypeAlias = Tick | Look | Join | Quit | Answered | Listed | NotListed | Deleted
@@ -219,30 +273,36 @@ class Replicas:
     shards: int
     lease: int
     seen: Mapping[str, Seen] = field(default_factory=dict)
+    by: str = "name"
+
+    @property
+    def division(self) -> Division:
+        """How this replica divides the objects."""
+        return self.shards, self.by
 
     def listed(self, sights: Iterable[Sight], at: float) -> Replicas:
         """What is known after a list, of Leases of other replicas and of shards of another number."""
         seen: dict[str, Seen] = {}
         for sight in sights:
-            if sight.record.holder == self.identity or (sight.shard is not None and sight.shards == self.shards):
+            if sight.record.holder == self.identity or (sight.shard is not None and sight.division == self.division):
                 continue
             before = self.seen.get(sight.name)
             since = before.since if before is not None and before.sight.record == sight.record else at
             one = Seen(sight, since, counts=False)
             seen[sight.name] = Seen(sight, since, bool(sight.record.holder) and at < one.until(self.lease))
-        return Replicas(self.identity, self.shards, self.lease, seen)
+        return Replicas(self.identity, self.shards, self.lease, seen, self.by)
 
     @property
     def members(self) -> list[str]:
         """Who shares our shards, ourselves among them: identities, in an order that is the same for all."""
         others = {one.sight.record.holder for one in self.seen.values()
-                  if one.counts and one.sight.shard is None and one.sight.shards == self.shards}
+                  if one.counts and one.sight.shard is None and one.sight.division == self.division}
         return sorted({self.identity, *others})
 
     @property
-    def others_numbers(self) -> list[int]:
-        """Into how many shards others divide the same objects: as long as there are any, two could work for one."""
-        return sorted({one.sight.shards for one in self.seen.values() if one.counts} - {self.shards})
+    def other_divisions(self) -> list[Division]:
+        """How others divide the same objects: as long as there are any, two could work for one."""
+        return sorted({one.sight.division for one in self.seen.values() if one.counts} - {self.division})
 
     @property
     def quota(self) -> int:

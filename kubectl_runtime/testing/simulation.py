@@ -238,6 +238,7 @@ class Simulation:
         simulated.bugs = bugs
         if assembly.flight is not None:
             assembly.flight.open()
+        assembly.on_shares = lambda shares: self._resume.update({share.watch: 0.0 for share in shares})
         assembly.subscribe()
         self.add_recorder(assembly.recorder)
         self._controllers.append(simulated)

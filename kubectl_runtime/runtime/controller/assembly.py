@@ -32,8 +32,10 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from itertools import count
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from kubectl_runtime.client.api.client import OwnWrites
@@ -47,6 +49,7 @@ from kubectl_runtime.core.objects.partial import PartialObjectMeta, PartialView
 from kubectl_runtime.core.scope import time_left
 from kubectl_runtime.runtime.children.applied import memory_of
 from kubectl_runtime.runtime.children.ensure import Found
+from kubectl_runtime.runtime.controller.divided import DividedWatches, OwnedPart, unless_lost
 from kubectl_runtime.runtime.controller.plan import (
     GoneFunction,
     MainStream,
@@ -257,6 +260,11 @@ class TakenWatches:
         self._overlays = plan.options.own_writes is OwnWrites.OVERLAY
         self._known: dict[tuple[str, str, str | None], tuple[Searched, ...]] = {}
         """Where children are looked for, by group, kind and namespace. Emptied when a watch is added."""
+        self._store_of_plan: list[tuple[WatchPlan, Store[Any]]] = []
+        self._changing = threading.Lock()
+        """Held for a moment, when `shares` or `planned` are replaced."""
+        self.leaving: list[Share] = []
+        """Of parts that were given back: their threads may not have ended yet."""
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
@@ -274,6 +282,31 @@ class TakenWatches:
         before = len(self.planned)
         self._add(plan, [*(known.scope for known in self.planned), *scopes_of(plan)])
         return self.planned[before:]
+
+    def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
+        """Plans of a part of the objects, whose stores do not show them yet: what of `planned` is new."""
+        served: list[Planned] = []
+        self._serve(plans, scopes_of(*plans), served, among=served)
+        return served
+
+    def drop_part(self, planned: Sequence[Planned], reason: str) -> None:
+        """Give the watches of a part back. Does not block."""
+        shares, gone = {one.share for one in planned}, {id(one) for one in planned}
+        with self._changing:
+            self.planned = [one for one in self.planned if id(one) not in gone]
+            self._known, self._owned = {}, {}
+            self.shares = {name: share for name, share in self.shares.items() if share not in shares}
+            self.leaving = [*(share for share in self.leaving if share.thread is not None and share.thread.is_alive()),
+                            *shares]
+        for share in shares:
+            share.release(reason)
+
+    def show(self, plan: WatchPlan, states: Sequence[StoreState], only: Callable[[Record], bool] | None, *,
+             apart: bool) -> None:
+        """Have the store of `plan`, if it has one, read these."""
+        for known, store in self._store_of_plan:
+            if known is plan:
+                store.shows(*states, only=only, apart=apart)
 
     def keep(self, store: Store[Any]) -> None:
         """Have a store that a stream fills serve its kind, unless the kind has one."""
@@ -358,7 +391,7 @@ class TakenWatches:
             if (own.group, own.kind) != (resource.group, resource.kind) or scope.view is not None or \
                     scope.plan.modify is not None or scope.api.namespace not in (None, namespace):
                 continue
-            selects = bool(config.label_text or config.field_text)
+            selects = bool(config.label_text or config.field_text) or config.shard is not None
             store: Store[Any] = Store(own, scope.reader(), planned.share.watch.stored, own_writes=self._overlays)
             found.append((store, selects, scope.is_whole))
         return sorted(found, key=lambda one: (one[1], not one[2]))
@@ -395,19 +428,26 @@ class TakenWatches:
     def _add(self, plan: WatchPlan, scopes: Sequence[WatchScope]) -> None:
         """`scopes` are all that are known, those of this plan included."""
         served: list[Planned] = []
-        for scope in scopes:
-            if scope.plan is plan:
-                chosen = fullest(scope, scopes)
-                known = next((one for one in (*self.planned, *served) if one.chosen is chosen), None)
-                share, name = (known.share, known.name) if known is not None else self._take(chosen)
-                served.append(Planned(share, chosen, scope, name, is_first=known is None))
-        self.planned = [*self.planned, *served]
-        self._known = {}
+        self._serve([plan], scopes, served, among=self.planned)
         self._offer(plan, served)
         if plan.indexes:
             self._indexing.append(plan)
         for indexing in self._indexing:  # a store may have taken the place of the one that had them
             self._store_for(indexing).add_indexes(indexing.indexes)
+
+    def _serve(self, plans: Sequence[WatchPlan], scopes: Sequence[WatchScope], served: list[Planned],
+               among: Sequence[Planned]) -> None:
+        """Add to `served` what serves each scope of these plans: of `among`, of what is served already, or a new
+        watch."""
+        for scope in scopes:
+            if any(scope.plan is plan for plan in plans):
+                chosen = fullest(scope, scopes)
+                known = next((one for one in (*among, *served) if one.chosen is chosen), None)
+                share, name = (known.share, known.name) if known is not None else self._take(chosen)
+                served.append(Planned(share, chosen, scope, name, is_first=known is None))
+        with self._changing:
+            self.planned = [*self.planned, *served]
+            self._known = {}
 
     def _store_for(self, plan: WatchPlan) -> Store[Any]:
         """Where the objects of `plan` are read."""
@@ -416,13 +456,14 @@ class TakenWatches:
 
     def _take(self, scope: WatchScope) -> tuple[Share, str]:
         api, config, plan = scope.api, scope.plan.config, self._plan
-        name = str(WatchTarget(api.resource, api.namespace, config.label_text, config.field_text))
+        name = str(WatchTarget.of(api, config))
         if name in self.shares:  # the same kind twice, in two forms or with different options
-            name = f"{name} #{len(self.shares) + 1}"
+            name = f"{name} #{next(number for number in count(2) if f'{name} #{number}' not in self.shares)}"
         share = shared_watches(api).take(api, config, modify=scope.plan.modify, clock=plan.clock,
                                          rng=self._rng, name=name, observer=plan.options.observer,
                                          on_bug=self._on_bug)
-        self.shares = {**self.shares, name: share}  # replaced whole: other threads go through it
+        with self._changing:
+            self.shares = {**self.shares, name: share}  # replaced whole: other threads go through it
         return share, name
 
     def _offer(self, plan: WatchPlan, served: Sequence[Planned]) -> None:
@@ -437,6 +478,7 @@ class TakenWatches:
         else:
             return
         self._fed.append(store)
+        self._store_of_plan.append((plan, store))
         self._stores[kind] = store
         (self._partial.discard if whole else self._partial.add)(kind)
 
@@ -462,6 +504,11 @@ K = TypeVar("K")
 GIVEN_STREAM = "the given stream"
 
 
+def _divided(plan: Plan) -> DividedWatches | None:
+    by = plan.partition.by if plan.partition is not None else "name"
+    return None if by == "name" or plan.partition is None else DividedWatches(plan, by, plan.partition)
+
+
 def _logger_of(plan: Plan) -> GuardedLogger:
     if plan.housekeeping:
         return HousekeepingLogger(logging.getLogger(f"kubectl_runtime.housekeeping.{plan.name}"))
@@ -475,12 +522,18 @@ class Assembly(Generic[K]):
                  data: Any, *, executor: Executor, on_bug: Callable[[str, BaseException], None],
                  rng: random.Random | None = None) -> None:
         """`on_bug(what, error)` is called with defects of the library; `rng` draws all jitter."""
+        self.divided = _divided(plan)
+        """Its watches, where its replicas divide its objects by ranges."""
+        if self.divided is not None:
+            plan = replace(self.divided.plan, partition=self.divided)
         self.plan, options = plan, plan.options
         self.logger = _logger_of(plan)
         self._clock = plan.clock
         self.shutdown = Shutdown(plan.clock)
         jitter = rng or random.Random()
         self._taken = TakenWatches(plan, on_bug, jitter)
+        self.on_shares: Callable[[list[Share]], object] = lambda _: None
+        """Called with watches that came while it runs, for threads or whatever moves them."""
         self.pulls: dict[str, Callable[[], None]] = {}
         """What other threads have to run until `draining`, by name: user streams and trigger sources."""
         self.drained = ""
@@ -520,6 +573,12 @@ class Assembly(Generic[K]):
         self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, jitter)
         self._outage = OutageLog(self.logger, plan.clock, self.runner.failing, options.retry_rate)
         self._blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
+        if self.divided is not None:
+            self.divided.attach(
+                self._taken, connect=self._connect_part, start=self._move,
+                expect=self.gate.expect, arrived=self.gate.arrived, forget=self.runner.forget,
+                trigger=self.inbox.trigger_those, draining=self.shutdown.draining, logger=self.logger)
+            self.divided.begin_anchors(self._taken.planned)
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)
@@ -535,13 +594,16 @@ class Assembly(Generic[K]):
             parts.append(self._timeouts)
         if self.flight is not None:
             parts.append(self.flight)
-        if plan.partition is not None:
+        if self.divided is not None:
+            parts.append(OwnedPart(self.divided, plan.clock))
+        elif plan.partition is not None:
             parts.append(Owned(plan.partition, plan.clock))
         invoker = Invoker(reconcile, error_policy, self.store, environment, plan.on_result, parts=parts,
                           on_crowd=self._wake, ready=plan.options.ready)
         self.loops = invoker.loops
         if plan.on_gone is not None:
-            invoker.gone = invoker_of_gone(plan.on_gone, self.store, environment)
+            gone = invoker_of_gone(plan.on_gone, self.store, environment)
+            invoker.gone = gone if self.divided is None else unless_lost(gone)
         return invoker.__call__  # of each run, and calling a method is cheaper than calling an object
 
     def _schedule(self) -> Sink:
@@ -571,8 +633,8 @@ class Assembly(Generic[K]):
 
     @property
     def shares(self) -> list[Share]:
-        """The controller's parts of watches, those included that were added since."""
-        return [*self._taken.shares.values()]
+        """The controller's parts of watches, those included that were added since, or given back and not ended."""
+        return [*self._taken.shares.values(), *self._taken.leaving]
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
         """The store of a watched kind. Raises RequestError when this controller does not watch it."""
@@ -623,7 +685,7 @@ class Assembly(Generic[K]):
         return min((wait for wait in checks if wait is not None), default=None)
 
     def _sink_of(self, plan: WatchPlan | StreamPlan) -> Sink:
-        if plan is self.plan.main:
+        if plan is self.plan.main or (isinstance(plan, WatchPlan) and plan.store is not None):
             return self.inbox.sink
         origin = name_of(plan.subscription)
         # An owner in another namespace is no mistake: children may well be watched in more namespaces than owners.
@@ -635,6 +697,14 @@ class Assembly(Generic[K]):
             planned.record(self.flight)
         planned.share.subscribe(scope.plan.subscription, sink, arrived, read=scope.reader(),
                                 logger=self.logger)
+
+    def _move(self, shares: list[Share]) -> None:
+        self.on_shares(shares)
+
+    def _connect_part(self, planned: Planned) -> None:
+        """Have a watch of a part of the objects, whose list is complete, lead to runs."""
+        first = FirstList(self._sink_of(planned.scope.plan), lambda: None)
+        self._connect(planned, first.sink, first.completed)
 
     def _give_back(self) -> None:
         self.release(self.shutdown.draining.reason or "stopped")

@@ -78,6 +78,7 @@ class WatchPlan:
     indexes: IndexFunctions[Any] | None = None
     declared_by: str = ""
     is_owned: bool = False
+    """Whether its objects are in the namespaces of their owners, which the controller reconciles."""
 
 
 @dataclass(frozen=True)

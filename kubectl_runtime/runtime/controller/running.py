@@ -319,6 +319,7 @@ class Running(Lifecycle, Generic[K]):
         plan.client.grow(plan.options.concurrency)
         if plan.signals:
             self._signals.install()
+        assembly.on_shares = self._threads.watch
         assembly.subscribe()
         self._shutdown.draining.on_set(self._executor.close)
         self._threads.add("dispatcher", assembly.dispatch)

@@ -46,7 +46,7 @@ from inspect import GEN_CREATED, getgeneratorstate
 from itertools import count
 from math import inf
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
@@ -479,6 +479,9 @@ class Runner:
         return run
 
 
+DividedBy = Literal["name", "namespace", "uid"]
+"""What decides in which shard an object is."""
+
 Of = Callable[[Key], bool]
 """Whether a key is one of those that it is about."""
 
@@ -498,13 +501,47 @@ class Listener:
         self._inbox.trigger_those(of)
 
     def lost(self, of: Of) -> None:
-        """The objects whose keys `of` is true for are not this replica's any more."""
+        """The objects whose keys `of` is true for are not this replica's any more. Runs of theirs may still go on."""
         self._runner.forget(of)
         self._forget(of)
+
+    def left(self, of: Of) -> None:
+        """No run of theirs may write any more. Stores that hold everything stay as they are."""
+
+
+class PartitionListener(Protocol):
+    """Is told which objects become a replica's, and which are another's: see `Listener`."""
+
+    def gained(self, of: Any) -> None:
+        """As `Listener.gained`."""
+
+    def lost(self, of: Any) -> None:
+        """As `Listener.lost`."""
+
+    def left(self, of: Any) -> None:
+        """As `Listener.left`."""
 
 
 class Partition(Protocol):
     """Which objects are this replica's. Safe to use from any thread."""
+
+    @property
+    def by(self) -> DividedBy:
+        """What decides in which shard an object is: "name", or "namespace" and "uid" by ranges of their hash."""
+
+    @property
+    def parts(self) -> int:
+        """The number of shards."""
+
+    @property
+    def shards(self) -> frozenset[int]:
+        """The shards for whose objects runs may begin here."""
+
+    def begin_in(self, shard: int) -> StopToken | None:
+        """As `begin`, for an object of this shard."""
+
+    def end_in(self, shard: int) -> None:
+        """The run has ended."""
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
         """Those of `requests` that are for objects of this replica."""
@@ -516,7 +553,7 @@ class Partition(Protocol):
     def end(self, key: Key) -> None:
         """The run has ended."""
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: PartitionListener) -> Callable[[], None]:
         """Tell `listener` from now on; returns a function that takes it back."""
 
 

@@ -31,7 +31,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.core.scope import time_left
 from kubectl_runtime.runtime.store.indexes import Indexes, IndexFunction, IndexFunctions, IndexName
-from kubectl_runtime.runtime.store.overlay import Overlay, Own
+from kubectl_runtime.runtime.store.overlay import Overlay, Own, number_of
 from kubectl_runtime.runtime.watch.states import WatchState
 
 
@@ -216,6 +216,8 @@ class Store(Generic[K]):
         self._read = read
         self._own_writes = own_writes
         self._states = states
+        self._only: Callable[[Record], bool] | None = None
+        self._apart = True
         self._functions: dict[str, IndexFunction] = {}
         self._given: dict[str, Callable[[Any], Any]] = {}
         """The functions of its indexes as they were given."""
@@ -223,9 +225,13 @@ class Store(Generic[K]):
         """Where its indexes are declared, as code with `{...}` for them; empty: by `add_index` alone."""
         self._warned = False
 
-    def shows(self, *states: StoreState) -> None:
-        """From now on read these; indexes go along, and so does whoever waits. For the library."""
-        before, self._states = self._states, states
+    def shows(self, *states: StoreState, only: Callable[[Record], bool] | None = None, apart: bool = True) -> None:
+        """From now on read these; indexes go along, and so does whoever waits. `only`: the objects of theirs that are
+        shown. Not `apart`: for a moment two may have objects of the same name, of which the newer one counts. For the
+        library."""
+        before = self._states
+        self._apart = self._apart and apart  # no reader takes the new states for such that are apart
+        self._states, self._only, self._apart = states, only, apart
         for name, function in [*self._functions.items()]:
             for state in states:
                 state.add_index((self, name), function)
@@ -314,6 +320,8 @@ class Store(Generic[K]):
         return self._record(key, None, self._own_writes) is not None
 
     def __len__(self) -> int:
+        if self._only is not None or not self._apart:
+            return len(self.records())
         found = 0
         for state in self._read_now:
             with state.condition:
@@ -337,6 +345,7 @@ class Store(Generic[K]):
         for state in self._read_now:
             with state.condition:
                 found += state.snapshot(self._own_writes).values()
+        found = self._shown(found)
         if not found:
             self._found_nothing()
         return found
@@ -393,8 +402,9 @@ class Store(Generic[K]):
             declared = self.declared_by.replace("{...}", f"{{{index!r}: function}}")
             raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} (it has {known}): "
                                f"{declared or f'its add_index({index!r}, function)'} makes one")
-        found = [self._read(record) for state in self._read_now
-                 for record in state.by_index((self, index), function, value, self._own_writes)]
+        records = [record for state in self._read_now
+                   for record in state.by_index((self, index), function, value, self._own_writes)]
+        found = [self._read(record) for record in self._shown(records)]
         if not found:
             self._found_nothing()
         return found
@@ -452,14 +462,19 @@ class Store(Generic[K]):
         else:
             name = key
         wanted, states = key_of(namespace, name), self._states
+        older: Records = []
         for state in states if len(states) == 1 else self._read_now:  # of each run, so it saves the call
             with state.lock:
                 found = state.find(wanted, own_writes)
                 if found is None and namespace:
                     # Objects of a namespaced kind all have a namespace, so this finds cluster-scoped ones only.
                     found = state.find((None, name), own_writes)
-            if found is not None:
-                return found
+            if found is not None and (self._only is None or self._only(found)):
+                if self._apart:
+                    return found
+                older.append(found)
+        if older:
+            return max(older, key=_age)
         if not namespace and self.resource.namespaced and not isinstance(key, ObjectRef):
             raise RequestError(f"{self.resource.full_name} live in namespaces, so {name!r} alone names none of them: "
                                f"get({name!r}, namespace), or get(obj.ref)")
@@ -486,6 +501,19 @@ class Store(Generic[K]):
         states = self._states
         return states if len(states) == 1 or all(state.ready for state in states) else ()
 
+    def _shown(self, records: Records) -> Records:
+        """Those of them that are shown, of each name one."""
+        if (only := self._only) is not None:
+            records = [record for record in records if only(record)]
+        if self._apart:
+            return records
+        newest: dict[Key, Record] = {}
+        for record in records:
+            other = newest.get(record.key)
+            if other is None or _age(other) < _age(record):
+                newest[record.key] = record
+        return [*newest.values()]
+
     def _is_own(self, ref: ObjectRef) -> bool:
         return ref.kind == self.resource.kind and ref.group == self.resource.group
 
@@ -496,3 +524,8 @@ class Store(Generic[K]):
     def _because(self) -> str:
         trouble = self.trouble
         return f"; last failure: {trouble}" if trouble else ""
+
+
+def _age(record: Record) -> int:
+    """What orders objects of one name: the version, where it is a number."""
+    return number_of(record.resource_version) or 0

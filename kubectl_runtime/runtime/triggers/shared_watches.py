@@ -138,7 +138,7 @@ class Watch(Generic[K]):
         """
         rng = rng or random.Random()
         given, api = api, as_configured(api, config)
-        self.target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
+        self.target = WatchTarget.of(api, config)
         self._name = name or str(self.target)
         self._observer = observer
         self.stop = stop
@@ -156,6 +156,9 @@ class Watch(Generic[K]):
         self._driver = WatchDriver(api, config, stop, clock, rng, verifier)
         self._config = config
         self.writes = WatchedWrites(api, config, self._modify, self._writer)
+        self._on_undivided: tuple[Callable[[], None], ...] | None = ()
+        """Called when the server turns out not to divide by `config.shard`; None: it has."""
+        self._hooks = threading.Lock()
         self._resume_at = 0.0
         self._relists = -1  # the first complete list is none
         self._list_began = 0.0
@@ -235,6 +238,21 @@ class Watch(Generic[K]):
             raise
         return unsubscribe
 
+    def when_undivided(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the server has sent objects that are in none of the ranges of `config.shard`; now, if it
+        has. By the watch's thread; it must neither block nor raise. For the library."""
+        with self._hooks:
+            if self._on_undivided is not None:
+                self._on_undivided = (*self._on_undivided, callback)
+                return
+        callback()
+
+    def _tell_undivided(self) -> None:
+        with self._hooks:
+            callbacks, self._on_undivided = self._on_undivided or (), None
+        for callback in callbacks:
+            callback()
+
     def step(self) -> float | None:
         """Do the next thing; see the table. Raises nothing: what goes wrong is a failure of the watch, logged and
         visible."""
@@ -278,6 +296,8 @@ class Watch(Generic[K]):
             self._publish(out, began)  # type: ignore[arg-type]  # a failure is always the last output of a step
         elif frame and (version := self._version):
             self._deliver(self._reflector.commits([], version))
+        if self._driver.unasked and self._on_undivided is not None:
+            self._tell_undivided()
         now = self._clock.monotonic()
         if frame:
             self._observer.frame_arrived(self._name, frame, now)

@@ -1,0 +1,448 @@
+"""`DividedWatches`: the watches of a controller whose replicas divide its objects by ranges of a hash.
+
+    shard         what it has here                                          its objects
+    gained        a watch of each divided kind begins                       nothing of them is shown, nothing runs
+    complete      all of its watches have a whole list: the stores show     each of them runs
+                  their objects from then on
+    lost          no run begins any more; runs in progress still find       what waits for them is dropped
+                  their objects
+    left          the stores show none of its objects, its watches end      (no run of theirs goes on that may write)
+
+Of each divided kind there is besides a watch of no shard. It is what the controller waits for before its replica takes
+part: it shows that the kind can be listed. Where it brings objects, the server takes no notice of ranges. Then, and
+whenever another watch brings objects of other ranges, one watch of everything takes the place of those of the shards,
+for the life of the controller. The stores still show no other objects than those of the replica's shards.
+
+    divided by    kinds                                          the shard of a key
+    namespace     the reconciled one, those that it owns         by its namespace
+    uid           the reconciled one                             that of its object in the store
+
+What is not divided is watched as ever, and what it triggers is filtered: by uid it has to be in the store. Where a name
+belongs to another object than a moment ago, both may be stored here: the newer one counts. A deletion is passed on by
+the replica that saw it; what `on_gone` does for it is tied to no shard, as the object is in none any more.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import GuardedLogger
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.selectors import ShardField, ShardSelector, part_of_hash
+from kubectl_runtime.core.scope import RunScope
+from kubectl_runtime.runtime.controller.plan import Plan, Planned, WatchPlan
+from kubectl_runtime.runtime.queue.runs import SKIPPED, Execute, Outcome, Run
+from kubectl_runtime.runtime.reconcile.runner import DividedBy, Of, Partition, PartitionListener
+from kubectl_runtime.runtime.store.overlay import number_of
+from kubectl_runtime.runtime.store.store import StoreState
+from kubectl_runtime.runtime.triggers.shared_watches import Share
+from kubectl_runtime.runtime.triggers.triggers import OfHeads, Reason, ReconcileRequest, Subscription, named_after
+from kubectl_runtime.runtime.watch.event import Event, obj_of
+
+LOOK_SECONDS = 0.1
+"""Between two looks of a thread that waits for another one's change of the stores."""
+
+TOLD_ONCE = "the server does not divide lists and watches"
+
+
+class Taken(Protocol):
+    """The watches and stores of the controller: `TakenWatches`."""
+
+    def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
+        """Watches for these plans, which no store shows yet and nothing runs."""
+
+    def drop_part(self, planned: Sequence[Planned], reason: str) -> None:
+        """Give them back."""
+
+    def show(self, plan: WatchPlan, states: Sequence[StoreState], only: Callable[[Record], bool] | None, *,
+             apart: bool) -> None:
+        """Have the store of `plan` read these."""
+
+
+class Part:
+    """The watches of one shard, or of everything, for `plans`: those that are divided, in their order."""
+
+    def __init__(self, plans: Sequence[WatchPlan], planned: Sequence[Planned]) -> None:
+        self.plans, self.planned = plans, planned
+        self.shown = self.dropped = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of its watches have a whole list."""
+        return all(one.share.watch.stored.ready for one in self.planned)
+
+    def states(self, number: int) -> list[StoreState]:
+        """What the watches store that it has for the plan of this number; the last is that of the main kind."""
+        return [one.share.watch.stored for one in self.planned if one.scope.plan is self.plans[number]]
+
+
+class DividedWatches:
+    """What a controller watches of its replica's shards: its `Partition`. Safe to use from any thread."""
+
+    def __init__(self, plan: Plan, by: ShardField, group: Partition) -> None:
+        """`plan`: as it was given. `group`: the replica's part of all. `attach` and `listen` follow, once the other
+        parts of the controller are there."""
+        self._by, self._parts, self._group = by, group.parts, group
+        self.plan = _anchored(plan, by)
+        """The plan with watches of no shard in place of those that are divided."""
+        self._originals, self._anchors = _divided_of(plan, by), _divided_of(self.plan, by)
+        self._clock: Clock = plan.clock
+        self._changed = threading.Condition()
+        self._shards: dict[int, Part] = {}
+        """Replaced whole: other threads go through it."""
+        self._held: frozenset[int] = frozenset()
+        self._shown: frozenset[int] = frozenset()
+        """The shards whose objects the stores show."""
+        self._whole: Part | None = None
+        """Of everything, since the server turned out not to divide."""
+        self._is_divided_here = False
+        self._wanted = self._done = 0
+        self._shower: int | None = None
+        """The thread that changes what the stores show, and how often that was wanted and is done."""
+        self._runs: dict[Key, int | None] = {}
+        self._gone: set[Key] = set()
+        """Of objects whose deletion was seen here, and for which `on_gone` is to be called."""
+        self._never = StopToken(clock=plan.clock)
+
+    def attach(self, taken: Taken, *, connect: Callable[[Planned], None], start: Callable[[list[Share]], object],
+               expect: Callable[[str], None], arrived: Callable[[str], None], forget: Callable[[Of], None],
+               trigger: Callable[[Of], None], draining: StopToken, logger: GuardedLogger) -> None:
+        """The rest of the controller. `connect` has a watch lead to runs, `start` has it moved; `expect` and `arrived`
+        are the gate's, `forget` and `trigger` for the objects with such keys."""
+        self._taken, self._connect, self._start, self._draining = taken, connect, start, draining
+        self._expect, self._arrived, self._forget, self._trigger = expect, arrived, forget, trigger
+        self._logger = logger
+
+    def begin_anchors(self, planned: Iterable[Planned]) -> None:
+        """These watches were taken for `plan`."""
+        self._anchored = [one for one in planned if any(one.scope.plan is anchor for anchor in self._anchors)]
+        for one in self._anchored:
+            one.share.watch.when_undivided(self._divide_here)
+
+    # The shard of an object
+
+    def _of_object(self, uid: str, namespace: str | None) -> int:
+        return part_of_hash(ShardSelector(self._by).hash_of(uid, namespace), self._parts)
+
+    def is_shown(self, record: Record) -> bool:
+        """Whether the object is in a shard that is shown."""
+        return self._of_object(record.uid, record.head.namespace) in self._shown
+
+    def shard_of(self, key: Key) -> int | None:
+        """The shard of the object with this key; None when no such object is known here."""
+        if self._by == "namespace":
+            return self._of_object("", key[0])
+        found: Record | None = None
+        whole = self._whole
+        parts = [whole] if whole is not None and whole.shown else self._shards.values()
+        for state in (state for part in parts for state in part.states(-1)):
+            with state.lock:
+                record = state.records.get(key)
+            if record is not None and (found is None or _age(found) < _age(record)):
+                found = record
+        return None if found is None else self._of_object(found.uid, found.head.namespace)
+
+    # As a partition
+
+    @property
+    def by(self) -> DividedBy:
+        """As `Partition.by`."""
+        return self._by
+
+    @property
+    def parts(self) -> int:
+        """As `Partition.parts`."""
+        return self._parts
+
+    @property
+    def shards(self) -> frozenset[int]:
+        """As `Partition.shards`: those that are shown."""
+        return self._group.shards & self._shown
+
+    def begin_in(self, shard: int) -> StopToken | None:
+        """As `Partition.begin_in`."""
+        return self._group.begin_in(shard) if shard in self._shown else None
+
+    def end_in(self, shard: int) -> None:
+        """As `Partition.end_in`."""
+        self._group.end_in(shard)
+
+    def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
+        """As `Partition.owned`."""
+        mine = self.shards
+        return [own for request in requests if (own := self._own(request, mine)) is not None]
+
+    def _own(self, request: ReconcileRequest, mine: frozenset[int]) -> ReconcileRequest | None:
+        key = request.ref.key
+        shard = self.shard_of(key)
+        if self._by == "uid" and request.reason in (Reason.OBJECT_DELETED, Reason.OBJECT_GONE):
+            if shard is None:  # only a watch of these objects says so, and only of this replica's
+                if request.reason == Reason.OBJECT_GONE:
+                    self._gone.add(key)
+                return request
+            # The name belongs to another object by now, whose events come by another watch, and may have come before.
+            request = ReconcileRequest(request.ref, Reason.OBJECT_UPDATED, None, request.bulk)
+        return request if shard in mine else None
+
+    def begin(self, key: Key) -> StopToken | None:
+        """As `Partition.begin`."""
+        shard = self.shard_of(key)
+        if shard is None:
+            if key not in self._gone:
+                return None
+            self._runs[key] = None
+            return self._never
+        lost = self._group.begin_in(shard)
+        if lost is not None and shard not in self._shown:
+            self._group.end_in(shard)
+            return None
+        if lost is not None:
+            self._runs[key] = shard
+        return lost
+
+    def shard_of_run(self, key: Key) -> int | None:
+        """In which shard the run of `key` began; None for that of an object that is gone."""
+        return self._runs.get(key)
+
+    def end(self, key: Key) -> None:
+        """As `Partition.end`."""
+        shard = self._runs.pop(key, None)
+        if shard is not None:
+            self._group.end_in(shard)
+
+    def went(self, key: Key) -> None:
+        """Nothing is left to be done for the object of `key`, which is gone."""
+        self._gone.discard(key)
+
+    def listen(self, listener: PartitionListener) -> Callable[[], None]:  # noqa: ARG002 - it is its own
+        """As `Partition.listen`: hear of shards from now on."""
+        return self._group.listen(self)
+
+    # Shards come and go
+
+    def gained(self, of: Any) -> None:
+        """As `Listener.gained`; `of.numbers` are the shards."""
+        again: set[int] = set()
+        for number in sorted(of.numbers):
+            with self._changed:
+                self._held |= {number}
+                known = self._shards.get(number)
+                has_all = self._whole is not None
+            if has_all or (known is not None and known.shown):
+                again.add(number)
+            elif known is None and not self._draining.is_set():
+                self._watch(number)
+        if not again:
+            return
+        with self._changed:
+            if self._whole is None or self._whole.shown:
+                self._shown |= again
+        self._trigger(lambda key: self.shard_of(key) in again)
+
+    def lost(self, of: Any) -> None:
+        """As `Listener.lost`."""
+        self._forget(lambda key: self.shard_of(key) in of.numbers)
+
+    def left(self, of: Any) -> None:
+        """As `Listener.left`."""
+        with self._changed:
+            self._held -= of.numbers
+            self._shown -= of.numbers
+            dropped = [part for number, part in self._shards.items() if number in of.numbers]
+            self._shards = {number: part for number, part in self._shards.items() if number not in of.numbers}
+            for part in dropped:
+                part.dropped = True
+        self._show()
+        for part in dropped:
+            self._taken.drop_part(part.planned, "its shard is another replica's")
+
+    def _watch(self, number: int) -> None:
+        selector = ShardSelector.part(self._by, number, self._parts)
+        plans = [replace(plan, config=replace(plan.config, shard=selector)) for plan in self._originals]
+        part = Part(plans, self._taken.add_part(plans))
+        with self._changed:
+            self._shards = {**self._shards, number: part}
+        for one in part.planned:
+            one.share.watch.when_undivided(self._divide_here)
+            one.share.watch.stored.when_ready(partial(self._complete, number, part))
+        self._move(part)
+
+    def _move(self, part: Part) -> None:
+        if self._draining.is_set():  # the controller has given its watches back already
+            self._taken.drop_part(part.planned, "the controller ends")
+        else:
+            self._start([one.share for one in part.planned])
+
+    def _complete(self, number: int, part: Part) -> None:
+        with self._changed:
+            if part.shown or part.dropped or not part.is_complete or self._whole is not None:
+                return
+            part.shown = True
+            self._shown |= {number}
+        self._show()
+        self._lead_to_runs(part)
+
+    def _lead_to_runs(self, part: Part) -> None:
+        for one in part.planned:
+            try:
+                self._connect(one)
+            except RequestError:  # the watch has ended meanwhile
+                if not part.dropped and not self._draining.is_set():
+                    raise
+
+    # A server that does not divide
+
+    def _divide_here(self) -> None:
+        """The server sends everything: so everything is watched once, and divided here."""
+        with self._changed:
+            if self._is_divided_here or self._draining.is_set():
+                return
+            self._is_divided_here = True
+        plans = [replace(plan, subscription=self._of_shown(plan.subscription)) for plan in self._originals]
+        kinds = ", ".join(dict.fromkeys(plan.api.resource.full_name for plan in plans))
+        self._logger.warning("%s (feature gate ShardedListAndWatch): this replica receives and keeps all objects of "
+                             "%s, and shows those of its shards", TOLD_ONCE, kinds)
+        whole = Part(plans, self._taken.add_part(plans))
+        for name in {one.name for one in whole.planned}:
+            self._expect(name)
+        with self._changed:
+            self._whole = whole
+            is_first = not any(part.shown for part in self._shards.values())
+        if is_first:
+            self._show()
+            self._drop_divided()
+        for one in whole.planned:
+            one.share.watch.stored.when_ready(self._whole_complete)
+        self._move(whole)
+
+    def _whole_complete(self) -> None:
+        with self._changed:
+            whole = self._whole
+            assert whole is not None
+            if whole.shown or not whole.is_complete:
+                return
+            whole.shown = True
+            self._shown = self._held
+        self._show()
+        self._lead_to_runs(whole)
+        self._drop_divided()
+        for name in {one.name for one in whole.planned}:
+            self._arrived(name)
+
+    def _drop_divided(self) -> None:
+        with self._changed:
+            parts, self._shards = [*self._shards.values()], {}
+            anchors, self._anchored = self._anchored, []
+            for part in parts:
+                part.dropped = True
+        self._taken.drop_part([one for part in parts for one in part.planned] + anchors, TOLD_ONCE)
+        for one in anchors:
+            self._arrived(one.name)
+
+    def _of_shown(self, subscription: Subscription) -> Subscription:
+        """`subscription`, of the objects that are shown."""
+        def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
+            obj = obj_of(event)
+            if obj is not None and self._of_object(obj.uid, obj.namespace) not in self._shown:
+                return ()
+            return subscription(event)
+
+        return OfHeads(requests) if isinstance(subscription, OfHeads) else named_after(subscription, requests)
+
+    # What the stores show
+
+    def _show(self) -> None:
+        """Have the stores show what is to be shown by now. Index functions of the program are called meanwhile, so no
+        lock is held: one thread does it, and others wait for it."""
+        me = threading.get_ident()
+        with self._changed:
+            self._wanted += 1
+            mine = self._wanted
+            while self._shower is not None and self._shower != me and self._done < mine:
+                self._changed.wait(LOOK_SECONDS)  # real time, for real threads
+            if self._shower == me or self._done >= mine:
+                return
+            self._shower = me
+        try:
+            while True:
+                with self._changed:
+                    seen, whole = self._wanted, self._whole
+                    shards = [part for part in self._shards.values() if part.shown]
+                only = None if whole is None else self.is_shown
+                showing_whole = whole is not None and (whole.shown or not shards)
+                for number, anchor in enumerate(self._anchors):
+                    if whole is not None and showing_whole:
+                        self._taken.show(anchor, whole.states(number), only, apart=True)
+                    else:
+                        states = [state for part in shards for state in part.states(number)]
+                        here = [one.share.watch.stored for one in self._anchored if one.scope.plan is anchor]
+                        self._taken.show(anchor, [*here, *states], None, apart=self._by == "namespace")
+                with self._changed:
+                    self._done = seen
+                    if self._wanted == seen:
+                        return
+        finally:
+            with self._changed:
+                self._shower = None
+                self._changed.notify_all()
+
+
+class OwnedPart:
+    """The part of a run that is for an object of one of the replica's shards: as `Owned`, where the shard is decided
+    when the run begins."""
+
+    def __init__(self, divided: DividedWatches, clock: Clock) -> None:
+        self._divided = divided
+        self._clock = clock
+
+    def begin(self, run: Run, scope: RunScope) -> bool:
+        """As `RunPart.begin`."""
+        lost = self._divided.begin(run.key)
+        if lost is None:
+            return False
+        scope.shard = self._divided.shard_of_run(run.key)
+        run.stop = scope.stop = lost if scope.stop is None else FirstOf(scope.stop, lost, clock=self._clock)
+        return True
+
+    def end(self, run: Run, outcome: Outcome) -> None:
+        """As `RunPart.end`."""
+        self._divided.end(run.key)
+        if outcome.delay is None:
+            self._divided.went(run.key)
+
+
+def unless_lost(gone: Execute) -> Execute:
+    """`gone`, but not where the object is missing because its shard was lost during the run."""
+    def invoke(run: Run) -> Outcome:
+        return SKIPPED if run.stop is not None and run.stop.is_set() else gone(run)
+
+    return invoke
+
+
+def _divided_of(plan: Plan, by: ShardField) -> list[WatchPlan]:
+    """The plans of kinds that are divided, that of the main kind last."""
+    related = [known for known in plan.related if known.is_owned and by == "namespace"]
+    return [*related, *([plan.main] if isinstance(plan.main, WatchPlan) else [])]
+
+
+def _anchored(plan: Plan, by: ShardField) -> Plan:
+    nothing = ShardSelector(by, ())
+
+    divided = _divided_of(plan, by)
+
+    def anchored(known: Any) -> Any:
+        is_divided = any(known is one for one in divided)
+        return replace(known, config=replace(known.config, shard=nothing)) if is_divided else known
+
+    return replace(plan, main=anchored(plan.main), related=tuple(map(anchored, plan.related)))
+
+
+def _age(record: Record) -> int:
+    return number_of(record.resource_version) or 0
