@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from kubectl_runtime.apiserver.query.selectors import parse_shards
+from kubectl_runtime.apiserver.query import parse_shards
 
 from kubectl_runtime import Api, ListParams
 from kubectl_runtime.apiserver.errors import StatusError
