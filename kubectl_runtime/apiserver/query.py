@@ -19,6 +19,7 @@ import posixpath
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from kubectl_runtime.apiserver import encoding, errors
@@ -510,10 +511,13 @@ class Shards:
     ranges: tuple[tuple[int, int], ...]
     text: str
 
-    def matches(self, uid: str, namespace: str) -> bool:
+    def matches(self, version: Version) -> bool:
         """Whether an object is in one of the ranges."""
-        found = shard_hash(uid if self.field == "uid" else namespace)
+        found = version.uid_hash if self.field == "uid" else _hash_of_namespace(version.namespace)
         return any(first <= found < end for first, end in self.ranges)
+
+
+_hash_of_namespace = lru_cache(maxsize=4096)(shard_hash)
 
 
 _SHARD_TOKEN = re.compile(r"""\s*(?:(\|\||&&|[().,])|('[^'\\\n]*'|"[^"\\\n]*"|[0-9]+)|([A-Za-z_]\w*))""")

@@ -55,6 +55,7 @@ from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.meta.gvk import version_priority
+from kubectl_runtime.core.meta.selectors import shard_hash
 
 Object = dict[str, Any]
 Cell = Callable[[Object, datetime], Any]
@@ -262,6 +263,14 @@ class Version:
     deleting: bool  # metadata.deletionTimestamp is set
     stored_as: str = ""  # the version of a custom resource that it is in; "": it is the same in all versions
     partial: bool = False  # the real server would store less, and the rest with the next update, even a void one
+    hashed: int | None = None  # the hash of the uid, once a shardSelector has asked for it
+
+    @property
+    def uid_hash(self) -> int:
+        """The hash by which a shardSelector divides objects by uid."""
+        if self.hashed is None:
+            self.hashed = shard_hash(self.uid)
+        return self.hashed
 
     @property
     def key(self) -> str:

@@ -1,6 +1,7 @@
-"""`kubectl-runtime top URL`: what the controllers of a process do, in a terminal, until `q` or Ctrl-C.
+"""`kubectl-runtime top URL ...`: what the controllers of a process do, in a terminal, until `q` or Ctrl-C.
 
-    URL      http://127.0.0.1:8080, 127.0.0.1:8080 or :8080; with /debug behind it or not
+    URL      http://127.0.0.1:8080, 127.0.0.1:8080 or :8080; with /debug behind it or not. Of several replicas there
+             is one table: who holds which shards, objects, memory, runs
     --once   print it once, the whole of it, to whatever standard output is
 
 It asks the status page of a Manager or a HealthServer for its state every two seconds. A process that does not answer
@@ -22,10 +23,11 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 import msgspec
@@ -120,8 +122,9 @@ _HOME, _CLEAR_LINE, _END_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument("url", type=_url, metavar="URL", help="where the process serves, such as "
-                        "http://127.0.0.1:8080; of a Pod: kubectl port-forward POD 8080, then :8080")
+    parser.add_argument("url", type=_url, metavar="URL", nargs="+", help="where the process serves, such as "
+                        "http://127.0.0.1:8080; of a Pod: kubectl port-forward POD 8080, then :8080. Several: a line "
+                        "for each replica")
     parser.add_argument("--once", action="store_true", help="print the state once, and end")
     parser.add_argument("--interval", type=_interval, default=2.0, metavar="SECONDS",
                         help="the time between two looks (default: 2)")
@@ -132,33 +135,81 @@ def run(options: argparse.Namespace) -> int:
 
     Raises CommandError when nothing answers at first.
     """
-    report = fetched(options.url)
+    pages = _Pages(options.url)
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper):
         out.reconfigure(errors="replace")  # where it has no such letter, in the locale C say
     colours = out.isatty() and "NO_COLOR" not in os.environ
     if options.once or not out.isatty():
-        out.write(joined(Screen(_columns(), colours=colours).lines(report)))
+        out.write(joined(pages.lines(Screen(_columns(), colours=colours))))
         return 0
     try:
         with _whole_screen(), _keys():
-            _Live(options.url, options.interval, report, colours=colours).run()
+            _Live(pages, options.interval, colours=colours).run()
     except KeyboardInterrupt:
         pass
     return 0
 
 
+class _Pages:
+    """The status pages that are shown: what each said last, and what keeps it from answering now."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        """Ask all of them. Raises CommandError when none answers."""
+        self._urls = [*dict.fromkeys(urls)]
+        self._said: dict[str, DebugState] = {}
+        self._heard: dict[str, float] = {}
+        self._troubles: dict[str, str] = {}
+        self._rates: dict[str, float] = {}
+        self.ask()
+        if not self._said:
+            raise CommandError("; ".join(self._troubles[url] for url in self._urls))
+
+    def ask(self) -> None:
+        """Ask all of them again, side by side. Blocks for about `PATIENCE` seconds at most."""
+        threads = [threading.Thread(target=self._ask, args=(url,), daemon=True) for url in self._urls[1:]]
+        for thread in threads:
+            thread.start()
+        self._ask(self._urls[0])
+        for thread in threads:
+            thread.join()
+
+    def _ask(self, url: str) -> None:
+        before = self._said.get(url)
+        try:
+            report = fetched(url)
+        except CommandError as error:
+            self._troubles[url] = str(error)
+            return
+        self._said[url], self._heard[url] = report, time.monotonic()
+        self._troubles.pop(url, None)
+        if before is not None and len(self._urls) == 1:
+            passed = report.uptime - before.uptime
+            runs = {one.name: one.runs for one in before.controllers}
+            same = before.process == report.process and passed > 0
+            self._rates = {one.name: max(0, one.runs - runs[one.name]) / passed for one in report.controllers
+                           if one.name in runs} if same else {}
+
+    def lines(self, screen: Screen, height: int | None = None) -> list[str]:
+        """What is shown, in `height` lines at most where that is given."""
+        if len(self._urls) > 1:
+            found = screen.fleet([(url.removesuffix("/debug/state.json"), None if url in self._troubles
+                                   else self._said.get(url), self._troubles.get(url, "")) for url in self._urls])
+            return found if height is None else found[:height]
+        url, = self._urls
+        found = screen.lines(self._said[url], height, self._rates)
+        if url in self._troubles:
+            found[0] = screen.paint(RED, f"{time.monotonic() - self._heard[url]:.0f} s old: {self._troubles[url]}")
+        return found
+
+
 class _Live:
     """Shows it again and again."""
 
-    def __init__(self, url: str, interval: float, report: DebugState, *, colours: bool) -> None:
-        self._url = url
+    def __init__(self, pages: _Pages, interval: float, *, colours: bool) -> None:
+        self._pages = pages
         self._interval = interval
         self._colours = colours
-        self._report = report
-        self._heard = time.monotonic()
-        self._trouble = ""
-        self._rates: dict[str, float] = {}
 
     def run(self) -> None:
         """Until `q`."""
@@ -172,27 +223,11 @@ class _Live:
             if _pressed(LOOK) in ("q", "Q"):
                 return
             if time.monotonic() >= ask_at:
-                self._ask()
+                self._pages.ask()
                 shown, ask_at = None, time.monotonic() + self._interval
 
-    def _ask(self) -> None:
-        before = self._report
-        try:
-            self._report, self._trouble, self._heard = fetched(self._url), "", time.monotonic()
-        except CommandError as error:
-            self._trouble = str(error)
-            return
-        passed = self._report.uptime - before.uptime
-        runs = {one.name: one.runs for one in before.controllers}
-        same = before.process == self._report.process and passed > 0
-        self._rates = {one.name: max(0, one.runs - runs[one.name]) / passed for one in self._report.controllers
-                       if one.name in runs} if same else {}
-
     def _show(self, size: os.terminal_size) -> None:
-        screen = Screen(size.columns, colours=self._colours)
-        lines = screen.lines(self._report, max(1, size.lines - 1), self._rates)
-        if self._trouble:
-            lines[0] = screen.paint(RED, f"{time.monotonic() - self._heard:.0f} s old: {self._trouble}")
+        lines = self._pages.lines(Screen(size.columns, colours=self._colours), max(1, size.lines - 1))
         text = "\n".join(f"{_CLEAR_LINE}{line}" for line in lines)
         sys.stdout.write(f"{_HOME}{text}{_END_SCREEN}")
         sys.stdout.flush()

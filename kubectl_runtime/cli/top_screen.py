@@ -1,10 +1,12 @@
 """What `kubectl-runtime top` shows: lines of text made of a `DebugState`. Pure.
 
-    the process and its manager
+    the process and its manager; with a sharding who holds which shards
     a line for each watch, those in trouble first
     the requests to the API server, and a line for each webhook
     for each controller    a line about it, a line of counts, and a table of its objects:
                            loops, failing, running, due, delayed, slowest, recent, some of each
+
+Of several processes there is one table: who holds which shards, objects, memory, runs.
 
 In a window the groups of the tables share the lines that there are: each gets as many as the others, and what one does
 not need is left to those that do. What is not shown is counted. Without a window (`--once`) lines that are too long go
@@ -58,7 +60,8 @@ class Screen:
         """The lines of the screen, at most `height` where that is given. `rates`: runs a second by controller, if
         known."""
         watches = self._watches(report.watches, report.watches_left_out, height)
-        head = [*wrapped(title(report), self._width, self.paint, BOLD), "", *watches, *self._traffic(report), ""]
+        head = [*wrapped(title(report), self._width, self.paint, BOLD), *self._sharding(report), "", *watches,
+                *self._traffic(report), ""]
         parts = [(self._head(one, (rates or {}).get(one.name)), groups_of(one)) for one in report.controllers]
         rows = None
         if height is not None:
@@ -112,6 +115,53 @@ class Screen:
             found += wrapped(text, self._width, self.paint, RED if row.failed else "")
         return found
 
+    def _sharding(self, report: DebugState) -> list[str]:
+        """Who holds which shards, as this process knows."""
+        sharding = None if report.manager is None else report.manager.sharding
+        if sharding is None:
+            return []
+        lines = [f"{sharding.shards} shards of {sharding.name} by {sharding.by}:"]
+        lines += [f"  {row.name}  {len(row.shards)} shards: {numbers(row.shards)}{'  (here)' if row.here else ''}"
+                  for row in sharding.replicas]
+        if sharding.free:
+            lines.append(self.paint(YELLOW, f"  nobody holds {numbers(sharding.free)}"))
+        return [line if line.startswith("\x1b") else cut(line, self._width) for line in lines]
+
+    def fleet(self, reports: Sequence[tuple[str, DebugState | None, str]]) -> list[str]:
+        """The lines about several processes: of each its address, its state if it answers, and else why not."""
+        head = f"{'replica':<32} {'shards':<24} {'objects':>11} {'in stores':>10} {'memory':>10} {'runs':>11} " \
+               f"{'failed':>9}  phase"
+        found = [self.paint(BOLD, head)]
+        held: dict[int, list[str]] = {}
+        total = 0
+        names: set[str] = set()
+        for address, report, trouble in reports:
+            if report is None:
+                found.append(self.paint(RED, f"{fit(address, 32)} {trouble}"))
+                continue
+            manager, sharding = report.manager, None if report.manager is None else report.manager.sharding
+            me = next((row.name for row in sharding.replicas if row.here), address) if sharding else address
+            shards = (manager.shards if manager is not None else None) or []
+            for shard in shards:
+                held.setdefault(shard, []).append(me)
+            if sharding is not None:
+                total, names = max(total, sharding.shards), names | {f"{sharding.name} by {sharding.by}"}
+            line = (f"{fit(me, 32)} {fit(numbers(shards) or 'none', 24)} "
+                    f"{sum(row.objects for row in report.watches):>11,} "
+                    f"{size(sum(row.bytes for row in report.watches)):>10} {size(report.memory):>10} "
+                    f"{sum(one.runs for one in report.controllers):>11,} "
+                    f"{sum(one.failed for one in report.controllers):>9,}  {manager.phase if manager else ''}")
+            bad = any(one.not_ready or one.not_alive for one in report.controllers)
+            found.append(self.paint(YELLOW if bad else "", line))
+        twice = {shard: who for shard, who in held.items() if len(who) > 1}
+        free = [shard for shard in range(total) if shard not in held]
+        if names:
+            found.append(self.paint(SOFT, f"{total} shards of {', '.join(sorted(names))}"))
+        if free:
+            found.append(self.paint(YELLOW, f"none of these holds {numbers(free)}"))
+        found += [self.paint(RED, f"shard {shard} is held by {' and '.join(who)}") for shard, who in twice.items()]
+        return found
+
     def _watches(self, watches: Sequence[WatchRow], left_out: int, height: int | None) -> list[str]:
         most = len(watches) if height is None else max(1, height // 4)
         shown = watches[:most]
@@ -140,6 +190,17 @@ class Screen:
         return found
 
 
+def numbers(shards: Sequence[int]) -> str:
+    """`0-3, 7`: shards, those in a row as one."""
+    found: list[list[int]] = []
+    for shard in sorted(shards):
+        if found and shard == found[-1][1] + 1:
+            found[-1][1] = shard
+        else:
+            found.append([shard, shard])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
 def title(report: DebugState) -> str:
     """What the process is."""
     parts = [report.time.replace("T", " ").replace("Z", " UTC")]
@@ -149,7 +210,8 @@ def title(report: DebugState) -> str:
             parts.append(f"{'leads by' if manager.leader else 'does not lead:'} {manager.lease}")
         if manager.shards is not None:
             parts.append(f"shards {','.join(map(str, manager.shards)) or 'none'}")
-    return "  ".join([*parts, f"process {report.process}", f"up {time(report.uptime)}"])
+    memory = [size(report.memory)] if report.memory else []
+    return "  ".join([*parts, f"process {report.process}", *memory, f"up {time(report.uptime)}"])
 
 
 def groups_of(one: ControllerState) -> list[Group]:

@@ -54,7 +54,14 @@ from kubectl_runtime.manager.sharding import Sharding, check_divisible
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
 from kubectl_runtime.runtime.controller.plan import Plan, check_functions, functions_of
 from kubectl_runtime.runtime.lifecycle.lifecycle import Phase, StillRunning
-from kubectl_runtime.runtime.observe.debug import DebugPage, Inspected, ManagerState
+from kubectl_runtime.runtime.observe.debug import (
+    DebugPage,
+    Inspected,
+    ManagerState,
+    ReplicaRow,
+    ShardingState,
+    ShardRow,
+)
 from kubectl_runtime.runtime.observe.health import checked_route
 from kubectl_runtime.runtime.observe.health_checks import Check, OwnCheck, TimedCheck, store_checks
 from kubectl_runtime.runtime.observe.listener import ListenAddress
@@ -62,6 +69,9 @@ from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
+
+MOST_REPLICAS = 100
+"""Rows of the status page; their shards are at most 256."""
 
 
 class ManagerView:
@@ -109,7 +119,26 @@ class ManagerView:
         return ManagerState(phase=phase, reason=running.reason,
                             leader=None if lock is None else running.is_leader,
                             lease="" if lock is None else f"{lock.namespace}/{lock.election.name}",
-                            shards=sorted(running.shards) if self._sharded else None)
+                            shards=sorted(running.shards) if self._sharded else None, sharding=self._sharding_state())
+
+    def _sharding_state(self) -> ShardingState | None:
+        sharder = self._running.part.sharder
+        if sharder is None:
+            return None
+        replicas = sorted(sharder.replicas.items())
+        stored: dict[int, tuple[int, int]] = {}
+        for controller in self.controllers():
+            divided = controller.assembly.divided
+            for n, (objects, size) in ({} if divided is None else divided.stored()).items():
+                before = stored.get(n, (0, 0))
+                stored[n] = before[0] + objects, before[1] + size
+        held = {n for _, shards in replicas for n in shards}
+        return ShardingState(
+            name=f"{sharder.namespace}/{sharder.sharding.name}", by=sharder.by, shards=sharder.parts,
+            replicas=[ReplicaRow(name=name, shards=shards, here=name == sharder.identity)
+                      for name, shards in replicas[:MOST_REPLICAS]],
+            free=[n for n in range(sharder.parts) if n not in held],
+            stored=[ShardRow(shard=n, objects=objects, bytes=size) for n, (objects, size) in sorted(stored.items())])
 
 
 class _Unsaid(str):

@@ -60,6 +60,7 @@ from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preco
 from kubectl_runtime.core.scope import current_scope
 from kubectl_runtime.manager.elector import only_while_leading
 from kubectl_runtime.manager.lease_machine import Phase as LeasePhase
+from kubectl_runtime.manager.lease_machine import held_until
 from kubectl_runtime.manager.leases import LeaseRecord, LeaseStore, Now, Request, Tick, Trouble, Wait, own_identity
 from kubectl_runtime.manager.shard_machine import Phase, ShardRules, ShardState, step
 from kubectl_runtime.manager.sharding import (
@@ -235,6 +236,19 @@ class Sharder:
         at = self._clock.boottime()
         shards, until = self._view
         return shards if at < until else frozenset(n for n in shards if self._state.works(n, at))
+
+    @property
+    def replicas(self) -> dict[str, list[int]]:
+        """Who shares the objects, by identity, and which shards each one holds: as the Leases say that this replica
+        has seen. Does not block."""
+        state, at = self._state, self._clock.boottime()
+        found: dict[str, list[int]] = {member: [] for member in state.replicas.members}
+        for n, lease in enumerate(state.shards):
+            if lease.leads_at(at):
+                found[self.identity].append(n)
+            elif lease.seen is not None and held_until(self._rules.lease, lease) > at:
+                found.setdefault(lease.seen.holder, []).append(n)
+        return found
 
     @property
     def trouble(self) -> str:

@@ -97,7 +97,7 @@ def _fields(resource_type: ServedResource, text: str) -> FieldSelector:
 
 def select(listing: ListRequest, version: Version) -> bool:
     """Whether the selectors match an object."""
-    if listing.shards is not None and not listing.shards.matches(version.uid, version.namespace):
+    if listing.shards is not None and not listing.shards.matches(version):
         return False
     if listing.labels and not listing.labels.matches(version.labels):
         return False

@@ -8,7 +8,7 @@
 
     room       methods
     watcher    watch_phase_changed, watch_failed, list_completed, frame_arrived
-    store      store_changed
+    store      store_changed store_sized
     queue      keys_triggered, keys_dropped, retry_scheduled
     runner     controller_started, run_started, run_ended, controller_stopped
     client     request_attempted, request_retried, object_written, credentials_refreshed
@@ -97,6 +97,9 @@ class Observer:
 
     def store_changed(self, watch: str, objects: int) -> None:
         """Changes were written to the store of this watch. It now holds so many `objects`."""
+
+    def store_sized(self, watch: str, size: int) -> None:
+        """The same. The store now holds `size` bytes of JSON."""
 
     # Queues
 

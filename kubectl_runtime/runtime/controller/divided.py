@@ -225,6 +225,14 @@ class DividedWatches:
         """As `Partition.listen`: hear of shards from now on."""
         return self._group.listen(self)
 
+    def stored(self) -> dict[int, tuple[int, int]]:
+        """Of each shard that has watches of its own here: how many objects they store, and how many bytes."""
+        found: dict[int, tuple[int, int]] = {}
+        for number, part in self._shards.items():
+            states = [one.share.watch.stored for one in part.planned if one.is_first]
+            found[number] = sum(len(state.records) for state in states), sum(state.bytes for state in states)
+        return found
+
     # Shards come and go
 
     def gained(self, of: Any) -> None:

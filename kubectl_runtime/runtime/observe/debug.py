@@ -256,6 +256,39 @@ class WebhookRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     """How long ago it was last asked."""
 
 
+class ReplicaRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """One of the replicas that share the objects, and the shards that it holds, as the process that shows it knows by
+    their Leases."""
+
+    name: str
+    shards: list[int] = []
+    here: bool = False
+    """It is this process."""
+
+
+class ShardRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """What the watches of this process store of one shard, where objects are divided by ranges."""
+
+    shard: int
+    objects: int = 0
+    bytes: int = 0
+
+
+class ShardingState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """How replicas share the objects."""
+
+    name: str
+    """`namespace/name` of the sharding."""
+    by: str
+    """`name`, `namespace` or `uid`."""
+    shards: int
+    """How many there are."""
+    replicas: list[ReplicaRow] = []
+    free: list[int] = []
+    """Shards that nobody holds."""
+    stored: list[ShardRow] = []
+
+
 class ManagerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """The manager, where there is one."""
 
@@ -266,6 +299,7 @@ class ManagerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=T
     """None: there is no election."""
     lease: str = ""
     shards: list[int] | None = None
+    sharding: ShardingState | None = None
 
 
 class DebugState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -276,6 +310,8 @@ class DebugState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     time: str
     """RFC 3339."""
     process: int
+    memory: int = 0
+    """Resident bytes of the process, where the system says."""
     uptime: float
     """Since this page was made."""
     details: bool = False
@@ -413,10 +449,20 @@ def snapshot(debugged: Debugged, clock: Clock, since: float, rows: int, *, detai
     watches = _watches(running)
     return DebugState(
         version=VERSION, library=LIBRARY, time=clock.now().isoformat(timespec="seconds").replace("+00:00", "Z"),
-        process=os.getpid(), uptime=_rounded(clock.monotonic() - since), details=details, manager=debugged.manager(),
+        process=os.getpid(), memory=resident_bytes(), uptime=_rounded(clock.monotonic() - since), details=details,
+        manager=debugged.manager(),
         controllers=[_controller(one, rows, _Errors(details)) for one in shown], watches=watches[:WATCHES],
         calls=None if traffic is None else traffic.calls(), webhooks=[] if traffic is None else traffic.webhooks(),
         controllers_left_out=len(running) - len(shown), watches_left_out=max(0, len(watches) - WATCHES))
+
+
+def resident_bytes() -> int:
+    """The resident memory of this process; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0
 
 
 class _Errors:

@@ -241,6 +241,9 @@ class Metrics(Observer):
     def store_changed(self, watch: str, objects: int) -> None:
         self._watch(watch).objects = objects
 
+    def store_sized(self, watch: str, size: int) -> None:
+        self._watch(watch).size = size
+
     def request_attempted(self, host: str, method: str, verb: str, resource: str,  # noqa: ARG002
                           code: int, seconds: float) -> None:
         self._clients.attempted(host, method, code, seconds, _trace_id())

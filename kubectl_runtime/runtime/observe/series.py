@@ -339,8 +339,9 @@ AGE = gauge("kubectl_runtime_watch_last_frame_age_seconds", "watch",
             "Seconds since anything came; 0 once it has stopped. It is silent for long: it does not work any more.")
 LIST_TIME = gauge("kubectl_runtime_watch_last_list_seconds", "watch", "How long the last complete list took.")
 OBJECTS = gauge("kubectl_runtime_store_objects", "watch", "Objects in the store.")
+SIZE = gauge("kubectl_runtime_store_bytes", "watch", "Bytes of JSON in the store.")
 
-WATCH_FAMILIES = (STATE, RELISTS, FAILURES, IN_A_ROW, DELAY, EVENTS, AGE, LIST_TIME, OBJECTS)
+WATCH_FAMILIES = (STATE, RELISTS, FAILURES, IN_A_ROW, DELAY, EVENTS, AGE, LIST_TIME, OBJECTS, SIZE)
 
 
 class WatchSeries:
@@ -349,7 +350,7 @@ class WatchSeries:
     def __init__(self, now: float) -> None:
         self.lock = threading.Lock()
         self.phase, self.heard = "listing", now
-        self.relists = self.failures = self.in_a_row = self.events = self.objects = 0
+        self.relists = self.failures = self.in_a_row = self.events = self.objects = self.size = 0
         self.delay = self.list_time = 0.0
 
     def phase_changed(self, phase: str, now: float) -> None:
@@ -386,7 +387,7 @@ class WatchSeries:
         with self.lock:
             phase = self.phase
             numbers = {RELISTS: self.relists, FAILURES: self.failures, IN_A_ROW: self.in_a_row, DELAY: self.delay,
-                       EVENTS: self.events, LIST_TIME: self.list_time, OBJECTS: self.objects,
+                       EVENTS: self.events, LIST_TIME: self.list_time, OBJECTS: self.objects, SIZE: self.size,
                        AGE: 0.0 if phase == "stopped" else max(0.0, now - self.heard)}
         for known in PHASES:
             yield STATE, ((name, known), float(known == phase))

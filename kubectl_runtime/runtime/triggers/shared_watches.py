@@ -329,6 +329,7 @@ class Watch(Generic[K]):
     def _deliver(self, commits: list[Commit]) -> None:
         if commits:
             self._observer.store_changed(self._name, len(self._writer.records()))
+            self._observer.store_sized(self._name, self.stored.bytes)
         for commit in commits:
             for observer in commit.observers:
                 observer.deliver(commit.changes, by_watch=True)

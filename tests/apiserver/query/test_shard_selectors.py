@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import pytest
-from kubectl_runtime.apiserver.query import parse_shards
 
 from kubectl_runtime import Api, ListParams
 from kubectl_runtime.apiserver.errors import StatusError
+from kubectl_runtime.apiserver.query import parse_shards
 from kubectl_runtime.errors import RequestError
 from kubectl_runtime.params import DeleteParams, ShardSelector, WatchParams
 from kubectl_runtime.resources import ConfigMap

@@ -59,13 +59,16 @@ class Rig:
 def test_a_start_is_told_from_the_first_list_to_the_last_run() -> None:
     rig = Rig()
     rig.cluster.put(Parent, "a")
-    rig.start(name="parents", concurrency=3)
+    started = rig.start(name="parents", concurrency=3)
     rig.sim.settle()
     key = ("default", "a")
+    size = started.assembly.shares[0].watch.stored.bytes
+    assert size > 100
     assert [call for call in rig.observer.heard if call[0] != "frame_arrived"] == [
         ("controller_started", "parents", 3),
         ("watch_phase_changed", PARENTS, "listing", 0.0),
         ("store_changed", PARENTS, 1),
+        ("store_sized", PARENTS, size),
         ("keys_triggered", "parents", 1, 1, 0.0),
         ("list_completed", PARENTS, 1, 0, 0.0),
         ("watch_phase_changed", PARENTS, "watching", 0.0),
