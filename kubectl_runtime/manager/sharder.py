@@ -201,6 +201,8 @@ class Sharder:
         self._told_held: dict[int, int] = {}
         """The same of the shards that this replica holds, those that are being given up included."""
         self._listeners: dict[object, PartitionListener] = {}
+        self._fresh: set[object] = set()
+        """Listeners that have not been told of anything yet."""
         self._divisions: list[Division] = []
         self._changed = threading.Condition()
         self._changes = 0
@@ -286,10 +288,15 @@ class Sharder:
                 self._changed.notify_all()
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:
-        """As `Partition.listen`. What it has missed it is told as soon as its store is complete: by its first list."""
+        """As `Partition.listen`. Of what it has missed one that stores everything is told by its first list; another
+        one is told of the shards that are there."""
         key = object()
         with self._changed:
             self._listeners[key] = listener
+            if self.by != "name":
+                self._fresh.add(key)
+                self._changes += 1
+                self._changed.notify_all()
 
         def forget() -> None:
             with self._changed:
@@ -400,7 +407,9 @@ class Sharder:
             state = self._state
             now = {n: self._terms[n] for n in state.at_work}
             held = {n: self._holds[n] for n in state.held}
-            listeners = list(self._listeners.values())
+            fresh, self._fresh = self._fresh, set()
+            listeners = [listener for key, listener in self._listeners.items() if key not in fresh]
+            newcomers = [listener for key, listener in self._listeners.items() if key in fresh]
         before, self._told = self._told, now
         held_before, self._told_held = self._told_held, held
         left = frozenset(n for n, hold in held_before.items() if held.get(n) != hold)
@@ -420,6 +429,9 @@ class Sharder:
                 listener.left(InShards(left, self.sharding.shards))
             if gained:
                 listener.gained(InShards(gained, self.sharding.shards))
+        for listener in newcomers:
+            if now:
+                listener.gained(InShards(frozenset(now), self.sharding.shards))
 
     def _what_follows(self, before: ShardState, state: ShardState) -> list[Callable[[], object]]:
         """What is to be done without the lock."""

@@ -263,8 +263,8 @@ class TakenWatches:
         self._store_of_plan: list[tuple[WatchPlan, Store[Any]]] = []
         self._changing = threading.Lock()
         """Held for a moment, when `shares` or `planned` are replaced."""
-        self.leaving: list[Share] = []
-        """Of parts that were given back: their threads may not have ended yet."""
+        self.leaving: list[threading.Thread] = []
+        """Of watches that were given back, and may not have ended yet: no more of them is kept."""
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
@@ -296,10 +296,11 @@ class TakenWatches:
             self.planned = [one for one in self.planned if id(one) not in gone]
             self._known, self._owned = {}, {}
             self.shares = {name: share for name, share in self.shares.items() if share not in shares}
-            self.leaving = [*(share for share in self.leaving if share.thread is not None and share.thread.is_alive()),
-                            *shares]
         for share in shares:
             share.release(reason)
+        threads = [share.thread for share in shares if share.thread is not None and share.ends]
+        with self._changing:
+            self.leaving = [*(thread for thread in self.leaving if thread.is_alive()), *threads]
 
     def show(self, plan: WatchPlan, states: Sequence[StoreState], only: Callable[[Record], bool] | None, *,
              apart: bool) -> None:
@@ -633,8 +634,13 @@ class Assembly(Generic[K]):
 
     @property
     def shares(self) -> list[Share]:
-        """The controller's parts of watches, those included that were added since, or given back and not ended."""
-        return [*self._taken.shares.values(), *self._taken.leaving]
+        """The controller's parts of watches, those included that were added since."""
+        return [*self._taken.shares.values()]
+
+    @property
+    def leaving(self) -> list[threading.Thread]:
+        """Threads of watches that it has given back, which end by themselves."""
+        return self._taken.leaving
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
         """The store of a watched kind. Raises RequestError when this controller does not watch it."""

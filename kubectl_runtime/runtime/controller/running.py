@@ -76,15 +76,17 @@ class Threads:
     """The threads of a controller, all daemons. Safe to use from any thread."""
 
     def __init__(self, name: str, workers: Sequence[threading.Thread], runs: Callable[[], list[Run]],
-                 failed: Callable[[str, BaseException], None], shares: Callable[[], Sequence[Share]]) -> None:
+                 failed: Callable[[str, BaseException], None], shares: Callable[[], Sequence[Share]],
+                 leaving: Callable[[], Sequence[threading.Thread]] = lambda: ()) -> None:
         """`name` of the controller; `workers` are its own that others made. `runs` are those in progress, in whatever
         thread. `failed(what, error)` is called with what ends a thread. `shares` of watches, whose threads are its own
-        once no other controller uses them."""
+        once no other controller uses them. `leaving`: those of watches that it has given back."""
         self._name = name
         self._workers = workers
         self._runs = runs
         self._failed = failed
         self._shares = shares
+        self._leaving = leaving
         self._others: list[threading.Thread] = []
         self.sources: list[threading.Thread] = []
         """In which user code may block forever."""
@@ -92,7 +94,7 @@ class Threads:
     @property
     def own(self) -> list[threading.Thread]:
         """Those that end soon once they are to; those that have ended and those that were not started included."""
-        return [*self._others, *self._watching(lambda share: share.ends), *self._workers]
+        return [*self._others, *self._watching(lambda share: share.ends), *self._leaving(), *self._workers]
 
     def add(self, what: str, body: Callable[[], object], *, source: bool = False) -> threading.Thread:
         """One more, which is not started."""
@@ -158,7 +160,7 @@ class Running(Lifecycle, Generic[K]):
                                                on_bug=self.fail, rng=rng)
         super().__init__(plan.name, self._assembly.shutdown, self._assembly.logger, plan.grace)
         self._threads = Threads(plan.name, self._executor.threads, self._assembly.runner.running, self.fail,
-                                lambda: self._assembly.shares)
+                                lambda: self._assembly.shares, lambda: self._assembly.leaving)
         self._forget: list[Callable[[], None]] = []
         self._stuck_runs: dict[int, Run] = {}
         """The runs that did not end, by the ids of their threads. Complete once the work is over."""
