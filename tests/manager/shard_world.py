@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
 from math import inf
+from typing import Any
 
 from kubectl_runtime.manager.leases import (
     Conflict,
@@ -71,6 +72,7 @@ class Stored:
     version: int
     shard: int | None
     shards: int
+    by: str = "name"
 
 
 @dataclass
@@ -111,7 +113,7 @@ class World:
                 if shard in seen:
                     self.faulty.append((self.time, shard, [seen[shard], name]))
                 seen[shard] = name
-        numbers = {one.rules.shards for one in self.replicas if active.get(one.name)}
+        numbers = {one.rules.division for one in self.replicas if active.get(one.name)}
         if len(numbers) > 1:
             self.faulty.append((self.time, -1, [f"divided into {sorted(numbers)}"]))
 
@@ -129,8 +131,8 @@ class World:
     def living(self) -> list[Replica]:
         return [one for one in self.replicas if one.alive and one.state.phase is Phase.TAKING_PART]
 
-    def join(self, shards: int = 16, grace: float = 25, name: str | None = None) -> Replica:
-        replica = Replica(self, name or f"r{len(self.replicas)}", shards, grace)
+    def join(self, shards: int = 16, grace: float = 25, name: str | None = None, by: Any = "name") -> Replica:
+        replica = Replica(self, name or f"r{len(self.replicas)}", shards, grace, by)
         self.replicas.append(replica)
         self.at(0, lambda: replica.happen(Join()))
         return replica
@@ -146,7 +148,7 @@ class World:
         self.requests += 1
         match action:
             case ListLeases():
-                sights = (Sight(name, str(one.version), one.shard, one.shards, one.record)
+                sights = (Sight(name, str(one.version), one.shard, one.shards, one.record, one.by)
                           for name, one in self.leases.items())
                 return Listed(tuple(sights)), None
             case Delete(name, wanted):
@@ -167,17 +169,17 @@ class World:
                 isinstance(request, Update) and found is not None and version != found.version):
             return Answered(which, Conflict()), None
         new = next(self.numbers)
-        self.leases[name] = Stored(request.record, new, None if which == OWN else which, replica.rules.shards)
+        self.leases[name] = Stored(request.record, new, None if which == OWN else which, *replica.rules.division)
         return Answered(which, Written(request.record)), new
 
 
 class Replica:
     """What the sharder's threads do, as events."""
 
-    def __init__(self, world: World, name: str, shards: int, grace: float) -> None:
+    def __init__(self, world: World, name: str, shards: int, grace: float, by: Any = "name") -> None:
         self.world = world
         self.name = name
-        sharding = Sharding("shop", shards=shards, lease=LEASE, renew_deadline=RENEW_DEADLINE, retry=RETRY)
+        sharding = Sharding("shop", shards=shards, by=by, lease=LEASE, renew_deadline=RENEW_DEADLINE, retry=RETRY)
         self.rules = ShardRules.of(sharding, name, grace)
         self.sharding = sharding
         self.state = ShardState.first(self.rules)

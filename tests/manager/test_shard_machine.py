@@ -199,6 +199,49 @@ def test_replicas_with_another_number_of_shards_take_nothing_until_the_last_of_t
     assert len(world.leases) == 6 + 2  # what the old ones left has been deleted
 
 
+@pytest.mark.parametrize(("old_by", "new_by"), [("name", "uid"), ("uid", "namespace"), ("namespace", "name")])
+def test_replicas_that_divide_by_something_else_take_nothing_until_the_last_of_the_old_ones_has_gone(
+        old_by: str, new_by: str) -> None:
+    world = World(3)
+    old = [world.join(4, by=old_by) for _ in range(2)]
+    world.run(SETTLED + 2 * RETRY)
+    new = [world.join(4, by=new_by) for _ in range(2)]
+    world.run(60)
+    assert [len(one.state.at_work) for one in (*old, *new)] == [2, 2, 0, 0]
+    assert new[0].state.replicas.other_divisions == [(4, old_by)]
+    old[0].quit()
+    world.run(SETTLED)
+    assert [len(one.state.at_work) for one in new] == [0, 0]
+    old[1].die()
+    world.run(LEASE + 2 * RETRY + SLACK)
+    assert [len(one.state.at_work) for one in new] == [2, 2]
+    assert world.faulty == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_two_fields_that_come_at_the_same_time_never_both_work(seed: int) -> None:
+    world = World(seed)
+    world.join(8, by="uid")
+    world.run(world.random.uniform(0, 5))
+    world.join(8, by="name")
+    world.run(60)
+    assert world.faulty == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_replicas_by_ranges_that_start_together_share_from_the_beginning(seed: int) -> None:
+    world = World(seed)
+    for _ in range(4):
+        world.run(world.random.uniform(0, 0.3))
+        world.join(by="uid")
+    most = [0]
+    for _ in range(100):
+        world.run(0.1)
+        most.append(max(len(one.state.held) for one in world.replicas))
+    assert (world.loads(), world.unowned(), world.faulty) == ([4, 4, 4, 4], [], [])
+    assert max(most) <= 6, "none has taken what was others'"
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_of_two_numbers_that_come_at_the_same_time_never_both_work(seed: int) -> None:
     world = World(seed)

@@ -1,17 +1,24 @@
 """Replicas that share work, with threads, against the embedded server: who runs what, what is refused, how it ends."""
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import json
+import socket
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from kubectl_runtime import Action, Api, Client, Context, Controller, LeaderElection, Manager, Patch, RequestError
 from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.cli.main import main as run_command
+from kubectl_runtime.cli.top_screen import numbers
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.leases import Failed
@@ -65,17 +72,19 @@ class Group:
         self.reconcile = reconcile or (lambda obj, ctx: None)
         self.clients: dict[str, Client] = {}
         self.managers: dict[str, RunningManager] = {}
+        self.controllers: dict[str, Controller[ConfigMap]] = {}
         self.lock = threading.Lock()
         self.inside: dict[str, list[str]] = defaultdict(list)
         self.overlaps: list[tuple[str, list[str]]] = []
         self.ran: list[tuple[str, str]] = []
 
-    def join(self, name: str, *, shards: int = SHARDS, concurrency: int = 10,
+    def join(self, name: str, *, shards: int = SHARDS, concurrency: int = 10, serve: str | None = None,
              **options: Any) -> RunningManager:
         client = self.clients[name] = self.server.client()
         sharding = Sharding("shop", "default", shards=shards, identity=name, **{**STEADY, **options})
-        manager = Manager(client, sharding=sharding, serve=None, grace=5)
-        controller = Controller(Api.namespaced(client, ConfigMap, "default"), concurrency=concurrency)
+        manager = Manager(client, sharding=sharding, serve=serve, grace=5)
+        controller = self.controllers[name] = Controller(Api.namespaced(client, ConfigMap, "default"),
+                                                         concurrency=concurrency)
         manager.add(controller, self.run, context=name)
         running = self.managers[name] = manager.start()
         return running
@@ -358,6 +367,98 @@ def test_a_controller_that_comes_later_runs_for_the_shards_that_are_held(group: 
             until(lambda: len(later.shards) == 16)
             manager.add(Controller(Api.namespaced(client, ConfigMap, "default")), note)
             until(lambda: len(set(ran)) == OBJECTS)
+
+
+@pytest.fixture(params=[True, False], ids=["divides", "does not divide"])
+def ranged(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+    with ApiServer(feature_gates={"ShardedListAndWatch": request.param}) as running, running.client() as client:
+        for number in range(OBJECTS):
+            Api.namespaced(client, ConfigMap, "default").create({"metadata": {"name": f"m{number}"}})
+        yield running
+
+
+def test_replicas_that_divide_by_uid_come_and_go_and_leave_no_thread(ranged: ApiServer) -> None:
+    before = set(threading.enumerate())
+    group = Group(ranged)
+    try:
+        for name in "abc":
+            group.join(name, by="uid")
+            until(group.is_shared, f"{name} has joined: {group.shards()}")
+        group.leave("a")
+        until(group.is_shared, f"a has left: {group.shards()}")
+        with ranged.client() as client:
+            maps = Api.namespaced(client, ConfigMap, "default")
+            with group.lock:
+                group.ran.clear()
+            for number in range(OBJECTS):
+                maps.patch(f"m{number}", Patch.merge({"data": {"changed": "yes"}}))
+            until(lambda: len({name for _, name in group.ran}) == OBJECTS)
+        stores = [group.controllers[name].store for name in group.managers]
+        until(lambda: sorted(one.name or "" for store in stores for one in store) == sorted(
+            f"m{n}" for n in range(OBJECTS)))
+        assert group.overlaps == []
+    finally:
+        group.close()
+    left = [thread for thread in threading.enumerate() if thread not in before and "apiserver" not in thread.name]
+    for thread in left:
+        thread.join(LIMIT)
+    assert [thread.name for thread in left if thread.is_alive()] == []
+
+
+def test_a_controller_that_comes_later_is_told_of_the_shards_that_are_there(ranged: ApiServer) -> None:
+    ran: list[str] = []
+
+    def note(obj: ConfigMap, ctx: Context[None]) -> Action:
+        ran.append(obj.name or "")
+        return Action.await_change()
+
+    with ranged.client() as client:
+        manager = Manager(client, sharding=Sharding("late", "default", by="uid", **STEADY), serve=None)
+        with manager.start() as later:
+            until(lambda: len(later.shards) == 16)
+            manager.add(Controller(Api.namespaced(client, ConfigMap, "default")), note)
+            until(lambda: len(set(ran)) == OBJECTS)
+
+
+def test_the_status_page_says_who_holds_what_and_top_shows_all_replicas(ranged: ApiServer,
+                                                                        capsys: pytest.CaptureFixture[str]) -> None:
+    group, ports = Group(ranged), free_ports(2)
+    urls = [f"127.0.0.1:{port}" for port in ports]
+    try:
+        for name, url in zip("ab", urls, strict=True):
+            group.join(name, by="uid", serve=url)
+        until(group.is_shared)
+
+        def seen() -> list[dict[str, Any]]:
+            with closing(urlopen(f"http://{urls[0]}/debug/state.json")) as answer:
+                rows: list[dict[str, Any]] = json.load(answer)["manager"]["sharding"]["replicas"]
+            return rows
+
+        wanted = [{"name": name, "shards": sorted(group.managers[name].shards)} for name in "ab"]
+        wanted[0]["here"] = True
+        until(lambda: seen() == wanted, "it says who holds which shards")
+        text = top(urls, capsys)
+        for name in "ab":
+            (line,) = [line for line in text.splitlines() if line.startswith(f"{name} ")]
+            assert numbers(sorted(group.managers[name].shards)) in line
+        assert "8 shards of default/shop by uid" in text
+        assert "none of these holds" in top(urls[:1] * 2 + ["127.0.0.1:1"], capsys)
+        assert "8 shards of default/shop by uid" in top(urls[:1], capsys)
+    finally:
+        group.close()
+
+
+def top(urls: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert run_command(["top", "--once", *urls]) == 0
+    return capsys.readouterr().out
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
 
 
 def test_a_defect_ends_the_part_of_this_replica_and_its_manager(server: ApiServer,
