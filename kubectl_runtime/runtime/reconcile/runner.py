@@ -23,7 +23,8 @@ so that also there a thread has one run at a time.
     objects are another's from now on              what waits for them is dropped; runs in progress go on, with
                                                    `ctx.stop` set if they are to end at once
 
-Every replica's stores hold everything: only runs, and the writes that they make, are divided.
+By name every replica's stores hold everything: only runs, and the writes that they make, are divided. By ranges of a
+hash watches and stores are divided as well, see `controller.divided`.
 
 Who runs the work: threads of our own, a pool of the user's, or a simulation.
 
