@@ -11,7 +11,7 @@
     memory_mib   resident memory of each replica above that of the idle process, when all objects have run
     received_mb  bytes that each replica received from its sockets until then, those of the shards included that it held
                  before the others had joined
-    joined_s     from the start of the processes until each object has run at its owner
+    joined_s     from the moment in which all begin until each object has run at its owner
     killed_s     from a `kill -9` of one until each of its objects has run elsewhere; the Leases' times are the
                  defaults, 15, 10 and 2 s
     twice        runs of one object that overlapped in time, in two processes
@@ -117,9 +117,10 @@ def replica(url: str, name: str, way: str, shards: int, log: str) -> None:
     manager.add(controller, reconcile)
     Api.all(client, ConfigMap).list(limit=1)
     gc.collect()
+    print("ready", flush=True)
+    sys.stdin.readline()
     idle, received[0] = resident_mib(), 0
     with manager.start() as running:
-        print("started", flush=True)
         for _ in sys.stdin:
             gc.collect()
             print(json.dumps({"shards": sorted(running.shards), "memory": resident_mib() - idle,
@@ -158,10 +159,13 @@ class Process:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def ask(self) -> dict[str, Any]:
+    def say(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
+
+    def ask(self) -> dict[str, Any]:
+        self.say()
         found: dict[str, Any] = json.loads(self.line())
         return found
 
@@ -218,10 +222,12 @@ def main(objects: int, count: int, shards: int, ways: list[str]) -> None:
 
 
 def measured(url: str, way: str, objects: int, count: int, shards: int, folder: Path) -> dict[str, Any]:
-    begun = now()
     replicas = [Replica(url, f"r{n}", way, shards, folder) for n in range(count)]
     for one in replicas:
         one.line()
+    begun = now()
+    for one in replicas:
+        one.say()
     states: list[dict[str, Any]] = []
 
     def settled() -> bool:

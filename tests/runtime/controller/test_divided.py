@@ -18,6 +18,7 @@ from kubectl_runtime.core.meta.selectors import ShardSelector, part_of_hash
 from kubectl_runtime.params import DeleteParams
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.testing import ApiServer, Simulation
+from kubectl_runtime.triggers import EVERYTHING
 
 PARTS = 4
 PLACES = ("billing", "shop", "search", "mail", "auth", "front", "data", "infra")
@@ -421,3 +422,116 @@ def test_of_a_shard_that_has_left_nothing_is_kept(rig: Any) -> None:
     one.sim._resume = {watch: at for watch, at in one.sim._resume.items() if not watch.stopped}
     gc.collect()
     assert [state() for state in states] == [None]
+
+
+@WAYS
+def test_what_on_gone_has_to_do_is_tried_again(rig: Any, by: str, gate: bool) -> None:
+    tried: dict[str, int] = {}
+
+    def fail_twice(ref: ObjectRef, ctx: Context[None]) -> None:
+        tried[ref.name] = tried.get(ref.name, 0) + 1
+        if tried[ref.name] < 3:
+            raise RuntimeError("not yet")
+
+    one = rig(by, gate=gate, set_up=lambda controller: controller.on_gone(fail_twice))
+    one.group.gain(0, 1)
+    one.settle()
+    mine = {obj.name for obj in one.maps.list() if one.shard(obj) in (0, 1)}
+    for obj in one.maps.list():
+        one.place(obj).delete(obj, DeleteParams())
+    one.sim.settle(60)
+    assert tried == dict.fromkeys(mine, 3)
+    assert one.controller.assembly.divided._gone == set()
+
+
+@WAYS
+def test_everything_is_everything_of_this_replica(rig: Any, by: str, gate: bool) -> None:
+    one = rig(by, gate=gate, resync=100, set_up=lambda controller: controller.watches(
+        Api.all(controller.plan().client, Secret), lambda secret: EVERYTHING))
+    one.group.gain(1, 2)
+    one.settle()
+    assert one.ran == one.of(1, 2)
+    Api.namespaced(one.client, Secret, "shop").create({"metadata": {"name": "s"}})
+    one.settle()
+    assert one.ran == one.of(1, 2)
+    one.controller.trigger_all()
+    one.settle()
+    assert one.ran == one.of(1, 2)
+    one.sim.settle(111)
+    assert one.ran == one.of(1, 2)
+
+
+@WAYS
+def test_several_namespaces_are_divided_too(rig: Any, by: str, gate: bool) -> None:
+    one = rig(by, gate=gate)
+    places = Api.namespaces(one.client, ConfigMap, ["shop", "mail", "infra", "data"])
+    group = Group(by, one.sim.clock)
+    ran: set[str] = set()
+    controller = Controller(places, name="some")
+    controller._plan = replace(controller.plan(), partition=group)
+
+    def note(obj: ConfigMap, ctx: Context[None]) -> Action:
+        ran.add(obj.uid or "")
+        return Action.await_change()
+
+    running = one.sim.start(controller, note)
+    one.sim.run_until(lambda: running.is_ready)
+    group.gain(0, 1, 2)
+    one.settle()
+    wanted = {obj.uid for obj in one.maps.list() if obj.namespace in places.namespaces and one.shard(obj) in (0, 1, 2)}
+    assert ran == {obj.uid for obj in running.store} == wanted != set()
+    group.lose(1)
+    group.leave(1)
+    assert {obj.uid for obj in running.store} == wanted & one.of(0, 2)
+
+
+@WAYS
+def test_a_server_that_is_away_for_long_changes_nothing(rig: Any, by: str, gate: bool) -> None:
+    one = rig(by, gate=gate)
+    one.group.gain(0, 1)
+    one.settle()
+    assert one.ran
+    one.server.faults.on(resource="configmaps", verb=("list", "watch")).lasting(300).drop()
+    one.server.restart()
+    one.group.gain(2)
+    one.sim.settle(100)
+    before = one.stored
+    one.sim.settle(400)
+    assert before == one.of(0, 1) | (one.of(2) if not gate else set())
+    assert one.stored == one.of(0, 1, 2)
+    one.group.lose(2)
+    one.group.leave(2)
+    assert one.stored == one.of(0, 1)
+
+
+def test_a_recording_of_a_divided_controller_is_written(rig: Any, tmp_path: Any) -> None:
+    one = rig("uid", record=tmp_path / "flight")
+    one.group.gain(0, 1)
+    one.settle()
+    one.group.lose(1)
+    one.group.leave(1)
+    one.settle()
+    one.controller.begin_stop(5)
+    one.settle()
+    assert one.ran == one.of(0, 1)
+    assert (tmp_path / "flight").stat().st_size > 0
+
+
+def test_two_controllers_share_the_watches_of_a_shard(rig: Any) -> None:
+    one = rig("uid")
+    other = Controller(one.maps, name="other")
+    other._plan = replace(other.plan(), partition=one.group)
+    running = one.sim.start(other, lambda obj, ctx: Action.await_change())
+    one.sim.run_until(lambda: running.is_ready)
+    one.group.gain(0)
+    one.settle()
+    assert {obj.uid for obj in running.store} == one.stored == one.of(0)
+    mine, others = one.controller.assembly.watches, running.assembly.watches
+    assert set(mine.values()) == set(others.values())
+    one.controller.begin_stop(5)
+    one.settle()
+    made = [Api.namespaced(one.client, ConfigMap, PLACES[n % 8]).create({"metadata": {"name": f"x{n}"}})
+            for n in range(20)]
+    one.settle()
+    assert {obj.uid for obj in running.store} == one.of(0)
+    assert any(obj.uid in one.of(0) for obj in made)
