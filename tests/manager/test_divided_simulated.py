@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.testing import Faults  # noqa: F401 - of the server
 from tests.manager.divided_world import World
 
 
@@ -81,6 +80,38 @@ def play(one: World, seed: int, steps: int) -> None:
 def test_whatever_happens_a_store_is_a_filter_of_all_and_an_object_is_its_owners(world: Any, by: str, gate: bool,
                                                                                  seed: int) -> None:
     play(world(seed, by, gate=gate), seed, 10)
+
+
+def come_and_go(one: World, seed: int, moves: int) -> None:
+    """Replicas join and leave at random, also while others still move; objects change meanwhile."""
+    dice = one.sim.random
+    for _ in range(15):
+        one.create()
+    one.join("r0")
+    for n in range(1, moves + 1):
+        if len(one.sharders) < 2 or (len(one.sharders) < 5 and dice.random() < 0.5):
+            one.join(f"r{n}")
+        else:
+            one.leave(dice.choice(sorted(one.sharders)))
+        one.change()
+        if dice.random() < 0.3:
+            one.pass_time(12)
+            one.check(seed)
+    one.pass_time(12)
+    one.check(seed)
+
+
+@pytest.mark.parametrize(("by", "gate"), [("uid", True), ("namespace", False)])
+def test_replicas_join_and_leave_at_random(world: Any, by: str, gate: bool) -> None:
+    come_and_go(world(7, by, gate=gate), 7, 5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("gate", [True, False])
+@pytest.mark.parametrize("by", ["uid", "namespace"])
+def test_replicas_join_and_leave_at_random_twenty_times(world: Any, by: str, gate: bool, seed: int) -> None:
+    come_and_go(world(seed, by, gate=gate), seed, 20)
 
 
 @pytest.mark.long

@@ -420,6 +420,41 @@ def test_a_controller_that_comes_later_is_told_of_the_shards_that_are_there(rang
             until(lambda: len(set(ran)) == OBJECTS)
 
 
+def test_a_replica_that_may_not_list_takes_no_shard(ranged: ApiServer) -> None:
+    rule = ranged.faults.on("list", resource="configmaps").status(403)
+    group = Group(ranged)
+    try:
+        group.join("a", by="uid")
+        threading.Event().wait(1.5)
+        assert group.managers["a"].shards == frozenset()
+        assert "configmaps" in group.managers["a"].why_not_ready
+        rule.remove()
+        until(group.is_shared)
+        until(lambda: len({name for _, name in group.ran}) == OBJECTS)
+    finally:
+        group.close()
+
+
+def test_one_replica_of_many_shards_has_a_watch_of_each_and_ends_them_all(ranged: ApiServer) -> None:
+    before = set(threading.enumerate())
+    with ranged.client() as client:
+        ran: set[str] = set()
+
+        def note(obj: ConfigMap, ctx: Context[None]) -> Action:
+            ran.add(obj.name or "")
+            return Action.await_change()
+
+        manager = Manager(client, sharding=Sharding("many", "default", shards=64, by="uid", **STEADY), serve=None)
+        manager.add(Controller(Api.namespaced(client, ConfigMap, "default")), note)
+        with manager.start() as running:
+            until(lambda: len(running.shards) == 64)
+            until(lambda: len(ran) == OBJECTS)
+    left = [thread for thread in threading.enumerate() if thread not in before and "apiserver" not in thread.name]
+    for thread in left:
+        thread.join(LIMIT)
+    assert [thread.name for thread in left if thread.is_alive()] == []
+
+
 def test_the_status_page_says_who_holds_what_and_top_shows_all_replicas(ranged: ApiServer,
                                                                         capsys: pytest.CaptureFixture[str]) -> None:
     group, ports = Group(ranged), free_ports(2)
