@@ -99,7 +99,7 @@ class Observer:
         """Changes were written to the store of this watch. It now holds so many `objects`."""
 
     def store_sized(self, watch: str, size: int) -> None:
-        """The same. The store now holds `size` bytes of JSON."""
+        """Changes were written to the store of this watch. It now holds `size` bytes of JSON."""
 
     # Queues
 
