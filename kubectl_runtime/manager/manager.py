@@ -55,6 +55,7 @@ from kubectl_runtime.runtime.controller.controller import BoundController, Contr
 from kubectl_runtime.runtime.controller.plan import Plan, check_functions, functions_of
 from kubectl_runtime.runtime.lifecycle.lifecycle import Phase, StillRunning
 from kubectl_runtime.runtime.observe.debug import (
+    MOST_TEXT,
     DebugPage,
     Inspected,
     ManagerState,
@@ -135,7 +136,7 @@ class ManagerView:
         held = {n for _, shards in replicas for n in shards}
         return ShardingState(
             name=f"{sharder.namespace}/{sharder.sharding.name}", by=sharder.by, shards=sharder.parts,
-            replicas=[ReplicaRow(name=name, shards=shards, here=name == sharder.identity)
+            replicas=[ReplicaRow(name=name[:MOST_TEXT], shards=shards, here=name == sharder.identity)
                       for name, shards in replicas[:MOST_REPLICAS]],
             free=[n for n in range(sharder.parts) if n not in held],
             stored=[ShardRow(shard=n, objects=objects, bytes=size) for n, (objects, size) in sorted(stored.items())])

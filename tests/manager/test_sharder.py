@@ -23,7 +23,8 @@ from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.leases import Failed
 from kubectl_runtime.manager.running import RunningManager
-from kubectl_runtime.manager.sharder import ShardLeases
+from kubectl_runtime.manager.sharder import NAME, ShardLeases
+from kubectl_runtime.manager.sharder import SHARDS as NUMBER
 from kubectl_runtime.manager.sharding import Answered, NotListed, Sharding, shard_of
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
@@ -472,6 +473,13 @@ def test_the_status_page_says_who_holds_what_and_top_shows_all_replicas(ranged: 
         wanted = [{"name": name, "shards": sorted(group.managers[name].shards)} for name in "ab"]
         wanted[0]["here"] = True
         until(lambda: seen() == wanted, "it says who holds which shards")
+        with ranged.client() as client:  # anybody who may write Leases may be one of them, under any name
+            Api.namespaced(client, Lease, "default").create({"metadata": {"name": "shop-replica-odd", "labels": {
+                NAME: "shop", NUMBER: "2008"}}, "spec": {"holderIdentity": "\u001b[2J" + "z" * 50_000,
+                                                         "leaseDurationSeconds": 60}})
+        until(lambda: len(seen()) == 3)
+        assert max(len(row["name"]) for row in seen()) == 200
+        assert "\x1b" not in top(urls[:1], capsys)
         text = top(urls, capsys)
         for name in "ab":
             (line,) = [line for line in text.splitlines() if line.startswith(f"{name} ")]
