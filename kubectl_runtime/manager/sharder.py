@@ -202,7 +202,7 @@ class Sharder:
         """The same of the shards that this replica holds, those that are being given up included."""
         self._listeners: dict[object, PartitionListener] = {}
         self._fresh: set[object] = set()
-        """Listeners that have not been told of anything yet."""
+        """Listeners that have not been notified of anything yet."""
         self._divisions: list[Division] = []
         self._changed = threading.Condition()
         self._changes = 0
@@ -288,8 +288,8 @@ class Sharder:
                 self._changed.notify_all()
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:
-        """As `Partition.listen`. Of what it has missed one that stores everything is told by its first list; another
-        one is told of the shards that are there."""
+        """As `Partition.listen`. Where stores hold everything, the first list shows a listener what it has missed. By
+        ranges it is notified of the shards that are at work already."""
         key = object()
         with self._changed:
             self._listeners[key] = listener

@@ -49,7 +49,7 @@ from kubectl_runtime.runtime.watch.event import Event, obj_of
 LOOK_SECONDS = 0.1
 """Between two looks of a thread that waits for another one's change of the stores."""
 
-TOLD_ONCE = "the server does not divide lists and watches"
+NOT_DIVIDED = "the server does not divide lists and watches"
 
 
 class Taken(Protocol):
@@ -222,7 +222,7 @@ class DividedWatches:
         self._gone.discard(key)
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:  # noqa: ARG002 - it is its own
-        """As `Partition.listen`: hear of shards from now on."""
+        """As `Partition.listen`: follow the group's shards from now on."""
         return self._group.listen(self)
 
     def stored(self) -> dict[int, tuple[int, int]]:
@@ -316,7 +316,7 @@ class DividedWatches:
         plans = [replace(plan, subscription=self._of_shown(plan.subscription)) for plan in self._originals]
         kinds = ", ".join(dict.fromkeys(plan.api.resource.full_name for plan in plans))
         self._logger.warning("%s (feature gate ShardedListAndWatch): this replica receives and keeps all objects of "
-                             "%s, and shows those of its shards", TOLD_ONCE, kinds)
+                             "%s, and shows those of its shards", NOT_DIVIDED, kinds)
         whole = Part(plans, self._taken.add_part(plans))
         for name in {one.name for one in whole.planned}:
             self._expect(name)
@@ -350,7 +350,7 @@ class DividedWatches:
             anchors, self._anchored = self._anchored, []
             for part in parts:
                 part.dropped = True
-        self._taken.drop_part([one for part in parts for one in part.planned] + anchors, TOLD_ONCE)
+        self._taken.drop_part([one for part in parts for one in part.planned] + anchors, NOT_DIVIDED)
         for one in anchors:
             self._arrived(one.name)
 
