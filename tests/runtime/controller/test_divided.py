@@ -446,7 +446,7 @@ def test_what_on_gone_has_to_do_is_tried_again(rig: Any, by: str, gate: bool) ->
 
 @WAYS
 def test_everything_is_everything_of_this_replica(rig: Any, by: str, gate: bool) -> None:
-    one = rig(by, gate=gate, resync=100, set_up=lambda controller: controller.watches(
+    one = rig(by, gate=gate, set_up=lambda controller: controller.resync(100).watches(
         Api.all(controller.plan().client, Secret), lambda secret: EVERYTHING))
     one.group.gain(1, 2)
     one.settle()
