@@ -294,7 +294,9 @@ class TakenWatches:
         shares, gone = {one.share for one in planned}, {id(one) for one in planned}
         with self._changing:
             self.planned = [one for one in self.planned if id(one) not in gone]
-            self._known, self._owned = {}, {}
+            dropped = {id(self._owned.pop(one.name)) for one in planned if one.name in self._owned}
+            self._fed = [store for store in self._fed if id(store) not in dropped]
+            self._known = {}
             self.shares = {name: share for name, share in self.shares.items() if share not in shares}
         for share in shares:
             share.release(reason)
