@@ -1,6 +1,7 @@
 """`kubectl-runtime rbac MODULE:NAME [--recorded FILE]`: the rights that an operator needs, as YAML.
 
     watches            list and watch of what the controllers say they watch
+    reads              get, list and watch of the kinds that they say they read, by `Controller.reads`
     webhooks           what a WebhookServer of a Manager needs for its configurations and its authority, by name where
                        the names are known; else a warning says so
     an election        its Lease, of a Manager that has one or with --leader-elect
@@ -30,6 +31,7 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.wire import decoded
+from kubectl_runtime.core.meta.gvk import api_resource_of
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.request import checked_label, checked_subdomain
 from kubectl_runtime.core.requests.rights import ORDER, Right, roles
@@ -38,7 +40,7 @@ from kubectl_runtime.manager.manager import Manager
 from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
-from kubectl_runtime.runtime.watch.states import apis_of
+from kubectl_runtime.runtime.watch.states import apis_of, namespaces_of
 from kubectl_runtime.testing.rights_recorder import Recorded
 from kubectl_runtime.webhooks.server import WebhookServer
 
@@ -204,6 +206,11 @@ def _watched(plan: Plan) -> Iterator[Right]:
         for api in apis_of(watch.api) if isinstance(watch, WatchPlan) else ():  # a stream is watched by somebody else
             for verb in ("list", "watch"):
                 yield Right(api.resource.group, api.resource.plural, verb, api.namespace)
+    own = namespaces_of(plan.main.api) if isinstance(plan.main, WatchPlan) else frozenset()
+    for resource in map(api_resource_of, plan.reads):
+        for namespace in sorted(own) if own and resource.namespaced else (None,):
+            for verb in ("get", "list", "watch"):
+                yield Right(resource.group, resource.plural, verb, namespace)
 
 
 def _recorded(file: Path, watched: list[Right]) -> list[Right]:

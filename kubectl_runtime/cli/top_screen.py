@@ -226,6 +226,8 @@ def groups_of(one: ControllerState) -> list[Group]:
         Group([_key(row, f"for {time(row.age)}") for row in one.due], "due", counts.due),
         Group([_key(row, until(row)) for row in one.delayed], "delayed", counts.delayed),
         Group([_slow(row) for row in one.slowest[:5]], "slow objects"),
+        Group([Line("reads", "", row.name, ", ".join(row.reads), "") for row in one.reads], "that read something",
+              one.readers),
         Group([_ended(row) for row in one.recent], "recent runs"),
     ]
 

@@ -2,7 +2,8 @@
 
     its controllers         with their reconcilers; an election and shards are left out
     its webhooks            mounted in the simulated server under the addresses by which the cluster calls them
-    the kinds it declares   what its controllers watch; what else it reads is found when it runs (see `snapshot`)
+    the kinds it declares   what its controllers watch, and say that they read; what else it reads is found when it runs
+                            (see `snapshot`)
     what is not run         functions of a Manager, sources of triggers that need a thread
 
 The outside of a plan: sockets, processes and files that a program opens while it is planned, refused.
@@ -47,7 +48,7 @@ from kubectl_runtime.crd.customresource import definitions_of
 from kubectl_runtime.manager.manager import Manager
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
-from kubectl_runtime.runtime.watch.states import apis_of
+from kubectl_runtime.runtime.watch.states import apis_of, namespaces_of
 from kubectl_runtime.testing.lab.world import controllers_of, kinds_of
 from kubectl_runtime.webhooks.answering import Application
 from kubectl_runtime.webhooks.server import WebhookServer
@@ -102,16 +103,18 @@ class Program:
     @staticmethod
     def watched_by(plan: Plan) -> list[ApiResource]:
         """The kinds that a controller watches."""
-        return [api.resource for watch in (plan.main, *plan.related) if isinstance(watch, WatchPlan)
-                for api in apis_of(watch.api)]
+        return [*(api.resource for watch in (plan.main, *plan.related) if isinstance(watch, WatchPlan)
+                  for api in apis_of(watch.api)), *map(api_resource_of, plan.reads)]
 
     def _declared(self) -> Iterator[tuple[ApiResource, str | None]]:
         for plan in self.plans():
             for watch in (plan.main, *plan.related):
                 for api in apis_of(watch.api) if isinstance(watch, WatchPlan) else ():
                     yield api.resource, api.namespace
-            for kind in getattr(plan, "reads", ()):  # kinds that a controller declares without watching them
-                yield api_resource_of(kind), None
+            own = namespaces_of(plan.main.api) if isinstance(plan.main, WatchPlan) else frozenset()
+            for resource in map(api_resource_of, plan.reads):
+                for namespace in own if own and resource.namespaced else (None,):
+                    yield resource, namespace
 
     def namespaces(self) -> tuple[str, ...] | None:
         """The namespaces to which the program keeps; None when it watches everywhere."""

@@ -150,6 +150,9 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
                         "return Action.await_change() when all is clean, Action.requeue(seconds) to be called again")
     if action.requeue_after is None:
         target.without_finalizer(now)
+        run: Any = current_run()
+        if run is not None and run.key == target.ref.key:
+            run.ends_reads = True  # what the cleanup has read concerns it no more
         log.debug("%s is cleaned up: the finalizer %s is removed", target.ref, name)
     return action
 

@@ -6,6 +6,7 @@
     each worker              begins a run / runs user code / ends the run and takes the next: three pieces, and other
                              actors between them
     each recorder            sends one request about an Event
+    each controller's reads  read one object whose value has to be compared
     each server              does what its controllers have to do by the clock
     whatever a test adds     a function, called as often as the seed likes: the outside world that creates, breaks and
                              deletes
@@ -270,6 +271,10 @@ class Simulation:
         now = self.clock.monotonic()
         actors: list[Callable[[], object]] = [*self._world]
         for controller in self._controllers:
+            for watch in controller.assembly.watches.values():
+                self._resume.setdefault(watch, 0.0)  # runs begin watches, by what they read
+            if controller.assembly.reads.due() == 0:
+                actors.append(controller.assembly.reads.step)
             actors += [controller.executor.step] * min(3, len(controller.executor))
             actors.append(partial(self._dispatch, controller))
         actors += [partial(self._watch, watch)
@@ -352,6 +357,7 @@ class Simulation:
                 now = self.clock.monotonic()
                 late = [self._watch(watch) for watch, at in self._resume.items() if at <= now and not watch.stopped]
                 late += [self._dispatch(controller) for controller in self._controllers]
+                late += [controller.assembly.reads.step() for controller in self._controllers]
                 late += [self._tell(recorder) for recorder in self._recorders]
                 late += [self._servers.work(server) for server in self._servers.with_work()]
                 if not any(late):
@@ -382,7 +388,8 @@ class Simulation:
         times += self._servers.times()
         for controller in self._controllers:
             if not controller.assembly.shutdown.draining.is_set():
-                delays = (controller.assembly.runner.step(), controller.assembly.housekeeping())
+                delays = (controller.assembly.runner.step(), controller.assembly.housekeeping(),
+                          controller.assembly.reads.due())
                 times += [now + delay for delay in delays if delay is not None]
         return min(times)
 

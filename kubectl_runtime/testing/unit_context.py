@@ -18,18 +18,22 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, HasApiResource, ObjectRef, api_resource_of
+from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.core.objects.partial import PartialObjectMeta
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.runtime.children.ensure import Found
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
 from kubectl_runtime.runtime.queue.runs import DEFAULT_KEY_BACKOFF, FailureState, Run
+from kubectl_runtime.runtime.reads.sources import key_of_read, target_of
 from kubectl_runtime.runtime.reconcile.reconciler import Context, Environment
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.store.store_writer import store as new_store
@@ -64,6 +68,38 @@ class _Notes(Recorder):
     def publish(self, regarding: Any, reason: str, note: str, *, warning: bool = False, action: str | None = None,
                 related: Any = None) -> None:
         self.events.append(Recorded(reason, note, warning, regarding, action, related))
+
+
+class _Reads:
+    """Reads what a test says is stored, and by the client what it says nothing of."""
+
+    def __init__(self, stores: dict[tuple[str, str], Store[Any]], client: Client) -> None:
+        self._stores = stores
+        self._client = client
+
+    def read(self, run: Run, kind: Any, which: Any, value: Any) -> Any:  # noqa: ARG002 - nothing changes in a test of a run
+        target = target_of(kind)
+        namespace, name = key_of_read(run, target, which)
+        if (store := self._store_of(target.resource)) is not None:
+            found = store.record(ObjectRef(target.resource, name, namespace))
+            return None if found is None else target.kind.from_record(found)
+        return Api(self._client, target.kind, Place(target.resource, namespace)).get_opt(name)
+
+    def read_all(self, run: Run, kind: Any, namespace: str | None, labels: Any,  # noqa: ARG002
+                 fields: Any) -> list[Any]:
+        target = target_of(kind)
+        store = self._store_of(target.resource)
+        if store is None or fields:
+            api: Any = Api(self._client, target.kind, Place(target.resource, namespace or None))
+            return [*api.list_all(label_selector=labels, field_selector=fields)]
+        selector = Selector.of(labels)
+        found = [record for record in store.records() if selector.matches(record.head.labels)
+                 and (not namespace or record.namespace == namespace)]
+        return [target.kind.from_record(record)
+                for record in sorted(found, key=lambda one: (one.namespace or "", one.name))]
+
+    def _store_of(self, resource: ApiResource) -> Store[Any] | None:
+        return self._stores.get((resource.group, resource.kind))
 
 
 class UnitContext(Context[T]):
@@ -120,10 +156,11 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
         return found
 
     notes = _Notes(client)
+    reads = _Reads(stores, client)
     environment: Environment[T] = Environment(
         controller=NAME, client=client, data=data, logger=guarded_logger(NAME), shutdown=Shutdown(clock),
         backoff=DEFAULT_KEY_BACKOFF, rng=rng, stored=records.get, store_of=store_of, clock=clock, recorder=notes,
-        metadata_store_of=lambda kind: watched.metadata_of(store_of(kind)), watched=watched,
+        metadata_store_of=lambda kind: watched.metadata_of(store_of(kind)), watched=watched, reads=reads,
         run_timeout=run_timeout)
     state = FailureState(count=attempt - 1) if attempt > 1 else None
     run = Run(ref.key, ReconcileRequest(ref, reason), state, clock.monotonic(), retry=attempt > 1)

@@ -76,6 +76,9 @@ def converting(client, configuration=None):
 def named(client):
     return converting(client, "shop")
 
+def reading(client):
+    return Controller(Api.namespaced(client, ConfigMap, "shop")).reads(Secret).reads(Node).bind(nothing)
+
 def odd_name(client):
     return Controller(Api.all(client, Node), name="a: b").bind(nothing)
 
@@ -125,6 +128,13 @@ def test_what_is_watched_in_one_namespace_is_granted_there(capsys: pytest.Captur
     assert role["metadata"] == binding["metadata"] == {"name": "configmap", "namespace": "shop"}
     assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "configmap"}
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "configmap", "namespace": "configmap"}]
+
+
+def test_what_a_controller_says_that_it_reads_is_granted(capsys: pytest.CaptureFixture[str]) -> None:
+    reads = ["get", "list", "watch"]
+    assert granted(printed(capsys, "rbac_program:reading")) == {
+        ("ClusterRole", None): [("", "nodes", reads)],
+        ("Role", "shop"): [("", "configmaps", WATCHED), ("", "secrets", reads)]}
 
 
 def test_each_of_several_namespaces_gets_a_role(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,10 @@ them in `tox -e long`.
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import database_operator
 import namespace_policy
@@ -18,6 +21,7 @@ from kubectl_runtime import Api, BoundController, Client, LeaderElection, Manage
 from kubectl_runtime.objects import LabelSelector
 from kubectl_runtime.resources import ConfigMap, Namespace, NetworkPolicy, Secret, StatefulSet
 from kubectl_runtime.testing import perturb
+from tests.examples.programs import ROOT
 
 at = pytest.mark.parametrize("only", ["crash-after-1", pytest.param(None, marks=pytest.mark.long, id="each point")])
 
@@ -89,10 +93,34 @@ def test_the_namespace_policy(only: str | None) -> None:
 
 @at
 @pytest.mark.timeout(400)
+def test_the_guide_on_relations(only: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "examples" / "guides" / "relations.md").read_text()
+    banner = ModuleType("banner")
+    monkeypatch.setitem(sys.modules, "banner", banner)
+    exec(text.partition("```python\n")[2].partition("```")[0], vars(banner))
+
+    def build(client: Client) -> BoundController[Any]:
+        bound: BoundController[Any] = banner.controller(client).bind(banner.Copy())
+        return bound
+
+    def story(client: Client) -> None:
+        spaces, banners = Api.all(client, Namespace), Api.all(client, banner.Banner)
+        banners.create(banner.Banner(name="red", spec=banner.BannerSpec(text="red!")))
+        spaces.create(Namespace(name="shop", labels={banner.WANTS: "red"}))
+        banners.create(banner.Banner(name="blue", spec=banner.BannerSpec(text="blue!")))
+        spaces.patch("shop", Patch.merge({"metadata": {"labels": {banner.WANTS: "blue"}}}))
+        Api.namespaced(client, ConfigMap, "shop").delete("blue")
+        banners.delete("blue")
+
+    report = perturb(build, story, only=only)
+    assert report.ok, str(report)
+
+
+@at
+@pytest.mark.timeout(400)
 def test_the_secret_syncer(only: str | None) -> None:
     def build(client: Client) -> BoundController[secret_syncer.SecretSync]:
-        reconciler = secret_syncer.CopySecrets()
-        return secret_syncer.controller(client, reconciler).bind(reconciler)
+        return secret_syncer.controller(client).bind(secret_syncer.CopySecrets())
 
     def story(client: Client) -> None:
         for name in ("web", "shop"):

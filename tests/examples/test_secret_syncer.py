@@ -31,8 +31,7 @@ class Cluster:
         self.syncs = Api.namespaced(self.client, SecretSync, "default")
         for name in "abc":
             self.add_namespace(name)
-        reconciler = CopySecrets()
-        self.sim.start(controller(self.client, reconciler), reconciler)
+        self.sim.start(controller(self.client), CopySecrets())
 
     def add_namespace(self, name: str) -> None:
         Api.all(self.client, Namespace).create(Namespace(name=name))

@@ -17,7 +17,7 @@ from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.leases import Tick, Wait
 from kubectl_runtime.manager.sharder import Sharder
 from kubectl_runtime.manager.sharding import Join, Sharding, shard_of
-from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.queue.runs import Run
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.testing import ApiServer, Simulation
@@ -186,3 +186,41 @@ def test_one_that_ends_before_it_has_joined_leaves_nothing(shared: Any) -> None:
     assert sharder.has_left
     sharder.join()
     assert sharder._threads == []
+
+
+class Reading(Shared):
+    """Its runs read one Secret."""
+
+    ran: list[tuple[str, str, str]]
+
+    def reconcile(self, obj: ConfigMap, ctx: Context[str]) -> Action:
+        ctx.read(Secret, "s")
+        self.ran.append((ctx.data, obj.name or "", str(ctx.reason)))
+        return Action.await_change()
+
+
+def test_each_replica_keeps_the_reads_of_its_own_objects() -> None:
+    world = Reading(7)
+    world.ran = []
+    world.join("one")
+    world.pass_time(30)
+
+    def readers(who: str) -> set[str]:
+        return {key[1] for key, _ in world.controllers[who].assembly.reads.look(100)[1]}
+
+    names = {f"m{number}" for number in range(OBJECTS)}
+    assert readers("one") >= names
+    world.join("two")
+    world.pass_time(60)
+    for who in ("one", "two"):
+        assert readers(who) & names == {name for name in names if world.owner(name) == [who]} != set()
+    world.ran.clear()
+    Api.namespaced(world.client(), Secret, "default").create({"metadata": {"name": "s"}})
+    world.pass_time(5)
+    assert sorted(name for _, name, reason in world.ran if name in names) == sorted(names)
+    world.die("one")
+    world.pass_time(90)
+    world.ran.clear()
+    Api.namespaced(world.client(), Secret, "default").delete("s")
+    world.pass_time(5)
+    assert sorted((who, name) for who, name, _ in world.ran if name in names) == sorted(("two", name) for name in names)

@@ -85,8 +85,7 @@ def test_the_namespace_policy(tmp_path: Path) -> None:
 
 def test_the_secret_syncer(tmp_path: Path) -> None:
     def build(client: Client) -> Any:
-        reconciler = secret_syncer.CopySecrets()
-        return secret_syncer.controller(client, reconciler).bind(reconciler)
+        return secret_syncer.controller(client).bind(secret_syncer.CopySecrets())
 
     world = World()
     apply_crd(world.client, secret_syncer.SecretSync)

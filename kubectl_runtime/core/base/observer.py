@@ -10,6 +10,7 @@
     watcher    watch_phase_changed, watch_failed, list_completed, frame_arrived
     store      store_changed store_sized
     queue      keys_triggered, keys_dropped, retry_scheduled
+    reads      read_changed
     runner     controller_started, run_started, run_ended, controller_stopped
     client     request_attempted, request_retried, object_written, credentials_refreshed
     election   leadership_changed, election_ended
@@ -116,6 +117,13 @@ class Observer:
 
         `failures` counts failures in a row. A conflict that is retried quietly does not count, and neither does a run
         that a change started during the backoff. Called after `run_ended`."""
+
+    # Reads
+
+    def read_changed(self, controller: str, resource: str, key: Key, what: str, readers: int) -> None:
+        """Something changed that runs have read with `ctx.read` or `ctx.read_all`: the object `key` of a resource such
+        as `secrets` has `changed`, `appeared` or `went` (was deleted, or left a selection). It triggers `readers`
+        objects."""
 
     # Runs
 

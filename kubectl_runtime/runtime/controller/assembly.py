@@ -42,6 +42,8 @@ from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger, HousekeepingLogger, guarded_logger, name_of
+from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Head, Record
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, HasApiResource, ObjectRef, api_resource_of
@@ -67,16 +69,28 @@ from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
 from kubectl_runtime.runtime.queue.runs import Execute, RetryRateLimit, Run, begin_write, is_triggered, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
+from kubectl_runtime.runtime.reads.sources import Watched
+from kubectl_runtime.runtime.reads.tracking import Reads
 from kubectl_runtime.runtime.reconcile.invoker import BlockedLog, Invoker, RunObserver, RunPart, RunTimeouts
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Environment, ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reconcile.run_log import OutageLog
-from kubectl_runtime.runtime.reconcile.runner import Executor, Listener, Owned, Runner, only_owned
+from kubectl_runtime.runtime.reconcile.runner import Executor, Listener, Of, Owned, Runner, only_owned
 from kubectl_runtime.runtime.recording import FlightRecorder
 from kubectl_runtime.runtime.store.store import Store, StoreState
 from kubectl_runtime.runtime.triggers.shared_watches import Share, Watch, shared_watches
 from kubectl_runtime.runtime.triggers.streams import TriggerSource, pull, pull_stream
-from kubectl_runtime.runtime.triggers.triggers import FirstList, Inbox, Sink, ref_of, trigger_owners
+from kubectl_runtime.runtime.triggers.triggers import (
+    FirstList,
+    Inbox,
+    OfHeads,
+    ReconcileRequest,
+    Sink,
+    ref_of,
+    trigger_owners,
+)
 from kubectl_runtime.runtime.watch.backoff import WatchTarget
+from kubectl_runtime.runtime.watch.config import WatcherConfig
+from kubectl_runtime.runtime.watch.event import Event
 from kubectl_runtime.runtime.watch.states import namespaces_of
 
 WARN_EVERY = 30.0
@@ -242,6 +256,8 @@ class TakenWatches:
         self._plan = plan
         self._on_bug = on_bug
         self._rng = rng
+        self._lock = ForkSafeLock()
+        """Held while watches come and go."""
         self.shares: dict[str, Share] = {}
         self.planned: list[Planned] = []
         """One for each scope of each plan."""
@@ -266,6 +282,22 @@ class TakenWatches:
         self.leaving: list[threading.Thread] = []
         """Of watches that were given back, and may not have ended yet: no more of them is kept."""
 
+    def take_more(self, api: Any, config: WatcherConfig) -> Planned:
+        """What serves reads of this kind: a watch that is there already, or one more. Its store is for reads alone."""
+        metadata = api.with_metadata_only()
+        scope = WatchScope(WatchPlan(metadata, config, _no_requests), metadata)
+        with self._lock:
+            return self._served(scope, [*(known.scope for known in self.planned), scope], self.planned)
+
+    def drop(self, share: Share, reason: str) -> None:
+        """Give back a watch that nothing else of the controller uses."""
+        with self._lock:
+            if any(one.share is share for one in self.planned):
+                return
+            with self._changing:
+                self.shares = {other: known for other, known in self.shares.items() if known is not share}
+        share.release(reason)
+
     @property
     def watches(self) -> dict[str, Watch[Any]]:
         """The watches, by what they watch, in words."""
@@ -279,6 +311,10 @@ class TakenWatches:
 
     def add_one(self, plan: WatchPlan) -> list[Planned]:
         """One more plan: what of `planned` is new."""
+        with self._lock:
+            return self._add_one(plan)
+
+    def _add_one(self, plan: WatchPlan) -> list[Planned]:
         before = len(self.planned)
         self._add(plan, [*(known.scope for known in self.planned), *scopes_of(plan)])
         return self.planned[before:]
@@ -286,13 +322,14 @@ class TakenWatches:
     def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
         """Plans of a part of the objects, whose stores do not show them yet: what of `planned` is new."""
         served: list[Planned] = []
-        self._serve(plans, scopes_of(*plans), served, among=served)
+        with self._lock:
+            self._serve(plans, scopes_of(*plans), served, among=())
         return served
 
     def drop_part(self, planned: Sequence[Planned], reason: str) -> None:
         """Give the watches of a part back. Does not block."""
         shares, gone = {one.share for one in planned}, {id(one) for one in planned}
-        with self._changing:
+        with self._lock, self._changing:
             self.planned = [one for one in self.planned if id(one) not in gone]
             dropped = {id(self._owned.pop(one.name)) for one in planned if one.name in self._owned}
             self._fed = [store for store in self._fed if id(store) not in dropped]
@@ -444,10 +481,7 @@ class TakenWatches:
         watch."""
         for scope in scopes:
             if any(scope.plan is plan for plan in plans):
-                chosen = fullest(scope, scopes)
-                known = next((one for one in (*among, *served) if one.chosen is chosen), None)
-                share, name = (known.share, known.name) if known is not None else self._take(chosen)
-                served.append(Planned(share, chosen, scope, name, is_first=known is None))
+                served.append(self._served(scope, scopes, [*among, *served]))
         with self._changing:
             self.planned = [*self.planned, *served]
             self._known = {}
@@ -456,6 +490,13 @@ class TakenWatches:
         """Where the objects of `plan` are read."""
         view = scopes_of(plan)[0].view
         return self._stores[plan.api.resource.group, plan.api.resource.kind] if view is None else self._views[view]
+
+    def _served(self, scope: WatchScope, scopes: Sequence[WatchScope], among: Sequence[Planned]) -> Planned:
+        """The scope, and the watch that serves it: one of `among`, or a new one."""
+        chosen = fullest(scope, scopes)
+        known = next((one for one in among if one.chosen is chosen), None)
+        share, name = (known.share, known.name) if known is not None else self._take(chosen)
+        return Planned(share, chosen, scope, name, is_first=known is None)
 
     def _take(self, scope: WatchScope) -> tuple[Share, str]:
         api, config, plan = scope.api, scope.plan.config, self._plan
@@ -502,6 +543,10 @@ class TakenWatches:
         return store
 
 
+def _no_requests(_event: Event[Any]) -> tuple[()]:
+    return ()
+
+
 K = TypeVar("K")
 
 GIVEN_STREAM = "the given stream"
@@ -539,6 +584,8 @@ class Assembly(Generic[K]):
         """Called with watches that came while it runs, for threads or whatever moves them."""
         self.pulls: dict[str, Callable[[], None]] = {}
         """What other threads have to run until `draining`, by name: user streams and trigger sources."""
+        self._serving: dict[Share, Planned] = {}
+        """The watches that reads use."""
         self.drained = ""
         """What was going on when the end began, for people."""
         main = plan.main
@@ -551,11 +598,19 @@ class Assembly(Generic[K]):
         assert main.store is not None
         self.store: Store[K] = main.store
         self.recorder = Recorder(plan.events or plan.client, qualified_name(plan.name) or "controller", rng=rng)
+        namespaces = namespaces_of(main.api) if isinstance(main, WatchPlan) else frozenset()
+        self.reads = Reads(plan.resource, plan.client, self, controller=plan.name, namespaces=namespaces,
+                           own_writes=options.own_writes is OwnWrites.OVERLAY, sink=self._read_sink, clock=plan.clock,
+                           draining=self.shutdown.draining, logger=self.logger, observer=options.observer)
+        """What runs read."""
+        self.move: Callable[[Share], None] = lambda _: None
+        """Starts a watch; without threads somebody steps it."""
+        self._declared = [name for kind in plan.reads for name in self.reads.declare(kind)]
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
             backoff=options.backoff, rng=jitter, store_of=self.store_of, stored=self._taken.stored, clock=plan.clock,
             metadata_store_of=self._taken.metadata_store_of, watched=self._taken,
-            recorder=self.recorder, run_timeout=plan.run_timeout)
+            recorder=self.recorder, reads=self.reads, run_timeout=plan.run_timeout)
         rate_limit = None if options.retry_rate is None else RetryRateLimit(options.retry_rate)
         queue = WorkQueue(Scheduler(debounce=seconds(options.debounce.quiet), max_wait=options.debounce.limit,
                                     rate_limit=rate_limit), rate_limit)
@@ -563,11 +618,11 @@ class Assembly(Generic[K]):
         self.flight = None if options.record is None else FlightRecorder(options.record, plan.name, plan.clock)
         self.execute = self._execute(reconcile, error_policy, environment)
         """Runs one key; for callers that choose the key, such as a simulation."""
-        queue.on_forget = self.loops.forget
+        queue.on_forget = self._forget
         self.runner = Runner(queue, self.execute, executor, concurrency=options.concurrency, clock=plan.clock,
                              name=plan.name, observer=options.observer, on_bug=partial(on_bug, "the executor"))
         self.inbox = Inbox(plan.resource, self.store, self._schedule(), logger=self.logger, on_bug=on_bug,
-                           namespaces=namespaces_of(main.api) if isinstance(main, WatchPlan) else frozenset())
+                           namespaces=namespaces)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
         begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._taken.trouble_of, clock=plan.clock,
@@ -590,7 +645,7 @@ class Assembly(Generic[K]):
                  environment: Environment[Any]) -> Execute:
         """What a run is, with the parts that it has beside the reconciler, in their order."""
         plan = self.plan
-        parts: list[RunPart] = []
+        parts: list[RunPart] = [self.reads]
         if observer := RunObserver(plan.name, plan.options.observer, plan.clock):
             parts.append(observer)
         if plan.run_timeout is not None:
@@ -620,7 +675,12 @@ class Assembly(Generic[K]):
         self.shutdown.draining.on_set(self.plan.client.writes.begun.add(begin_write))
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         if self.plan.partition is not None:
-            forget = memory_of(self.plan.client).forget
+            memory, reads = memory_of(self.plan.client), self.reads
+
+            def forget(of: Of) -> None:
+                memory.forget(of)
+                reads.forget_all(of)
+
             self.shutdown.draining.on_set(self.plan.partition.listen(Listener(self.inbox, self.runner, forget)))
         if isinstance(self.plan.main, MainStream):
             self.store.when_ready(partial(self.gate.arrived, GIVEN_STREAM))
@@ -628,6 +688,8 @@ class Assembly(Generic[K]):
             self.flight.unhook = self.plan.client.on_answer(self.flight.answered)
         for planned in self._taken.planned:
             self._connect(planned, self._sink_of(planned.scope.plan), partial(self.gate.arrived, planned.name))
+        for kind in self.plan.reads:
+            self.reads.connect(kind, self.gate.arrived)
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
@@ -663,6 +725,42 @@ class Assembly(Generic[K]):
             self._give_back()
         return [planned.share for planned in added]
 
+    def add_read(self, kind: Any) -> None:
+        """One more kind that runs read, of a controller that runs."""
+        for name in self.reads.declare(kind):
+            self.gate.expect(name)
+        for watched in self.reads.connect(kind, self.gate.arrived):
+            self.start(watched)
+
+    # --- the watches of reads ---
+
+    def take(self, api: Any, config: WatcherConfig) -> Watched:
+        """As `Watches.take`."""
+        if config.backoff is None and isinstance(self.plan.main, WatchPlan):
+            config = replace(config, backoff=self.plan.options.watch.backoff)
+        planned = self._taken.take_more(api, config)
+        self._serving[planned.share] = planned
+        return Watched(planned.share, planned.name, planned.chosen.is_whole)
+
+    def connect(self, watched: Watched, subscription: OfHeads, sink: Sink, arrived: Callable[[], None]) -> None:
+        """As `Watches.connect`."""
+        planned = self._serving[watched.share]
+        if self.flight is not None and planned.is_first:
+            planned.record(self.flight)
+        watched.share.subscribe(subscription, sink, arrived, logger=self.logger)
+
+    def start(self, watched: Watched) -> None:
+        """As `Watches.start`."""
+        if self.shutdown.draining.is_set():
+            self._give_back()
+        else:
+            self.move(watched.share)
+
+    def drop(self, watched: Watched, reason: str) -> None:
+        """As `Watches.drop`."""
+        self._serving.pop(watched.share, None)
+        self._taken.drop(watched.share, reason)
+
     def trigger(self, item: Any) -> None:
         """The program asks for a run of an object or ref. Raises RequestError when it is of another kind."""
         is_triggered(ref_of(item, self.plan.resource).key)
@@ -684,10 +782,12 @@ class Assembly(Generic[K]):
 
     def housekeeping(self) -> float | None:
         """What the dispatcher does besides: the gate's warnings, the resync, the ends of runs whose time is up, a look
-        at how many fail and at whether all workers are held; the seconds until it is due again.
+        at how many fail and at whether all workers are held, the end of watches of reads that nothing reads any more;
+        the seconds until it is due again.
 
         Raises SyncTimeoutError when the stores have not been complete in time.
         """
+        self.reads.tidy()
         checks = (self.gate.check(), self._resync.check(), self._timeouts.check(), self._outage.check(),
                   self._blocked.check())
         return min((wait for wait in checks if wait is not None), default=None)
@@ -738,6 +838,13 @@ class Assembly(Generic[K]):
 
     def _wake(self) -> None:
         self.runner.wake()
+
+    def _read_sink(self, requests: list[ReconcileRequest]) -> None:
+        self.inbox.sink(requests)
+
+    def _forget(self, key: Key) -> None:
+        self.loops.forget(key)
+        self.reads.forget(key)
 
     def _drain(self) -> None:
         dropped = self.runner.drain()

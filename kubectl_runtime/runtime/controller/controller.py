@@ -3,6 +3,7 @@
     Controller(api)              reconcile the objects of `api`
       .owns(api)                 ... also when something of `api` changes that names them as its owner
       .watches(api, mapper)      ... also when something of `api` changes for which `mapper` names them
+      .reads(Kind)               wait for the list of what runs read by `ctx.read`
       .owns_stream, .watches_stream    the same, for streams of your own
       .reconcile_on(source)      ... also when an iterable or queue of objects or refs says so
       .reconcile_all_on(source)  ... all of them, for each item of an iterable or queue
@@ -33,6 +34,7 @@ from kubectl_runtime.core.base.clock import Duration, duration_of, period_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_api, check_callback, check_type
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.requests.params import check_flag
 from kubectl_runtime.runtime.controller.options import (
     ControllerOptions,
@@ -243,6 +245,18 @@ class Controller(Generic[K]):
         subscription = trigger_others(mapper, predicate=predicate, on=on)
         return self._watch(WatchPlan(api, self._as_main(watch), subscription, indexes=check_indexes("indexes", indexes),
                                      declared_by=".watches(api, mapper, indexes={...})"))
+
+    def reads(self, kind: HasApiResource | ApiResource) -> Self:
+        """Runs read objects of this kind, by `ctx.read` or `ctx.read_all`, which need no such word: but then its list
+        is complete before the first run, `kubectl-runtime rbac` grants it, and a plan reads it. Only metadata is
+        watched, in all namespaces, or in those of the controller. Raises RequestError for what is no kind."""
+        api_resource_of(kind)
+        if kind in self._plan.reads:
+            return self
+        if (running := self._alive()) is not None:
+            running.add_read(kind)
+        self._plan = replace(self._plan, reads=(*self._plan.reads, kind))
+        return self
 
     def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
                     controller_only: bool = False) -> Self:

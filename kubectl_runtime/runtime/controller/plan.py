@@ -111,6 +111,8 @@ class Plan:
     streams: tuple[StreamPlan, ...] = ()
     triggers: tuple[TriggerSource, ...] = ()
     bulk_triggers: tuple[TriggerSource, ...] = ()
+    reads: tuple[Any, ...] = ()
+    """Kinds that runs read, whose lists are waited for."""
     sync_timeout: float | None = None
     resync: float | None = None
     run_timeout: float | None = None

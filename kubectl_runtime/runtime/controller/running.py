@@ -159,6 +159,7 @@ class Running(Lifecycle, Generic[K]):
         self._assembly: Assembly[K] = Assembly(plan, reconcile, error_policy, data, executor=self._executor,
                                                on_bug=self.fail, rng=rng)
         super().__init__(plan.name, self._assembly.shutdown, self._assembly.logger, plan.grace)
+        self._assembly.move = Share.start
         self._threads = Threads(plan.name, self._executor.threads, self._assembly.runner.running, self.fail,
                                 lambda: self._assembly.shares, lambda: self._assembly.leaving)
         self._forget: list[Callable[[], None]] = []
@@ -323,6 +324,7 @@ class Running(Lifecycle, Generic[K]):
             self._signals.install()
         assembly.on_shares = self._threads.watch
         assembly.subscribe()
+        assembly.reads.spawn = lambda what, body: self._threads.add(what, body).start()
         self._shutdown.draining.on_set(self._executor.close)
         self._threads.add("dispatcher", assembly.dispatch)
         for name, body in assembly.pulls.items():
@@ -349,6 +351,10 @@ class Running(Lifecycle, Generic[K]):
         except BaseException as error:
             self.fail("a further watch", error)
             raise
+
+    def add_read(self, kind: Any) -> None:
+        """Watch one more kind that runs read, from now on. Raises RequestError for what is no kind."""
+        self._assembly.add_read(kind)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
         """Pull one more trigger source, from now on."""

@@ -172,6 +172,13 @@ class LoopRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """The JSON paths that differed between the last two versions."""
 
 
+class ReadRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """What an object depends on, since its runs have read it: `secret/x`, `3 pods app=a`."""
+
+    name: str
+    reads: list[str]
+
+
 class Counts(msgspec.Struct, rename="camel", kw_only=True):
     """How many keys are in each state; `failing` ones are in any of them."""
 
@@ -202,6 +209,9 @@ class ControllerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_onl
     recent: list[RunRow] = []
     slowest: list[RunRow] = []
     loops: list[LoopRow] = []
+    readers: int = 0
+    """How many objects depend on something that their runs have read."""
+    reads: list[ReadRow] = []
 
 
 class WatchRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -332,7 +342,7 @@ def json_schema() -> dict[str, Any]:
             **described, "$defs": components}
 
 
-CONTROLLERS, WATCHES = 50, 100
+CONTROLLERS, WATCHES, READS = 50, 100, 10
 MOST_TEXT = 200
 
 
@@ -483,6 +493,7 @@ class _Errors:
 def _controller(running: Inspected, rows: int, error: _Errors) -> ControllerState:
     assembly = running.assembly
     look = assembly.runner.look(rows)
+    readers, reads = assembly.reads.look(rows)
     now, kind = look.now, assembly.plan.resource
     return ControllerState(
         name=_cut(running.name), kind=kind.full_name, concurrency=assembly.plan.options.concurrency,
@@ -497,7 +508,10 @@ def _controller(running: Inspected, rows: int, error: _Errors) -> ControllerStat
         slowest=[_ended(row, now, error) for row in look.slowest],
         loops=[LoopRow(name=_name((loop.ref.namespace, loop.ref.name)), what=_cut(loop.what),
                        ago=_rounded(now - loop.at), fields=[_cut(path) for path in loop.paths])
-               for loop in assembly.loops.found()[:rows]])
+               for loop in assembly.loops.found()[:rows]],
+        readers=readers,
+        reads=[ReadRow(name=_name(key), reads=[_cut(text) for text in texts[:READS]] + (
+            [f"and {len(texts) - READS} more"] if len(texts) > READS else [])) for key, texts in reads])
 
 
 def _running(row: RunningRow, now: float, error: _Errors) -> KeyRow:

@@ -213,6 +213,9 @@ class Metrics(Observer):
     def keys_dropped(self, controller: str, keys: int) -> None:
         self._controller(controller).drop(keys)
 
+    def read_changed(self, controller: str, resource: str, key: Key, what: str, readers: int) -> None:  # noqa: ARG002
+        self._controller(controller).read_changed()
+
     def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:  # noqa: ARG002
         self._controller(controller).retry(delay)
 

@@ -87,10 +87,12 @@ SKIPPED = counter("kubectl_runtime_reconcile_skipped_total", "controller",
 DELAYS = histogram("kubectl_runtime_retry_backoff_seconds", "controller", BACKOFF,
                    "How long failed keys wait for their retry.")
 DROPPED = counter("kubectl_runtime_keys_dropped_total", "controller", "Keys that shutdown kept from running.")
+READ_CHANGES = counter("kubectl_runtime_read_changes_total", "controller",
+                       "Changes of what runs have read, each of which triggered the objects that read it.")
 STUCK = counter("kubectl_runtime_stuck_runs_total", "controller", "Runs that had not ended at the end of shutdown.")
 
 CONTROLLER_FAMILIES = (RECONCILES, ERRORS, TERMINAL, PANICS, TIMEOUTS, CONCURRENCY, ACTIVE, TIME, DEPTH, ADDS, WAITED,
-                       WORKED, UNFINISHED, LONGEST, RETRIES, UP, SKIPPED, DELAYS, DROPPED, STUCK)
+                       WORKED, UNFINISHED, LONGEST, RETRIES, UP, SKIPPED, DELAYS, DROPPED, READ_CHANGES, STUCK)
 
 _COUNTED_AS = {RunResult.SUCCESS: "success", RunResult.GONE: "success", RunResult.REQUEUE_AFTER: "requeue_after",
                RunResult.ERROR: "error", RunResult.TERMINAL_ERROR: "error"}
@@ -134,6 +136,7 @@ class ControllerSeries:
         self.results = {"success": 0, "error": 0, "requeue": 0, "requeue_after": 0}
         self.terminal = self.panics = self.timeouts = self.skipped = 0
         self.waited, self.took, self.delays = Histogram(WORK_QUEUE), Histogram(RUN), Histogram(BACKOFF)
+        self.read_changes = 0
         self.adds = self.retries = self.dropped = self.stuck = self.lives = self.concurrency = 0
         self._running: dict[Key, _Run] = {}
         self._ended: deque[_Run] = deque()
@@ -162,6 +165,11 @@ class ControllerSeries:
             self._count()
             self._depth = self._depth[0], 0
             self.dropped += keys
+
+    def read_changed(self) -> None:
+        """Something that runs have read has changed."""
+        with self.lock:
+            self.read_changes += 1
 
     def retry(self, delay: float) -> None:
         """A failed key is to run again after `delay` seconds."""
@@ -242,7 +250,8 @@ class ControllerSeries:
             results = dict(self.results)
             waited, took, delays = self.waited.copy(), self.took.copy(), self.delays.copy()
             plain = {TERMINAL: self.terminal, PANICS: self.panics, TIMEOUTS: self.timeouts, SKIPPED: self.skipped,
-                     CONCURRENCY: self.concurrency, UP: self.lives, DROPPED: self.dropped, STUCK: self.stuck}
+                     CONCURRENCY: self.concurrency, UP: self.lives, DROPPED: self.dropped, STUCK: self.stuck,
+                     READ_CHANGES: self.read_changes}
             queue = {ADDS: self.adds, RETRIES: self.retries}
             looks = (self._depth, *((run.at, run.depth) for run in running))
             depth = max(reversed(looks), key=itemgetter(0))[1]  # of several of one time the last

@@ -62,7 +62,7 @@ from enum import Enum
 from functools import lru_cache
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -368,6 +368,12 @@ class Run:
     """The object that it looks at."""
     latest: Record | None = None
     """The object as the server answered the last write of it in this run."""
+    reads: dict[Any, Any] | None = None
+    """What it has read, as far as that is a dependency, and of what only values matter (see `runtime.reads`)."""
+    reads_over = False
+    """It has ended: what is read by its context now is no dependency."""
+    ends_reads = False
+    """The object is cleaned up, so that it depends on nothing any more."""
     _subject: Subject | None = None
     quiet: Mapping[Version, None] = {}
     """The versions of its object that the library made on top of the one that the run was given."""

@@ -27,9 +27,11 @@ from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.partial import DynamicObject, PartialObjectMeta
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import LONGEST_MANAGER
+from kubectl_runtime.core.requests.request import HasRef
 from kubectl_runtime.runtime.children.desired import Child
 from kubectl_runtime.runtime.children.ensure import Naming, Watched, ensure
 from kubectl_runtime.runtime.children.result import Children, NotOurs
@@ -133,23 +135,38 @@ class TerminalError(KubeError):
     """
 
 
+Value: TypeAlias = str | Callable[[Any], object]
+"""What of an object matters to a reader: a path such as `data.tls.crt`, or a function of the object."""
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R")
 ResourceKind = TypeVar("ResourceKind", bound=Resource)
 
 
+class RunReads(Protocol):
+    """Answers what runs read, and keeps it as dependencies of their objects."""
+
+    def read(self, run: Run, kind: Any, which: Any, value: Value | None) -> Any:
+        """As `Context.read`."""
+
+    def read_all(self, run: Run, kind: Any, namespace: str | None, labels: LabelSelection | None,
+                 fields: FieldSelection | None) -> list[Any]:
+        """As `Context.read_all`."""
+
+
 class Environment(Generic[T]):
     """What all runs of one controller have in common. Read-only once the controller runs."""
 
     __slots__ = ("backoff", "client", "clock", "controller", "data", "field_manager", "logger", "metadata_store_of",
-                 "recorder", "rng", "run_timeout", "shutdown", "store_of", "stored", "watched")
+                 "reads", "recorder", "rng", "run_timeout", "shutdown", "store_of", "stored", "watched")
 
     def __init__(self, *, controller: str, client: Client, data: T, logger: GuardedLogger, shutdown: Shutdown,
                  backoff: KeyBackoff, rng: random.Random, stored: Known,
                  store_of: Callable[[HasApiResource | ApiResource], Store[Any]],
                  metadata_store_of: Callable[[HasApiResource | ApiResource], Store[PartialObjectMeta]],
-                 watched: Watched, clock: Clock, recorder: Recorder, run_timeout: float | None = None) -> None:
+                 watched: Watched, clock: Clock, recorder: Recorder, reads: RunReads,
+                 run_timeout: float | None = None) -> None:
         self.controller = controller
         self.field_manager = "".join(filter(str.isprintable, controller))[:LONGEST_MANAGER] or None
         """The name, as the server takes it for a field manager."""
@@ -163,6 +180,7 @@ class Environment(Generic[T]):
         self.metadata_store_of = metadata_store_of
         self.watched = watched
         self.recorder = recorder
+        self.reads = reads
         self.stored = stored
         self.clock = clock
         self.run_timeout = run_timeout
@@ -171,9 +189,10 @@ class Environment(Generic[T]):
 class Context(Generic[T_co]):
     """The second argument of a reconciler: the client, the stores, the user's own data, and what is known of this run.
 
-    `client`, `api(Kind)`, `data` (what was given as `context=`), `store(Kind)`, `report(obj, ...)` for the status,
-    `record(reason, note)` for an Event, `logger`, `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`,
-    `deadline`, `reconcile_id`. Use it in the thread that it was given to, during the run.
+    `client`, `api(Kind)`, `data` (what was given as `context=`), `read(Kind, name)` and `read_all(Kind)` for what the
+    object depends on, `store(Kind)`, `report(obj, ...)` for the status, `record(reason, note)` for an Event, `logger`,
+    `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`, `deadline`, `reconcile_id`. Use it in the thread that
+    it was given to, during the run.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[str]) -> Action:
     ...     ctx.logger.info("run %s for %s", ctx.attempt, ctx.data)
@@ -301,6 +320,56 @@ class Context(Generic[T_co]):
         """
         api = whole_api(self.client, obj, self.ref)
         return report(api, obj, *conditions, field_manager=self._environment.field_manager, force=force, **fields)
+    @overload
+    def read(self, kind: type[R], name: str | HasRef | ObjectRef, *,
+             value: str | Callable[[R], object] | None = None) -> R | None: ...
+
+    @overload
+    def read(self, kind: ApiResource, name: str | HasRef | ObjectRef, *,
+             value: Value | None = None) -> DynamicObject | None: ...
+
+    def read(self, kind: Any, name: Any, *, value: Any = None) -> Any:
+        """The object of this name, in the namespace of the object to reconcile, or of this ref; None while there is
+        none. The object to reconcile depends on it: it runs again when it changes, appears or is deleted.
+
+        With `value`, a path such as `"data.tls.crt"` or a function of the object, only if that changes. The reads of a
+        run that ends well take the place of those of the run before; a run that fails adds its reads.
+
+        It is read from memory, as a watch of the kind shows it, and by one request where its content is not there yet:
+        the call blocks for that at most, and raises what `Api.get` raises. Contents are kept only of what was read.
+        The object returned is the caller's own. `Controller.reads(kind)` has the kind's list complete before the first
+        run. Rights: `get`, `list` and `watch` of the kind; with rights to single names, up to 50 of them are watched.
+        Raises RequestError for a name that cannot be read, for a ref of another kind and for a view.
+
+        >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+        ...     certificate = ctx.read(Secret, "tls", value="data.tls.crt")
+        ...     return Action.await_change()
+        """
+        return self._environment.reads.read(self._run, kind, name, value)
+
+    @overload
+    def read_all(self, kind: type[R], *, namespace: str | None = None, labels: LabelSelection | None = None,
+                 fields: FieldSelection | None = None) -> list[R]: ...
+
+    @overload
+    def read_all(self, kind: ApiResource, *, namespace: str | None = None, labels: LabelSelection | None = None,
+                 fields: FieldSelection | None = None) -> list[DynamicObject]: ...
+
+    def read_all(self, kind: Any, *, namespace: str | None = None, labels: LabelSelection | None = None,
+                 fields: FieldSelection | None = None) -> list[Any]:
+        """The objects of a kind in `namespace` (None: in all that the controller reconciles) that the selectors match,
+        by namespace and name. The object to reconcile depends on all of them, and on what enters or leaves the
+        selection.
+
+        As `read` otherwise; contents that are not in memory are read by one list. `labels` is judged here; each
+        selection by `fields` is a watch of its own, up to 50.
+
+        >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+        ...     pods = ctx.read_all(Pod, namespace=obj.namespace, labels={"app": obj.name})
+        ...     ctx.logger.info("%d Pods", len(pods))
+        ...     return Action.await_change()
+        """
+        return self._environment.reads.read_all(self._run, kind, namespace, labels, fields)
 
     def metadata_store(self, kind: HasApiResource | ApiResource) -> Store[PartialObjectMeta]:
         """The metadata of a kind that this controller watches, by `owns` or in any other way: `ctx.metadata_store(Job)`

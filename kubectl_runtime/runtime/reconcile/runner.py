@@ -491,11 +491,11 @@ class Listener:
     """What a controller does when objects come and go. For one thread at a time. Raises nothing, blocks as long as it
     takes to go through all of its objects."""
 
-    def __init__(self, inbox: Inbox, runner: Runner, forget: Callable[[Of], None] = lambda _of: None) -> None:
-        """`forget` is called for what goes: what was known of it is another replica's to change."""
+    def __init__(self, inbox: Inbox, runner: Runner, on_lost: Callable[[Of], None] = lambda _of: None) -> None:
+        """`on_lost` forgets what else is known of objects that go: they are another replica's to change."""
         self._inbox = inbox
         self._runner = runner
-        self._forget = forget
+        self._on_lost = on_lost
 
     def gained(self, of: Of) -> None:
         """The objects whose keys `of` is true for are this replica's from now on."""
@@ -504,7 +504,7 @@ class Listener:
     def lost(self, of: Of) -> None:
         """The objects whose keys `of` is true for are not this replica's any more. Runs of theirs may still go on."""
         self._runner.forget(of)
-        self._forget(of)
+        self._on_lost(of)
 
     def left(self, of: Of) -> None:
         """No run of theirs may write any more. Stores that hold everything stay as they are."""

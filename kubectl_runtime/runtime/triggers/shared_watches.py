@@ -170,6 +170,10 @@ class Watch(Generic[K]):
         self._state = WatchState(since=clock.monotonic())
         self._longest_step = seconds(config.timeout) + IDLE_MARGIN + SLACK
         self._step_since: float | None = None
+        self._failure: Exception | None = None
+        """Of the last attempt, if that failed."""
+        self._on_failure: dict[object, Callable[[Exception], None]] = {}
+        """Replaced whole."""
         self._writer.watched(lambda: self._state)
         renewed_in_children(self)
 
@@ -252,6 +256,19 @@ class Watch(Generic[K]):
             callbacks, self._on_undivided = self._on_undivided or (), None
         for callback in callbacks:
             callback()
+
+    def on_failure(self, callback: Callable[[Exception], None]) -> Callable[[], None]:
+        """Call `callback` with the error of each attempt that fails, in the thread of the watch, and with the last one
+        now if that was the last attempt; returns how to end that. It must neither block nor raise."""
+        key = object()
+        self._on_failure = {**self._on_failure, key: callback}
+        if (failure := self._failure) is not None:
+            callback(failure)
+
+        def forget() -> None:
+            self._on_failure = {other: known for other, known in self._on_failure.items() if other is not key}
+
+        return forget
 
     def step(self) -> float | None:
         """Do the next thing; see the table. Raises nothing: what goes wrong is a failure of the watch, logged and
@@ -354,6 +371,9 @@ class Watch(Generic[K]):
         self._observer.watch_failed(self._name, failure.error, failures, PROBE_SECONDS if failure.away else delay)
         if self._phase_told is not Phase.WAITING:
             self._tell_phase(now)
+        self._failure = failure.error
+        for callback in self._on_failure.values():
+            callback(failure.error)
         return delay
 
     def _update(self, now: float, *, arrived: bool) -> None:
@@ -369,6 +389,8 @@ class Watch(Generic[K]):
         error, failures = ("", 0) if healed else (old.last_error, old.consecutive_failures)
         seen = now if arrived else old.last_event
         self._state = WatchState(phase, since, error, failures, seen, max(0, self._relists))
+        if healed:
+            self._failure = None
         if healed and old.last_error:
             self._writer.trouble("")
         if phase is not self._phase_told:
@@ -541,6 +563,10 @@ class Share:
         """As `Watch.subscribe`, until `release`."""
         return self._until_release(
             self.watch.subscribe(subscription, sink, on_complete, read=read, logger=logger))
+
+    def on_failure(self, callback: Callable[[Exception], None]) -> Callable[[], None]:
+        """As `Watch.on_failure`, until `release`."""
+        return self._until_release(self.watch.on_failure(callback))
 
     def release(self, reason: str = "its last user has ended") -> None:
         """This user needs it no more. Does not block; safe to repeat. What it stored stays."""

@@ -76,7 +76,7 @@ def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
 
 
 def kinds_of(bound: list[BoundController[Any]]) -> list[type[CustomResource]]:
-    """The classes of one's own kinds that these controllers watch."""
+    """The classes of one's own kinds that these controllers watch and declare to read."""
     found: dict[type[CustomResource], None] = {}
     for one in bound:
         plan = one.controller.plan()
@@ -84,6 +84,7 @@ def kinds_of(bound: list[BoundController[Any]]) -> list[type[CustomResource]]:
             kind: Any = watch.api.kind if isinstance(watch, WatchPlan) else None
             if isinstance(kind, type) and issubclass(kind, CustomResource):
                 found[kind] = None
+        found |= {kind: None for kind in plan.reads if isinstance(kind, type) and issubclass(kind, CustomResource)}
     return list(found)
 
 

@@ -326,6 +326,7 @@ def test_with_threads_over_http_all_is_told_and_a_write_stands_between_start_and
         if not failed:
             failed.append(obj.name)
             raise ValueError("planned")
+        ctx.read(ConfigMap, f"copy-{obj.name}")
         Api.namespaced(ctx.client, ConfigMap, "default").apply(
             {"metadata": {"name": f"copy-{obj.name}"}, "data": {"a": "b"}}, field_manager="test")
         return Action.requeue(3600)

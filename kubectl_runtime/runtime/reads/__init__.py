@@ -1,0 +1,1 @@
+"""What runs read, and what follows when that changes."""

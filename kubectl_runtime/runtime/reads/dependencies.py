@@ -1,0 +1,478 @@
+"""`Dependencies`: which objects of a controller have read what, and which of them a change concerns. Pure.
+
+    reader     an object of the controller, by its key
+    Node       what was read: one object by its name, or a selection of objects by namespace and labels
+    Shelf      the nodes of one watch, and the contents that are kept for them
+
+A node knows the newest state of what it is about: `members`, the version of each object. That comes from two sides:
+
+    input                                         the node's state
+    answer to a read of its own                   taken, unless the state has changed since the read began, or the watch
+                                                  has come further meanwhile
+    the watch shows what the node knows           unchanged
+    the watch shows less than an answer has said  unchanged: the watch is behind
+    the watch shows anything else                 taken
+    a complete list, as new as the answers        taken
+
+Each change of the state counts up `revision`, and concerns every reader that has seen another one. One with a value
+is concerned by an appearance, a deletion and another object of the same name; after any other change its value has to
+be compared first (`unsure`, `compared`).
+
+    a run ends well    its reads take the place of those before
+    a run fails        its reads are added to those before
+    the object goes    its reads are forgotten
+
+A node without readers goes, and so does the content that no other node of its shelf is about. Not thread-safe: one lock
+guards all of it. No user code runs here.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.selectors import Selector
+from kubectl_runtime.runtime.store.overlay import number_of
+
+Identity: TypeAlias = tuple[str, str]
+"""Uid and resourceVersion: which state of which object."""
+
+Shown: TypeAlias = Callable[[Key], Identity | None]
+"""What the watch has stored of a key, whatever this process wrote or was answered."""
+
+PENDING, OUTDATED = -1, -2
+"""What a reader has seen whose first read of a node is not answered yet, and one whose answer was not the state any
+more."""
+
+CHANGED, APPEARED, WENT = "changed", "appeared", "went"
+
+
+def identity_of(record: Record | None) -> Identity | None:
+    """The identity of a record; None of none."""
+    return None if record is None else (record.head.uid, record.head.resource_version)
+
+
+class Seen(NamedTuple):
+    """What a reader with a value has seen: `of` is what it asked for, a path or a function."""
+
+    of: Any
+    value: Any
+
+
+class Wanted(NamedTuple):
+    """The values that concern a reader: those of its last good run, and those of the run after that."""
+
+    good: tuple[Seen, ...] = ()
+    added: tuple[Seen, ...] = ()
+
+
+class Moved(NamedTuple):
+    """A node's state has changed in the object `key`, which concerns `readers`."""
+
+    node: Node
+    key: Key
+    what: str
+    """`CHANGED`, `APPEARED` or `WENT`."""
+    cause: Identity | None
+    """The new state, or the last one of an object that went."""
+    readers: list[Key]
+
+
+class Node:
+    """Something that was read. Its shelf keeps it up to date."""
+
+    __slots__ = ("ahead", "evaluated", "key", "members", "namespace", "readers", "revision", "selector", "shelf",
+                 "values")
+
+    def __init__(self, shelf: Shelf, key: Key | None, namespace: str | None = None,
+                 selector: Selector | None = None) -> None:
+        """Of the object `key`, or else of those in `namespace` (None: in all) that `selector` matches."""
+        self.shelf = shelf
+        self.key = key
+        self.namespace = namespace
+        self.selector = selector
+        self.members: dict[Key, Identity] = {}
+        self.ahead: dict[Key, tuple[str, str]] = {}
+        """Where an answer was newer than the watch: the version up to which the watch is behind, and the uid of an
+        object that is gone."""
+        self.revision = 0
+        """0: nothing is known yet."""
+        self.readers: dict[Key, int] = {}
+        """The revision that each has seen."""
+        self.values: dict[Key, Wanted] = {}
+        """Readers whom nothing but values concerns."""
+        self.evaluated: dict[str, tuple[Identity, Any]] = {}
+        """What is at a path of a state, so that it is looked up once, and kept once for all readers."""
+
+    def selects(self, key: Key, record: Record) -> bool:
+        """Whether the node is about this object."""
+        if self.selector is None:
+            return key == self.key
+        return (self.namespace is None or key[0] == self.namespace) and self.selector.matches(record.head.labels)
+
+
+class Shelf:
+    """The nodes of one watch."""
+
+    def __init__(self, *, whole: bool = False) -> None:
+        """`whole`: the watch stores whole objects, so that no contents have to be kept here."""
+        self.whole = whole
+        self.singles: dict[Key, Node] = {}
+        self.selections: dict[tuple[str | None, str], Node] = {}
+        self.contents: dict[Key, Record] = {}
+        self.unsure: dict[Key, None] = {}
+        """Objects that changed, of which readers want a value that has to be looked at."""
+        self._memberships: dict[Key, tuple[Node, ...]] = {}
+        """The selections that an object is in."""
+        self._anchors: dict[tuple[str | None, tuple[str, str] | None], dict[Node, None]] = {}
+        """Selections by their namespace and one label that they ask for, if there is one."""
+        self._behind: dict[Node, None] = {}
+        """Nodes that know more than the watch has shown."""
+
+    def one(self, key: Key) -> Node:
+        """The node of one object, which is made if need be."""
+        node = self.singles.get(key)
+        if node is None:
+            node = self.singles[key] = Node(self, key)
+        return node
+
+    def all_of(self, namespace: str | None, selector: Selector) -> Node:
+        """The node of a selection, which is made if need be."""
+        name = (namespace, str(selector))
+        node = self.selections.get(name)
+        if node is None:
+            node = self.selections[name] = Node(self, None, namespace, selector)
+            self._anchors.setdefault((namespace, _anchor(selector)), {})[node] = None
+        return node
+
+    def __len__(self) -> int:
+        return len(self.singles) + len(self.selections)
+
+    def nodes(self) -> list[Node]:
+        """All of them."""
+        return [*self.singles.values(), *self.selections.values()]
+
+    # What readers are answered
+
+    def answered(self, node: Node, before: int, found: Mapping[Key, Identity], shown: Shown, floor: str = "", *,
+                 progress: str = "", besides: Key | None = None) -> tuple[list[Moved], bool]:
+        """A read of the node, which began when its revision was `before`, was answered `found`. `floor`: the version of
+        the answer, if it has one of its own; `progress`: the version up to which the watch has shown everything;
+        `besides`: the reader, which is not concerned by what it is told.
+
+        What that changed; and whether the answer is the node's state now. If not, something has changed meanwhile.
+        """
+        if node.revision != before and node.members != found and not _is_newer(node, found):
+            return [], False
+        if _is_passed(found, shown, floor, progress):
+            return [], False
+        moved = [one for key in [key for key in node.members if key not in found]
+                 if (one := self._answer(node, key, None, shown, floor, besides)) is not None]
+        for key, identity in found.items():
+            if node.members.get(key) != identity:
+                one = self._answer(node, key, identity, shown, floor, besides)
+                moved += () if one is None else (one,)
+        node.revision = node.revision or 1
+        return moved, True
+
+    def hold(self, key: Key, record: Record) -> None:
+        """Keep the content of an object that some node is about."""
+        if not self.whole and (key in self.singles or key in self._memberships):
+            self.contents[key] = record
+
+    def held(self, key: Key, identity: Identity) -> Record | None:
+        """The content of this very state; None when it is not kept."""
+        record = self.contents.get(key)
+        return record if record is not None and (record.head.uid, record.head.resource_version) == identity else None
+
+    # What the watch shows
+
+    def touched(self, key: Key, now: Record | None, gone: str | None = None) -> list[Moved]:
+        """The watch has shown a change of `key`, which is stored as `now`. `gone`: the uid of an object that was
+        deleted. What that changed."""
+        moved: list[Moved] = []
+        single = self.singles.get(key)
+        nodes: Iterable[Node] = () if single is None else (single,)
+        if self.selections:
+            nodes = dict.fromkeys((*nodes, *self._memberships.get(key, ()), *self._selecting(key, now)))
+        for node in nodes:
+            identity = identity_of(now) if now is not None and node.selects(key, now) else None
+            if not self._is_behind(node, key, now, gone):
+                one = self._set(node, key, identity, now)
+                moved += () if one is None else (one,)
+        return moved
+
+    def completed(self, stored: Callable[[Key], Record | None], version: str) -> list[Moved]:
+        """A list of this version is complete, and stored: nodes that knew more know nothing more now, if the list is as
+        new as they are. What that changed."""
+        moved: list[Moved] = []
+        listed = number_of(version)
+        for node in [*self._behind]:
+            for key, (floor, gone) in [*node.ahead.items()]:
+                now, least = stored(key), number_of(floor)
+                if least is not None and listed is not None and listed < least:
+                    continue
+                if gone and now is not None and now.head.uid == gone:
+                    continue
+                self._caught_up(node, key)
+                identity = identity_of(now) if now is not None and node.selects(key, now) else None
+                one = self._set(node, key, identity, now)
+                moved += () if one is None else (one,)
+        return moved
+
+    # Values
+
+    def to_compare(self, key: Key) -> list[tuple[Key, Wanted]]:
+        """The readers of an unsure object whose values have to be compared, and what they have seen."""
+        node = self.singles.get(key)
+        if node is None:
+            return []
+        return [(reader, wanted) for reader, wanted in node.values.items() if node.readers.get(reader) != node.revision]
+
+    def compared(self, key: Key, identity: Identity, results: Iterable[tuple[Key, Wanted, bool]]) -> Moved | None:
+        """The values of the object in this state were compared with those seen; each result says whether it differs."""
+        node = self.singles.get(key)
+        if node is None:
+            return None
+        readers = []
+        for reader, wanted, differs in results:
+            if node.values.get(reader) is not wanted:
+                continue  # it has read again
+            if differs:
+                readers.append(reader)
+            elif node.members.get(key) == identity:
+                node.readers[reader] = node.revision
+        return Moved(node, key, CHANGED, identity, readers) if readers else None
+
+    # Inside
+
+    def drop(self, node: Node) -> None:
+        """Nothing reads the node any more."""
+        self._behind.pop(node, None)
+        if node.selector is None:
+            key = node.key
+            if key is not None and self.singles.get(key) is node:
+                del self.singles[key]
+                self.unsure.pop(key, None)
+                self._free(key)
+            return
+        name = (node.namespace, str(node.selector))
+        if self.selections.get(name) is not node:
+            return  # it went before
+        del self.selections[name]
+        place = (node.namespace, _anchor(node.selector))
+        bucket = self._anchors.get(place, {})
+        bucket.pop(node, None)
+        if not bucket:
+            self._anchors.pop(place, None)
+        for key in node.members:
+            self._leaves(node, key)
+
+    def _answer(self, node: Node, key: Key, identity: Identity | None, shown: Shown, floor: str,
+                besides: Key | None) -> Moved | None:
+        before = node.members.get(key)
+        if shown(key) != identity:
+            version = identity[1] if identity is not None and not floor else floor
+            node.ahead[key] = (version, before[0] if identity is None and before is not None else "")
+            self._behind[node] = None
+        else:
+            self._caught_up(node, key)
+        return self._set(node, key, identity, None, besides)
+
+    def _is_behind(self, node: Node, key: Key, now: Record | None, gone: str | None) -> bool:
+        """Whether what the watch shows of the key is older than what the node was answered."""
+        ahead = node.ahead.get(key)
+        if ahead is None:
+            return False
+        floor, absent = ahead
+        known = node.members.get(key)
+        if now is None:
+            if known is not None and gone and gone != known[0]:
+                return True  # a predecessor
+        elif identity_of(now) != known:
+            version, least = number_of(now.head.resource_version), number_of(floor)
+            if absent and now.head.uid == absent:
+                return True
+            if version is not None and least is not None and version <= least:
+                return True
+        self._caught_up(node, key)
+        return False
+
+    def _caught_up(self, node: Node, key: Key) -> None:
+        if node.ahead.pop(key, None) is not None and not node.ahead:
+            self._behind.pop(node, None)
+
+    def _set(self, node: Node, key: Key, identity: Identity | None, record: Record | None,
+             besides: Key | None = None) -> Moved | None:
+        """The state of the key is this one now; what that changed. `record`: where it is known."""
+        before = node.members.get(key)
+        if identity == before:
+            return None
+        if identity is None:
+            del node.members[key]
+            if node.selector is not None:
+                self._leaves(node, key)
+        else:
+            node.members[key] = identity
+            if before is None and node.selector is not None:
+                self._memberships[key] = (*self._memberships.get(key, ()), node)
+        kept = self.contents.get(key)
+        if kept is not None and identity_of(kept) != identity and _is_stale(kept, identity, record):
+            del self.contents[key]
+        node.revision += 1
+        revision = node.revision
+        what = APPEARED if before is None else WENT if identity is None else CHANGED
+        readers = [reader for reader, seen in node.readers.items()
+                   if seen not in (revision, PENDING) and reader != besides]
+        if node.values and before is not None and identity is not None and before[0] == identity[0]:
+            readers = [reader for reader in readers if reader not in node.values]
+            self.unsure[key] = None
+        return Moved(node, key, what, identity or before, readers)
+
+    def _leaves(self, node: Node, key: Key) -> None:
+        left = tuple(other for other in self._memberships.get(key, ()) if other is not node)
+        if left:
+            self._memberships[key] = left
+        else:
+            self._memberships.pop(key, None)
+            self._free(key)
+
+    def _free(self, key: Key) -> None:
+        if key not in self.singles and key not in self._memberships:
+            self.contents.pop(key, None)
+
+    def _selecting(self, key: Key, record: Record | None) -> Iterable[Node]:
+        """Selections that may be about this object."""
+        if record is None:
+            return
+        pairs = [None, *(record.head.labels or {}).items()]
+        for namespace in (None, key[0]) if key[0] is not None else (None,):
+            for pair in pairs:
+                yield from self._anchors.get((namespace, pair), ())
+
+
+class Dependencies:
+    """The reads of each object of one controller."""
+
+    def __init__(self) -> None:
+        self._reads: dict[Key, tuple[Node, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._reads)
+
+    def of(self, reader: Key) -> tuple[Node, ...]:
+        """What its runs have read."""
+        return self._reads.get(reader, ())
+
+    def readers(self) -> list[Key]:
+        """All objects that have read something."""
+        return [*self._reads]
+
+    def first(self, most: int) -> list[tuple[Key, tuple[Node, ...]]]:
+        """Up to `most` readers, and what each has read."""
+        return [row for row, _ in zip(self._reads.items(), range(most), strict=False)]
+
+    @staticmethod
+    def begin(reader: Key, node: Node) -> None:
+        """`reader` is about to read the node."""
+        node.readers.setdefault(reader, PENDING)
+
+    @staticmethod
+    def read(reader: Key, node: Node, *, current: bool, seen: tuple[Seen, ...] | None = None) -> bool:
+        """`reader` has read the node: its state now, if `current`, or one before. `seen`: the values that are all that
+        concerns the run; None for everything. Whether it has to be told that this is not the state any more."""
+        before = node.readers.get(reader)
+        if seen is None:
+            node.values.pop(reader, None)
+        elif before == PENDING or reader in node.values:  # else its last good run wanted everything
+            node.values[reader] = Wanted(node.values.get(reader, Wanted()).good, seen)
+        node.readers[reader] = node.revision if current else OUTDATED
+        return not current and before != OUTDATED
+
+    def settle(self, reader: Key, nodes: Mapping[Node, tuple[Seen, ...] | None], *, good: bool) -> None:
+        """A run of `reader` has ended, which read these nodes, and of each the values seen, None for everything."""
+        before = self._reads.get(reader, ())
+        if good:
+            for node in before:
+                if node not in nodes:
+                    self._leave(reader, node)
+            after = (*nodes,)
+            for node, seen in nodes.items():
+                if seen is None:
+                    node.values.pop(reader, None)
+                else:
+                    node.values[reader] = Wanted(seen)
+        else:
+            after = (*before, *(node for node in nodes if node not in before))
+        for node in nodes:
+            if node.readers.get(reader) == PENDING:  # the read was not answered, and the program went on
+                node.readers[reader] = node.revision
+        if after != before:
+            if after:
+                self._reads[reader] = after
+            else:
+                self._reads.pop(reader, None)
+
+    def forget(self, reader: Key, nodes: Iterable[Node] | None = None) -> None:
+        """The object is gone, or another replica's. `nodes`: what a run of it has read that was not settled."""
+        for node in (*self._reads.pop(reader, ()), *(nodes or ())):
+            self._leave(reader, node)
+
+    def abandon(self, shelf: Shelf) -> list[Key]:
+        """The shelf's watch is none: its nodes go. The readers that they had."""
+        nodes = dict.fromkeys(shelf.nodes())
+        readers = dict.fromkeys(reader for node in nodes for reader in node.readers)
+        for reader in readers:
+            left = tuple(node for node in self._reads.get(reader, ()) if node not in nodes)
+            if left:
+                self._reads[reader] = left
+            else:
+                self._reads.pop(reader, None)
+        for node in nodes:
+            node.readers.clear()
+            node.values.clear()
+            shelf.drop(node)
+        return [*readers]
+
+    @staticmethod
+    def _leave(reader: Key, node: Node) -> None:
+        node.readers.pop(reader, None)
+        node.values.pop(reader, None)
+        if not node.readers:
+            node.shelf.drop(node)
+
+
+def _anchor(selector: Selector) -> tuple[str, str] | None:
+    return next(((one.key, one.values[0]) for one in selector.requirements if one.operator == "="), None)
+
+
+def _is_newer(node: Node, found: Mapping[Key, Identity]) -> bool:
+    """Whether an answer about one object is newer than what the node has come to know meanwhile."""
+    if node.selector is not None or node.key is None:
+        return False
+    known, answer = node.members.get(node.key), found.get(node.key)
+    if known is None or answer is None:
+        return False
+    one, other = number_of(known[1]), number_of(answer[1])
+    return one is not None and other is not None and other > one
+
+
+def _is_passed(found: Mapping[Key, Identity], shown: Shown, floor: str, progress: str) -> bool:
+    """Whether the watch has shown everything up to an answer, and something else than it says."""
+    reached = number_of(progress)
+    if reached is None:
+        return False
+    for key, identity in found.items():
+        version = number_of(floor or identity[1])
+        if version is not None and version <= reached and shown(key) != identity:
+            return True
+    return False
+
+
+def _is_stale(kept: Record, identity: Identity | None, record: Record | None) -> bool:
+    """Whether a content is older than the state `identity`: a read may have been faster than the watch."""
+    if identity is None or record is None:
+        return True
+    one, other = number_of(kept.head.resource_version), number_of(identity[1])
+    return one is None or other is None or one < other
