@@ -11,8 +11,17 @@ from typing import Annotated
 
 import msgspec
 
-from kubectl_runtime import Action, Api, Client, Context, Controller, CustomResource, FinalizingReconciler, KubeError
-from kubectl_runtime.controller import BoundController
+from kubectl_runtime import (
+    Action,
+    Api,
+    BoundController,
+    Client,
+    Context,
+    Controller,
+    CustomResource,
+    FinalizingReconciler,
+    KubeError,
+)
 from kubectl_runtime.crd import ListType, PrinterColumn, Rule
 from kubectl_runtime.resources import Secret
 

@@ -237,7 +237,7 @@ def check(words: list[str], path: Path, *, whole: bool) -> None:
             ROOT / name.replace(".", "/") / "__main__.py").exists()
         assert known_module if arguments[0] == "-m" else (ROOT / name).exists() or name in path.read_text(), name
     else:
-        assert program in {"pip", "pytest", "ruff", "mypy", "lint-imports", *TOOLS}, words
+        assert program in {"pip", "pytest", "ruff", "mypy", "lint-imports", "tee", *TOOLS}, words
     for word in arguments:
         if word.startswith(("examples/", "tests/")):
             assert (ROOT / word).exists(), word

@@ -214,7 +214,7 @@ def test_by_namespace_nothing_runs_before_the_children_are_there(rig: Any) -> No
     seen: list[bool] = []
 
     def look(obj: ConfigMap, ctx: Context[None]) -> Action:
-        seen.append(ctx.store(Secret).get(obj.name or "", obj.namespace) is not None)
+        seen.append(ctx.metadata_store(Secret).get(obj.name or "", obj.namespace) is not None)
         return Action.await_change()
 
     one.during = look
@@ -225,7 +225,7 @@ def test_by_namespace_nothing_runs_before_the_children_are_there(rig: Any) -> No
     assert all(seen)
     one.group.lose(1)
     one.group.leave(1)
-    assert {child.namespace for child in one.controller.assembly.store_of(Secret)} == {
+    assert {child.namespace for child in one.controller.assembly._taken.metadata_store_of(Secret)} == {
         obj.namespace for obj in one.maps.list() if one.shard(obj) != 1}
 
 
@@ -240,7 +240,7 @@ def test_by_uid_the_children_stay_whole_and_trigger_what_is_here(rig: Any) -> No
                                                    "uid": obj.uid}]}})
     one.settle()
     assert one.ran == one.of(0)
-    assert len(one.controller.assembly.store_of(Secret)) == 24
+    assert len(one.controller.assembly._taken.metadata_store_of(Secret)) == 24
 
 
 @WAYS

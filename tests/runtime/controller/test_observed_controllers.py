@@ -13,7 +13,7 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.core.base.observer import METHODS, NO_OBSERVER
+from kubectl_runtime.core.base.observer import METHODS
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -294,7 +294,7 @@ def test_a_client_s_observer_is_its_controllers_and_a_controller_can_have_its_ow
         Controller(api).plan().options.observer.store_changed("pods", 2)
     assert (own.of("store_changed"), ours.of("store_changed")) == ([("pods", 1)], [("pods", 2)])
     with Client(Config(cluster_url="http://127.0.0.1:1")) as client:
-        assert client.observer is Controller(Api.all(client, ConfigMap)).plan().options.observer is NO_OBSERVER
+        assert client.observer is Controller(Api.all(client, ConfigMap)).plan().options.observer
         with pytest.raises(TypeError, match="an instance of a subclass of Observer, not the class RecordingObserver"):
             Controller(Api.all(client, ConfigMap), observer=RecordingObserver)  # type: ignore[arg-type]
 
