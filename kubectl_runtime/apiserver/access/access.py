@@ -1,15 +1,7 @@
-"""`Access`: authentication, impersonation and authorization, as the core calls them.
+"""`Access`: authentication, impersonation and authorization, as the core calls them, and the default roles.
 
-=======================  ==============================================================================================
-``attach(cluster)``      once, when the core is made: under RBAC it stores the default roles
-``admit(request, …)``    before the path is resolved: the request's user, or the 401 or 403 that answers it; a user
-                         without permissions does not even learn which types exist
-``require_create(…)``    a PUT or an apply turned out to create: the user needs ``create`` too
-``check_write(…)``       before a Role or binding is stored: users cannot grant permissions they do not have
-=======================  ==============================================================================================
-
-The default roles are those that people rely on. The real server has about seventy, most of them for parts of a cluster
-(scheduler, kubelet, …) that are not here.
+The default roles are the commonly used ones. The real server has about seventy, most of them for components (scheduler,
+kubelet, …) that do not exist here.
 """
 
 from __future__ import annotations
@@ -48,7 +40,7 @@ ALL_VERBS = "create delete deletecollection get list patch update watch"
 
 _WORKLOADS = "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale"
 
-# (verbs, API groups, resources); the group "" is written as "core"
+# (verbs, API groups, resources); the core group "" is written as "core"
 _ADMIN = [
     ("create", "authorization.k8s.io", "localsubjectaccessreviews"),
     (ALL_VERBS, GROUP, "rolebindings roles"),
@@ -130,7 +122,7 @@ def _role(name: str, rules: list[Object] | None, aggregate_to: str = "", aggrega
 
 
 def cluster_roles() -> list[Object]:
-    """The ClusterRoles, without kind and apiVersion."""
+    """The default ClusterRoles, without kind and apiVersion."""
     everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
     return [
         _role("cluster-admin", everything),
@@ -149,7 +141,7 @@ def cluster_roles() -> list[Object]:
 
 
 def cluster_role_bindings() -> list[Object]:
-    """The ClusterRoleBindings, without kind and apiVersion."""
+    """The default ClusterRoleBindings, without kind and apiVersion."""
     bindings = {
         "cluster-admin": ("system:masters",),
         "system:basic-user": ("system:authenticated",),
@@ -164,7 +156,7 @@ def cluster_role_bindings() -> list[Object]:
 
 
 def install(storage: Storage, now: datetime, new_uid: Callable[[], str]) -> None:
-    """Store what is missing of them; the cluster's lock is held."""
+    """Store the missing default roles and bindings; the cluster's lock is held."""
     for plural, obj in _all():
         key = f"{GROUP}/{plural}"
         if storage.get(key, "", obj["metadata"]["name"]) is None:
@@ -183,7 +175,7 @@ _EVERYTHING = rbac.EVERYTHING
 
 
 class AuthorizationMode(StrEnum):
-    """How rights are decided; the values are kube-apiserver's."""
+    """How requests are authorized; the values are kube-apiserver's."""
 
     ALWAYS_ALLOW = "AlwaysAllow"
     RBAC = "RBAC"
@@ -194,14 +186,14 @@ class AuthorizationMode(StrEnum):
 
 
 class Access:
-    """Authentication and authorisation of one server. Safe to use from any thread once it is attached."""
+    """Authentication and authorization of one server. Safe to use from any thread once it is attached."""
 
     def __init__(self, *, tokens: Mapping[str, User] | None = None,
                  mode: AuthorizationMode | str = AuthorizationMode.ALWAYS_ALLOW, anonymous: bool | None = None) -> None:
-        """`tokens` maps bearer tokens to users; without it (and without RBAC) tokens are not looked at.
+        """`tokens` maps bearer tokens to users; without it (and without RBAC) tokens are ignored.
 
-        `anonymous` tells whether requests without credentials are let in; the default is yes, except with tokens and
-        AlwaysAllow, a combination in which kube-apiserver turns them off too. Raises ValueError for an unknown mode.
+        `anonymous` admits requests without credentials. The default is yes, except with tokens and AlwaysAllow, where
+        kube-apiserver also disables them. Raises ValueError for an unknown mode.
         """
         self.mode = AuthorizationMode(mode)
         if tokens is None and self.mode is AuthorizationMode.RBAC:
@@ -213,7 +205,7 @@ class Access:
         self._rbac = Rbac(StoredRoles(self._storage)) if self.mode is AuthorizationMode.RBAC else None
 
     def attach(self, cluster: Cluster) -> None:
-        """Guard this cluster; its lock is taken."""
+        """Guard this cluster; takes its lock. Under RBAC this stores the default roles."""
         self._cluster = cluster
         self._authenticator.clock = cluster.clock
         if self._rbac is not None:
@@ -225,52 +217,54 @@ class Access:
         return self._cluster.storage
 
     def admit(self, request: HttpRequest, info: RequestInfo) -> User:
-        """The user as whom the request is answered; raises the 401 or 403 that answers it instead."""
+        """The user of a request, before its path is resolved: a user without permissions does not learn which types
+        exist. Raises the 401 or 403 that answers the request instead."""
         attributes = of_request(self._authenticator.authenticate(request), info, request)
         user = impersonate(request, attributes, self.authorize)
         self.require(attributes if user is attributes.user else replace(attributes, user=user))
         return user
 
     def authorize(self, attributes: Attributes) -> Decision:
-        """Whether somebody may do something."""
+        """Decide whether a user may do something."""
         if self._rbac is None or self._cluster is None:
             return Decision(True)
         with self._cluster.locked():
             return self._rbac.authorize(attributes)
 
     def require(self, attributes: Attributes) -> None:
-        """Raise the 403 unless it is allowed."""
+        """Raise the 403 unless the user may do it."""
         decision = self.authorize(attributes)
         if not decision.allowed:
             raise refusal(attributes, decision.reason)
 
     def require_create(self, user: User, info: RequestInfo) -> None:
-        """Raise the 403 of a user who may update or patch but not create an object that turned out not to exist."""
+        """Raise the 403 of a user who may update or patch but not create, if the object turned out not to exist."""
         self.require(Attributes(user, "create", info.group, info.resource, info.subresource, info.namespace, info.name))
 
     def check_write(self, user: User, group: str, plural: str, new: dict[str, Any], old: dict[str, Any] | None) -> None:
-        """Raise the 403 of a Role or binding that would grant more than its writer has; the cluster's lock is held."""
+        """Raise the 403 of a Role or binding that would grant permissions that its writer lacks; the cluster's lock is
+        held."""
         if self._rbac is not None and group == GROUP:
             rbac.check_write(self._rbac, user, plural, new, old)
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[dict[str, Any]], str]:
-        """The rules of a user in a namespace, and what kept some from being found ("" if nothing did)."""
+        """The rules of a user in a namespace, and an error if some could not be read ("" if all were)."""
         if self._rbac is None or self._cluster is None:
             return _EVERYTHING, ""
         with self._cluster.locked():
             return self._rbac.rules_for(user, namespace)
 
     def user_of_token(self, token: str) -> User | None:
-        """Whose token it is."""
+        """The user of a token."""
         return self._authenticator.user_of_token(token)
 
     @property
     def knows_tokens(self) -> bool:
-        """Whether bearer tokens are looked at."""
+        """Whether bearer tokens are checked."""
         return self._authenticator.tokens is not None
 
     def issue_token(self, user: str | User) -> str:
-        """A new bearer token for a user (see `as_user`); raises ValueError on a server that does not look at tokens."""
+        """A new bearer token for a user (see `as_user`). Raises ValueError on a server that ignores tokens."""
         tokens = self._authenticator.tokens
         if tokens is None:
             raise ValueError("this server does not tell users apart: give it tokens=… or authorization_mode='RBAC'")
@@ -279,9 +273,9 @@ class Access:
         return token
 
     def issue_account_token(self, namespace: str, name: str, uid: str, lifetime: float) -> str:
-        """A new bearer token for a service account, which expires after so many seconds on the clock.
+        """A new bearer token for a service account, which expires after `lifetime` seconds on the clock.
 
-        On a server that does not look at tokens it is good for nothing, and refused by nobody.
+        A server that ignores tokens neither needs nor refuses it.
         """
         assert self._cluster is not None, "attach comes first"
         user = as_user(f"{SERVICE_ACCOUNT}{namespace}:{name}")
@@ -297,7 +291,7 @@ Tokens = Mapping[str, str | User] | str | Path
 
 
 def as_user(user: str | User) -> User:
-    """A user from a name; the user name of a service account gets the service account's groups."""
+    """A user from a name; the name of a service account gets the service account's groups."""
     if isinstance(user, User):
         return user
     account = service_account(user)
@@ -305,7 +299,7 @@ def as_user(user: str | User) -> User:
 
 
 def users_by_token(tokens: Tokens | None) -> dict[str, User] | None:
-    """Users by token from what a server is given. Raises `TokenFileError` and OSError."""
+    """Users by token from a mapping or a file. Raises `TokenFileError` and OSError."""
     if tokens is None:
         return None
     if isinstance(tokens, Mapping):

@@ -1,13 +1,11 @@
 """Authentication: client certificates, static bearer tokens, anonymous requests.
 
-=============================  =====================================================================================
-a verified client certificate  its CN is the user, each O a group; it wins over a token
-``Authorization: Bearer T``    the user of T; an unknown T is a 401, even where anonymous requests are allowed
-anything else                  ``system:anonymous``, or a 401 where anonymous requests are turned off
-=============================  =====================================================================================
+- A verified client certificate: its CN is the user, each O a group. It takes precedence over a token.
+- ``Authorization: Bearer T``: the user of T. An unknown T is a 401, even if anonymous requests are allowed.
+- Neither: ``system:anonymous``, or a 401 if anonymous requests are disabled.
 
-A server without configured users does not look at tokens: with `Authenticator()` every request without a certificate
-has the rights of an administrator.
+A server without configured users ignores tokens: with `Authenticator()` every request without a certificate has the
+permissions of an administrator.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
+    """The user of a request."""
 
     name: str
     uid: str = ""
@@ -39,20 +37,20 @@ AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
 ADMIN = User("admin", groups=(MASTERS, AUTHENTICATED))
-"""Who everybody is on a server that does not look at tokens, and who the server's own client is on one that does."""
+"""The user of every request on a server that ignores tokens, and of the server's own client on other servers."""
 
-CREDENTIAL_ID = "credentialID"  # pseudo attribute in which the transport passes on the certificate's fingerprint
+CREDENTIAL_ID = "credentialID"  # pseudo attribute in which the transport passes the certificate's fingerprint
 CREDENTIAL_EXTRA = "authentication.kubernetes.io/credential-id"
 
 
 class TokenFileError(ValueError):
-    """A token file that cannot be read as one; the text names file and line, never a token."""
+    """An unreadable token file; the text names file and line, never a token."""
 
 
 def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
     """The users of a static token file by token: lines of ``token,user,uid`` and optionally ``"group1,group2"``.
 
-    A line without a token is skipped and a repeated token takes its last line, as in kube-apiserver. Raises
+    As in kube-apiserver, a line without a token is skipped, and the last line of a repeated token wins. Raises
     `TokenFileError`.
     """
     users: dict[str, User] = {}
@@ -78,7 +76,7 @@ def load_token_file(path: str | Path) -> dict[str, User]:
 
 
 def with_authenticated(user: User) -> User:
-    """The user with the group that every authenticated user has."""
+    """The user with the group of all authenticated users."""
     if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return User(user.name, user.uid, (*user.groups, AUTHENTICATED), user.extra)
@@ -103,24 +101,25 @@ def bearer_token(request: HttpRequest) -> str:
 
 
 class Authenticator:
-    """Finds the user of a request. `tokens` may be given new entries at any time."""
+    """Finds the user of a request. Entries may be added to `tokens` at any time."""
 
     def __init__(self, tokens: Mapping[str, User] | None = None, *, anonymous: bool = True) -> None:
-        """`tokens` maps bearer tokens to users; None (not: an empty mapping) does not look at tokens at all."""
+        """`tokens` maps bearer tokens to users; with None (in contrast to an empty mapping) tokens are ignored."""
         self.tokens = dict(tokens) if tokens is not None else None
-        self.expiring: dict[str, tuple[User, float]] = {}  # further tokens, with the monotonic time at which they end
+        self.expiring: dict[str, tuple[User, float]] = {}  # more tokens, with their monotonic expiry
         self.clock: Clock = SYSTEM_CLOCK
         self.anonymous = anonymous
 
     def user_of_token(self, token: str) -> User | None:
-        """Whose token it is, None if it is nobody's (any more) or tokens are not looked at."""
+        """The user of a token; None if the token is unknown or has expired, or if tokens are ignored."""
         if self.tokens is None:
             return None
         user, ends = self.expiring.get(token, (None, 0.0))
         return user if user is not None and self.clock.monotonic() < ends else self.tokens.get(token)
 
     def authenticate(self, request: HttpRequest) -> User:
-        """The user of the request; raises the 401 of a wrong token or of an anonymous request that is not let in."""
+        """The user of the request. Raises the 401 of a wrong token, or of an anonymous request if these are disabled.
+        """
         if request.peer_cert_subject is not None:
             user = certificate_user(request.peer_cert_subject)
             if user is not None:

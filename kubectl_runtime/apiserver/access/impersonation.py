@@ -1,20 +1,16 @@
-"""Impersonation: a request that wants to be somebody else's, and whether its own user may do that.
+"""Impersonation: a request that acts as another user, and whether its own user may do that.
 
-The modes that apply are tried in this order; the first that allows it wins, and if none does, the first refusal is
-told:
+The modes that apply are tried in this order. The first mode that allows the request wins; if none does, the first
+refusal is the answer.
 
-==================  ==========================================  ====================================================
-mode                applies to                                  rights it needs
-==================  ==========================================  ====================================================
-``arbitrary-node``  a node, by its user name alone              ``impersonate-on:MODE:VERB`` on what the request is
-``serviceaccount``  a service account, by its user name alone   about, and ``impersonate:MODE`` on user, uid, groups
-``user-info``       everybody else                              and extra, all in the group authentication.k8s.io
-legacy              everybody                                   ``impersonate`` on them; user and groups lie in the
-                                                                core group
-==================  ==========================================  ====================================================
+- ``arbitrary-node``: a node, named by its user name only.
+- ``serviceaccount``: a service account, named by its user name only.
+- ``user-info``: any other user.
+- legacy: any user. It needs ``impersonate`` on user and groups (in the core group), uid and extra.
 
-The real server has a further mode for the node on which a service account's pod runs: no token of this server names a
-node.
+The first three need ``impersonate-on:MODE:VERB`` on the target of the request, and ``impersonate:MODE`` on user, uid,
+groups and extra, all in the group authentication.k8s.io. The real server has a further mode for the node on which a
+service account's Pod runs: no token of this server names a node.
 """
 
 from __future__ import annotations
@@ -47,10 +43,10 @@ class _Mode:
 
 
 def wanted_user(request: HttpRequest) -> User | None:
-    """The user that the request's headers name, as they name it; None without such headers.
+    """The user named by the request's headers, unchanged; None without such headers.
 
-    A header that was sent several times reaches the server as one with values that are joined by commas. Raises a 400
-    for a uid, group or extra without a user.
+    A repeated header arrives as one header with its values joined by commas. Raises a 400 for a uid, group or extra
+    without a user.
     """
     if not any(key.startswith("impersonate-") for key in request.headers):
         return None
@@ -67,11 +63,11 @@ def wanted_user(request: HttpRequest) -> User | None:
 
 
 def _values(text: str) -> list[str]:
-    return text.split(", ")  # the headers' own separator; a comma alone belongs to a value
+    return text.split(", ")  # the separator of joined headers; a comma without a blank belongs to a value
 
 
 def _go_user(user: User) -> str:
-    """A user as the real server's message dumps it."""
+    """A user in the form of the real server's message."""
     groups = "[]string{" + ", ".join(map(json.dumps, user.groups)) + "}" if user.groups else "[]string(nil)"
     entries = [f"{json.dumps(key)}:[]string{{{', '.join(map(json.dumps, values))}}}" for key, values in user.extra]
     extra = "map[string][]string{" + ", ".join(entries) + "}" if entries else "map[string][]string(nil)"
@@ -79,7 +75,8 @@ def _go_user(user: User) -> str:
 
 
 def impersonate(request: HttpRequest, attributes: Attributes, authorize: Authorize) -> User:
-    """The user that the request acts as: its own, or the one that it impersonates; raises a 403 if it may not."""
+    """The user that the request acts as: its own, or the impersonated one. Raises the 403 if impersonation is not
+    allowed."""
     wanted = wanted_user(request)
     if wanted is None:
         return attributes.user
@@ -91,7 +88,7 @@ def impersonate(request: HttpRequest, attributes: Attributes, authorize: Authori
             first = first or error
         else:
             return _complete(mode, wanted)
-    assert first is not None  # the legacy mode applies to everybody
+    assert first is not None  # the legacy mode always applies
     raise first
 
 
@@ -125,7 +122,7 @@ def _require(attributes: Attributes, authorize: Authorize) -> None:
 
 
 def _needed(mode: _Mode, wanted: User, requestor: User) -> Iterator[Attributes]:
-    """What the requestor must be allowed, field by field."""
+    """The permissions that the requestor needs, field by field."""
     group = AUTHENTICATION if mode.name else ""
     account = service_account(wanted.name)
     node = node_name(wanted.name) if mode.name else ""
@@ -158,7 +155,7 @@ def _complete(mode: _Mode, wanted: User) -> User:
 
 
 def service_account(username: str) -> tuple[str, str] | None:
-    """Namespace and name of a service account's user name."""
+    """Namespace and name of a service account's user name; None for other user names."""
     parts = username.split(":")
     if not username.startswith(SERVICE_ACCOUNT) or len(parts) != 4 or not parts[2] or not parts[3]:
         return None
@@ -171,6 +168,6 @@ def service_account_groups(namespace: str) -> tuple[str, ...]:
 
 
 def node_name(username: str) -> str:
-    """The node of a node's user name, "" if it is none."""
+    """The node of a node's user name, "" for other user names."""
     name = username.removeprefix(NODE)
     return name if name != username and not dns_subdomain_errors(name) else ""

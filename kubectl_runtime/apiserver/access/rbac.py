@@ -1,14 +1,13 @@
-"""RBAC: the rules of a user, read from the Roles and bindings in the server at this moment.
+"""RBAC: the rules of a user, read from the present Roles and bindings of the server.
 
-Bindings are visited as by the real server, ClusterRoleBindings first, then the RoleBindings of the namespace; the first
-rule that allows a request gives the reason. An aggregated ClusterRole has its own rules and those of all ClusterRoles
-that it selects. The real server leaves this to a controller; here the rules are read live.
+As in the real server, ClusterRoleBindings come first, then the RoleBindings of the namespace; the first rule that
+allows a request gives the reason. An aggregated ClusterRole has its own rules and those of all ClusterRoles that it
+selects; the real server leaves this to a controller, here the rules are read live.
 
-Writes of Roles and bindings: a user may write a Role with all its permissions or with ``escalate`` on it, a binding
-with all permissions of its role or with ``bind`` on it. An aggregated ClusterRole needs all permissions, since it is
-not known what it will select.
+A user may write a Role with all its permissions or with ``escalate`` on it, and a binding with all permissions of its
+role or with ``bind`` on it. An aggregated ClusterRole needs all permissions, since its future selection is unknown.
 
-Thread safety: none; callers hold the cluster's lock.
+Not thread-safe; callers hold the cluster's lock.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from kubectl_runtime.apiserver.wire import HttpRequest, RequestInfo
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """Who wants to do what: to a resource, or to a path (then only `user`, `verb` and `path` count)."""
+    """A user and an action on a resource, or on a path (then only `user`, `verb` and `path` count)."""
 
     user: User
     verb: str
@@ -43,13 +42,13 @@ class Attributes:
 
     @property
     def combined_resource(self) -> str:
-        """``pods`` or ``pods/log``, as rules name it."""
+        """``pods`` or ``pods/log``, the name in rules."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether it is allowed, and why; `error` says what kept the authoriser from seeing everything."""
+    """Whether an action is allowed, and why; `error` says what could not be read."""
 
     allowed: bool
     reason: str = ""
@@ -57,7 +56,7 @@ class Decision:
 
 
 def of_request(user: User, info: RequestInfo, request: HttpRequest) -> Attributes:
-    """The attributes of a request; a collection that is selected by metadata.name counts as that one object."""
+    """The attributes of a request; a collection selected by metadata.name counts as that object."""
     if not info.is_resource:
         return Attributes(user, info.verb, path=info.path, is_resource=False)
     name = info.name
@@ -67,7 +66,7 @@ def of_request(user: User, info: RequestInfo, request: HttpRequest) -> Attribute
 
 
 def _selected_name(request: HttpRequest) -> str:
-    """The name that the field selector asks for; "" if there is none, or if the options of the list are malformed."""
+    """The name that the field selector requires; "" if there is none, or if the list options are malformed."""
     try:
         for option in ("limit", "timeoutSeconds"):
             integer_param(request, option)
@@ -78,7 +77,7 @@ def _selected_name(request: HttpRequest) -> str:
 
 
 def refusal(attributes: Attributes, reason: str = "") -> StatusError:
-    """The 403 of a request that is not allowed."""
+    """The 403 of a refused request."""
     why = f"User {go_value(attributes.user.name)} cannot {attributes.verb} "
     if not attributes.is_resource:
         text = f"forbidden: {why}path {go_value(attributes.path)}"
@@ -93,7 +92,7 @@ ALL = "*"
 
 
 def allows(rule: Rule, attributes: Attributes) -> bool:
-    """Whether one rule allows it."""
+    """Whether one rule allows the action."""
     verbs = rule.get("verbs") or ()
     if ALL not in verbs and attributes.verb not in verbs:
         return False
@@ -106,21 +105,21 @@ def allows(rule: Rule, attributes: Attributes) -> bool:
 
 
 def resource_matches(entry: str, attributes: Attributes) -> bool:
-    """``*``, ``pods``, ``pods/log`` or ``*/log`` against a resource; ``pods`` does not include its subresources."""
+    """Match ``*``, ``pods``, ``pods/log`` or ``*/log`` with a resource; ``pods`` does not include its subresources."""
     if entry in (ALL, attributes.combined_resource):
         return True
     return bool(attributes.subresource) and entry == f"*/{attributes.subresource}"
 
 
 def path_matches(pattern: str, path: str) -> bool:
-    """``*``, ``/healthz`` or ``/healthz/*`` against a path."""
+    """Match ``*``, ``/healthz`` or ``/healthz/*`` with a path."""
     if pattern in (ALL, path):
         return True
     return pattern.endswith("*") and path.startswith(pattern.rstrip("*"))
 
 
 def break_down(rule: Rule) -> Iterator[Rule]:
-    """A rule as rules of one verb, group, resource and name, or one verb and path, each."""
+    """Split a rule into rules of one verb, group, resource and name, or of one verb and path."""
     verbs = rule.get("verbs") or ()
     for verb, group, resource in product(verbs, rule.get("apiGroups") or (), rule.get("resources") or ()):
         single = {"verbs": [verb], "apiGroups": [group], "resources": [resource]}
@@ -134,13 +133,13 @@ def break_down(rule: Rule) -> Iterator[Rule]:
 
 
 def missing(owned: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """What of `wanted` the rules in `owned` do not grant, broken down."""
+    """The parts of `wanted` that the rules in `owned` do not grant, split into single rules."""
     held = list(owned)
     return [single for rule in wanted for single in break_down(rule) if not any(_covers(mine, single) for mine in held)]
 
 
 def _covers(rule: Rule, single: Rule) -> bool:
-    """Whether a rule grants all that a broken-down one does."""
+    """Whether a rule grants everything that a split rule grants."""
     verbs = rule.get("verbs") or ()
     if ALL not in verbs and single["verbs"][0] not in verbs:
         return False
@@ -158,7 +157,7 @@ def _covers(rule: Rule, single: Rule) -> bool:
 
 
 def compact(rules: Iterable[Rule]) -> list[Rule]:
-    """Broken-down rules put together again where they differ in nothing but the verb."""
+    """Join split rules that differ only in the verb."""
     merged: dict[str, Rule] = {}
     for rule in rules:
         key = json.dumps({part: value for part, value in rule.items() if part != "verbs"}, sort_keys=True)
@@ -170,7 +169,7 @@ def compact(rules: Iterable[Rule]) -> list[Rule]:
 
 
 def shown(rule: Rule) -> str:
-    """A rule as the message of a refused escalation prints it."""
+    """A rule in the form of the message of a refused escalation."""
     parts = (("APIGroups", "apiGroups"), ("Resources", "resources"), ("NonResourceURLs", "nonResourceURLs"),
              ("ResourceNames", "resourceNames"), ("Verbs", "verbs"))
     texts = [f"{title}:[{' '.join(map(json.dumps, rule[key]))}]" for title, key in parts if rule.get(key)]
@@ -183,7 +182,7 @@ SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 class RoleSource(Protocol):
-    """Where Roles and bindings are read: objects by plural, in order of their names."""
+    """Provides Roles and bindings: objects by plural, in order of their names."""
 
     def get(self, plural: str, namespace: str, name: str) -> Object | None: ...
 
@@ -191,10 +190,10 @@ class RoleSource(Protocol):
 
 
 class StoredRoles:
-    """The `RoleSource` of a server's storage; each version of an object is decoded once and must not be changed."""
+    """The `RoleSource` of a server's storage. Each version is decoded once; callers must not change it."""
 
     def __init__(self, storage: Callable[[], Storage]) -> None:
-        """`storage` gives the storage as it is now: restoring a snapshot may replace it."""
+        """`storage` returns the present storage: restoring a snapshot may replace it."""
         self._storage = storage
         self._decoded: dict[tuple[str, str], tuple[Version, Object]] = {}
 
@@ -206,7 +205,7 @@ class StoredRoles:
         bucket = self._storage().buckets.get(f"{GROUP}/{plural}")
         if bucket is None:
             return
-        if len(self._decoded) > 4 * _stored(self._storage()) + 64:  # what is gone need not be remembered
+        if len(self._decoded) > 4 * _stored(self._storage()) + 64:  # drop the entries of deleted objects
             self._decoded.clear()
         for version in bucket.scan(namespace):
             yield self._decode(plural, version)
@@ -227,20 +226,21 @@ def _stored(storage: Storage) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One rule that a user has with the binding it comes from, or an error met on the way (then `rule` is None)."""
+    """One rule of a user with its binding, or an error met on the way (then `rule` is None)."""
 
     rule: Rule | None
     source: str
 
 
 class Rbac:
-    """The RBAC authoriser."""
+    """The RBAC authorizer."""
 
     def __init__(self, source: RoleSource) -> None:
         self._source = source
 
     def authorize(self, attributes: Attributes) -> Decision:
-        """Whether the user's rules allow it. ``system:masters`` may do everything, whatever the bindings say."""
+        """Whether the user's rules allow the action. ``system:masters`` may do everything, whatever the bindings are.
+        """
         if MASTERS in attributes.user.groups:
             return Decision(True)
         errors = []
@@ -252,13 +252,13 @@ class Rbac:
         return Decision(False, f"RBAC: {_aggregate(errors)}" if errors else "")
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], str]:
-        """All rules of a user in a namespace, and what could not be resolved ("" if nothing)."""
+        """All rules of a user in a namespace, and an error for what could not be resolved ("" if none)."""
         found = list(self.grants(user, namespace))
         return ([grant.rule for grant in found if grant.rule is not None],
                 _aggregate([grant.source for grant in found if grant.rule is None]))
 
     def grants(self, user: User, namespace: str) -> Iterator[Grant]:
-        """The rules that the user has in a namespace ("" is cluster-wide) with their sources."""
+        """The rules of a user in a namespace ("" is cluster-wide) with their sources."""
         for binding in self._source.scan("clusterrolebindings", ""):
             yield from self._of_binding(user, binding, "")
         if namespace:
@@ -282,7 +282,7 @@ class Rbac:
             yield Grant(rule, source)
 
     def role_rules(self, role_ref: Object, namespace: str) -> list[Rule] | str:
-        """The rules of the role that a binding in the namespace names; a text if there is no such role."""
+        """The rules of the role that a binding in the namespace names; an error text if there is no such role."""
         kind, name = role_ref.get("kind", ""), role_ref.get("name", "")
         if kind == "Role":
             role, plural = self._source.get("roles", namespace, name), "role"
@@ -330,7 +330,7 @@ def _aggregate(errors: list[str]) -> str:
 
 
 def _selects(selector: Object, labels: dict[str, str]) -> bool:
-    """A LabelSelector object against labels."""
+    """Whether a LabelSelector object matches labels."""
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
     return all(_expression(term, labels) for term in selector.get("matchExpressions") or ())
@@ -353,7 +353,7 @@ EVERYTHING: list[Rule] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"
 
 
 def check_write(rbac: Rbac, user: User, plural: str, new: Object, old: Object | None) -> None:
-    """Raise the 403 of a role or binding that would grant what its writer does not have.
+    """Raise the 403 of a role or binding that would grant permissions that its writer lacks.
 
     `old` is the object before an update. Owners and finalizers may always be changed, for the garbage collector.
     """
@@ -376,7 +376,7 @@ def check_write(rbac: Rbac, user: User, plural: str, new: Object, old: Object | 
 
 
 def _comparable(obj: Object) -> Object:
-    """The object without what the garbage collector changes, and without what the server writes."""
+    """The object without the fields that the garbage collector changes or the server writes."""
     ignored = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
     metadata = {key: value for key, value in obj["metadata"].items() if key not in ignored}
     content = ("rules", "aggregationRule", "subjects", "roleRef")

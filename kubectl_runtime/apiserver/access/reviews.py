@@ -1,7 +1,7 @@
-"""The reviews: objects that are not stored but answered: may somebody do this, who am I, whose token is this.
+"""The reviews: objects that are answered and not stored: may a user do this, who am I, whose token is this.
 
-`REVIEWS` has them by (group, plural). Each takes the request's context and the decoded object with the metadata that
-every object gets and returns the answer; the requests themselves were authorised like any other.
+`REVIEWS` has them by (group, plural). Each function takes the request's context and the decoded object with the usual
+metadata, and returns the answer; the request itself was authorized like any other.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ Review = Callable[[RequestContext, Object], Object]
 
 _SELECTORS: dict[str, Callable[[str], object]] = {"fieldSelector": parse_terms, "labelSelector": parse_labels}
 _OPERATORS = {"fieldSelector": ("In", "NotIn"), "labelSelector": ("In", "NotIn", "Exists", "DoesNotExist")}
-AUDIENCE = "https://kubernetes.default.svc"  # what tokens are for if nobody says: the API server itself
+AUDIENCE = "https://kubernetes.default.svc"  # the default audience of tokens: the API server itself
 AUTHORIZATION = "authorization.k8s.io"
 AUTHENTICATION = "authentication.k8s.io"
 
 
 def self_subject_access(ctx: RequestContext, obj: Object) -> Object:
-    """SelfSubjectAccessReview: may I?"""
+    """SelfSubjectAccessReview: may I do this?"""
     _refuse(_attribute_causes(obj) + _metadata_causes(obj))
     return _answer(ctx, obj, ctx.user_info)
 
 
 def subject_access(ctx: RequestContext, obj: Object) -> Object:
-    """SubjectAccessReview: may somebody?"""
+    """SubjectAccessReview: may a user do this?"""
     _refuse(_attribute_causes(obj) + _subject_causes(obj) + _metadata_causes(obj))
     return _answer(ctx, obj, _subject(obj))
 
 
 def local_subject_access(ctx: RequestContext, obj: Object) -> Object:
-    """LocalSubjectAccessReview: may somebody, in this namespace?"""
+    """LocalSubjectAccessReview: may a user do this in this namespace?"""
     causes = (_attribute_causes(obj) + _subject_causes(obj)
               + _metadata_causes(obj, "must be empty except for namespace"))
     spec = obj.get("spec") or {}
@@ -62,7 +62,7 @@ def local_subject_access(ctx: RequestContext, obj: Object) -> Object:
 
 
 def self_subject_rules(ctx: RequestContext, obj: Object) -> Object:
-    """SelfSubjectRulesReview: what may I, in this namespace?"""
+    """SelfSubjectRulesReview: what may I do in this namespace?"""
     namespace = (obj.get("spec") or {}).get("namespace", "")
     if not namespace:
         raise bad_request("no namespace on request")
@@ -144,7 +144,7 @@ def _subject(obj: Object) -> User:
 
 def _refuse(causes: list[Cause]) -> None:
     if causes:
-        raise invalid(AUTHORIZATION, "", "", causes)  # the real server leaves kind and name of a review out
+        raise invalid(AUTHORIZATION, "", "", causes)  # the real server omits kind and name of a review
 
 
 def _attribute_causes(obj: Object) -> list[Cause]:
@@ -161,7 +161,7 @@ def _attribute_causes(obj: Object) -> list[Cause]:
 
 
 def _selector_causes(selector: Object | None, path: str) -> list[Cause]:
-    """What is wrong with a selector by which a list would be restricted; operators may be those of a later version."""
+    """The causes of an invalid selector that restricts a list; operators may be those of a later version."""
     if selector is None:
         return []
     raw, requirements = selector.get("rawSelector"), selector.get("requirements") or []
@@ -182,7 +182,7 @@ def _selector_causes(selector: Object | None, path: str) -> list[Cause]:
 
 
 def _ignored_selectors(spec: Object) -> Iterator[str]:
-    """What of the selectors the authoriser cannot read and leaves out."""
+    """The parts of the selectors that the authorizer cannot read and ignores."""
     for kind, parse in _SELECTORS.items():
         selector = (spec.get("resourceAttributes") or {}).get(kind) or {}
         requirements = selector.get("requirements") or []
