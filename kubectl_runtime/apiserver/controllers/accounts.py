@@ -1,13 +1,11 @@
-"""What every new cluster and every namespace holds.
+"""The objects that every new cluster and every namespace has, and aggregated ClusterRoles.
 
 A cluster starts with its namespaces, the PriorityClasses of its own Pods, and the Service of the API server. A new
-namespace gets the ServiceAccount ``default`` and the ConfigMap with the cluster's CA. The default RBAC roles are stored
-by `Access`.
+namespace gets the ServiceAccount ``default`` and the ConfigMap with the cluster's CA. `Access` stores the default RBAC
+roles.
 
-Aggregated ClusterRoles: their rules are those of the ClusterRoles that they select.
-
-What a request may do does not wait for this: access reads the selected roles itself (access/rbac.py). But clients see
-the rules in the role.
+An aggregated ClusterRole gets the rules of the ClusterRoles that it selects, so that clients see them. Authorization
+does not wait for that: it reads the selected roles itself (access/rbac.py).
 """
 from __future__ import annotations
 
@@ -25,10 +23,10 @@ CA_CONFIG_MAP = "kube-root-ca.crt"
 
 
 class _PerNamespace(KeyQueue):
-    """One object for each namespace, made again when it is deleted."""
+    """Creates one object in each namespace, and creates it again if it is deleted."""
 
     storage = "/namespaces"
-    made = ""  # the key of the type that is made
+    made = ""  # the key of the type that is created
     object_name = ""
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
@@ -38,14 +36,14 @@ class _PerNamespace(KeyQueue):
 
 
 class ServiceAccountController(_PerNamespace):
-    """Makes ``default``."""
+    """Creates the ServiceAccount ``default``."""
 
     name = "serviceaccount"
     made = "/serviceaccounts"
     object_name = "default"
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Make the account if it is missing."""
+        """Create the account if it is missing."""
         if not version.deleting and cluster.storage.get(self.made, version.name, self.object_name) is None:
             submit(cluster, "POST", f"/api/v1/namespaces/{version.name}/serviceaccounts", {
                 "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": self.object_name}},
@@ -53,7 +51,7 @@ class ServiceAccountController(_PerNamespace):
 
 
 class RootCaPublisher(_PerNamespace):
-    """Makes ``kube-root-ca.crt``; without TLS there is no certificate to tell."""
+    """Creates ``kube-root-ca.crt``; without TLS there is no certificate to publish."""
 
     name = "root-ca-certificate-publisher"
     made = "/configmaps"
@@ -64,7 +62,7 @@ class RootCaPublisher(_PerNamespace):
         self._certificate = certificate
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Make the ConfigMap if it is missing, and put right one that was changed."""
+        """Create the ConfigMap if it is missing, and restore it if it was changed."""
         if version.deleting:
             return
         path, agent = f"/api/v1/namespaces/{version.name}/configmaps", "kube-controller-manager"
@@ -83,7 +81,7 @@ Object = dict[str, Any]
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 AGENT = "kube-apiserver"
 _PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-# (path, object) in the order in which they are made
+# (path, object) in the order of creation
 _DEFAULTS: tuple[tuple[str, Object], ...] = (
     *(("/api/v1/namespaces", {"metadata": {"name": name}}) for name in SYSTEM_NAMESPACES),
     (_PRIORITIES, {"metadata": {"name": "system-node-critical"}, "value": 2_000_001_000, "description": (
@@ -98,7 +96,7 @@ _DEFAULTS: tuple[tuple[str, Object], ...] = (
 
 
 def create_defaults(cluster: Cluster) -> None:
-    """Create what is missing of them."""
+    """Create the cluster's missing default objects."""
     for path, obj in _DEFAULTS:
         submit(cluster, "POST", path, obj, agent=AGENT)
 
@@ -108,17 +106,17 @@ AGGREGATION_AGENT = "clusterrole-aggregation-controller"
 
 
 class RoleAggregation(KeyQueue):
-    """See the module."""
+    """Writes the rules of aggregated ClusterRoles."""
 
     name = "clusterrole-aggregation"
     storage = ROLES
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
-        if bucket.key == ROLES:  # each may be selected by any other
+        if bucket.key == ROLES:  # any aggregated role may select it
             self._keys |= dict.fromkeys(bucket.keys)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Write the rules of an aggregated role, if they changed."""
+        """Write the rules of an aggregated role if they changed."""
         role = version.decode()
         selectors = [label_selector(each) for each in dig(role, "aggregationRule.clusterRoleSelectors") or ()]
         if not selectors or version.deleting:

@@ -1,14 +1,12 @@
-"""PodDisruptionBudgets and ResourceQuotas: controllers that count, and write what they have counted into a status.
+"""Controllers that write what they compute into other objects: PodDisruptionBudgets, ResourceQuotas, taints of Nodes.
 
-A budget: how many of the Pods that it selects are healthy, how many there have to be, and so how many may be evicted.
-`expectedPods` comes from the Pods' controllers, if each of them has one that says how many it wants.
+A budget's status says how many of the selected Pods are healthy, how many have to be, and so how many may be evicted.
+`expectedPods` comes from the Pods' controllers if each Pod has one with a number of replicas. A quota's status says
+what its namespace uses; the quota is enforced even without it (policies/quotas.py).
 
-A quota: what its namespace uses. It is enforced whether or not this is written (policies/quotas.py).
-
-What a Node's conditions mean for scheduling: each bad condition is a taint with the effect NoSchedule.
-
-This is the only part of kube-controller-manager's node-lifecycle-controller: nothing is evicted, and no Node becomes
-unknown by silence.
+Each bad condition of a Node becomes a taint with the effect NoSchedule. This is the only part of
+kube-controller-manager's node-lifecycle-controller here: nothing is evicted, and no Node becomes unknown because it is
+silent.
 """
 from __future__ import annotations
 
@@ -27,11 +25,11 @@ from kubectl_runtime.core.meta.metav1 import format_time
 Object = dict[str, Any]
 
 BUDGETS, PODS = "policy/poddisruptionbudgets", "/pods"
-_PATIENCE = timedelta(minutes=2)  # how long an evicted Pod may take until its deletion is seen
+_PATIENCE = timedelta(minutes=2)  # how long the deletion of an evicted Pod may take to be seen
 
 
 class DisruptionController(KeyQueue):
-    """See the module."""
+    """Writes the status of PodDisruptionBudgets."""
 
     name = "disruption"
     storage = BUDGETS
@@ -45,7 +43,7 @@ class DisruptionController(KeyQueue):
                 self._keys |= {version.key: None for version in budgets.scan(change.new.namespace)}
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Count, and write the status if it changed."""
+        """Count the Pods, and write the status if it changed."""
         if version.deleting:
             return
         budget = version.decode()
@@ -56,7 +54,7 @@ class DisruptionController(KeyQueue):
                 and pod.fields.get("status.phase") not in ("Succeeded", "Failed")]
         expected, wanted = _bounds(cluster, version.namespace, spec, pods)
         states = {pod.name: true_conditions(pod.decode().get("status") or {}) for pod in pods if not pod.deleting}
-        # A Pod that came under the name of an evicted one lacks the condition of an eviction.
+        # A new Pod with the name of an evicted Pod lacks the condition of an eviction.
         disrupted = {name: since for name, since in (before.get("disruptedPods") or {}).items()
                      if "DisruptionTarget" in states.get(name, ()) and datetime.fromisoformat(since) + _PATIENCE > now}
         healthy = sum("Ready" in state and name not in disrupted for name, state in states.items())
@@ -72,7 +70,7 @@ _SCALED = {"ReplicaSet": "apps/replicasets", "StatefulSet": "apps/statefulsets",
 
 
 def _bounds(cluster: Cluster, namespace: str, spec: Object, pods: list[Version]) -> tuple[int, int]:
-    """How many Pods there should be, and how many of them healthy."""
+    """How many Pods there should be, and how many of them have to be healthy."""
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if most is not None:
         expected = _expected(cluster, namespace, pods)
@@ -88,7 +86,7 @@ def _share(value: Any, whole: int) -> int:
 
 
 def _expected(cluster: Cluster, namespace: str, pods: list[Version]) -> int:
-    """The replicas of the Pods' controllers; those of a Deployment for its ReplicaSets."""
+    """The replicas of the Pods' controllers; for a ReplicaSet of a Deployment those of the Deployment."""
     wanted: dict[str, int] = {}
     for pod in pods:
         owner = next((ref for ref in pod.owners if ref.get("controller")), None)
@@ -127,7 +125,7 @@ def _write(cluster: Cluster, version: Version, budget: Object, counts: Object, n
 
 
 class QuotaController(KeyQueue):
-    """See the module."""
+    """Writes the status of ResourceQuotas."""
 
     name = "resourcequota"
     storage = QUOTAS
@@ -140,7 +138,7 @@ class QuotaController(KeyQueue):
             self._keys |= {version.key: None for version in quotas.scan(change.new.namespace)}
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Write what is used, if it changed."""
+        """Write the usage if it changed."""
         quota = version.decode()
         hard = dig(quota, "spec.hard") or {}
         used = {name: text_of(amount, hard[name]) for name, amount in usage(cluster.storage, quota).items()}
@@ -159,13 +157,13 @@ _TAINTS = {("Ready", "False"): "not-ready", ("Ready", "Unknown"): "unreachable",
 
 
 class NodeLifecycleController(KeyQueue):
-    """See the module."""
+    """Writes the taints of Nodes."""
 
     name = "node-lifecycle"
     storage = NODES
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Give a Node the taints of its conditions. One that nobody has reported keeps what it has."""
+        """Give a Node the taints of its conditions. A Node without reported conditions keeps its taints."""
         node = version.decode()
         conditions = (node.get("status") or {}).get("conditions") or ()
         if not any(entry["type"] == "Ready" for entry in conditions):

@@ -1,16 +1,12 @@
-"""Claims and volumes: what keeps them from being deleted, and how claims get their volumes.
+"""PersistentVolumeClaims and PersistentVolumes: their protection from deletion, binding, provisioning and reclaiming.
 
-==================================  ================================================================================
-controller                          what it does
-==================================  ================================================================================
-persistentvolumeclaim-protection    takes the finalizer off a deleted claim when no scheduled Pod uses it
-persistentvolume-protection         takes the finalizer off a deleted volume when it is not bound
-persistentvolume-binder             binds claims to volumes, provisions volumes, reclaims those of deleted claims
-==================================  ================================================================================
+``persistentvolumeclaim-protection`` removes the finalizer of a deleted claim when no scheduled Pod uses it,
+``persistentvolume-protection`` that of a deleted volume when it is not bound. ``persistentvolume-binder`` binds claims
+to volumes, provisions volumes, and reclaims the volumes of deleted claims.
 
-The binder stands in for every provisioner but ``kubernetes.io/no-provisioner``: a claim of a StorageClass gets a volume
-of its size at once, or, with WaitForFirstConsumer, when a Pod uses it. A claim without class binds to a volume without
-class. Nothing is mounted anywhere.
+The binder stands in for every provisioner except ``kubernetes.io/no-provisioner``: a claim of a StorageClass gets a
+volume of its size at once, or with WaitForFirstConsumer when a Pod uses it. A claim without a class binds to a volume
+without a class. Nothing is mounted.
 """
 from __future__ import annotations
 
@@ -37,7 +33,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def claims_of(pod: Object) -> Iterator[str]:
-    """The names of the claims that a Pod uses, those of ephemeral volumes included."""
+    """The names of the claims that a Pod uses, including those of ephemeral volumes."""
     for volume in dig(pod, "spec.volumes") or ():
         if (claim := volume.get("persistentVolumeClaim")) is not None:
             yield claim["claimName"]
@@ -46,7 +42,7 @@ def claims_of(pod: Object) -> Iterator[str]:
 
 
 def users_of(cluster: Cluster, claim: Version, *, scheduled: bool) -> Iterator[Object]:
-    """The Pods that use a claim and have not ended; only those that have a node, if `scheduled`."""
+    """The Pods that use a claim and have not ended; with `scheduled` only Pods that have a node."""
     for version in cluster.storage.bucket(PODS).scan(claim.namespace):
         if version.fields.get("status.phase") in _ENDED or (scheduled and not version.fields.get("spec.nodeName")):
             continue
@@ -56,7 +52,7 @@ def users_of(cluster: Cluster, claim: Version, *, scheduled: bool) -> Iterator[O
 
 
 def claim_problem(cluster: Cluster, version: Version, pod: Object) -> str:
-    """Why a Pod cannot have a node yet because of its claims, in the scheduler's words; "" if it can."""
+    """Why a Pod's claims keep it from getting a node, in the scheduler's words; "" if they do not."""
     names = [volume["persistentVolumeClaim"]["claimName"] for volume in dig(pod, "spec.volumes") or ()
              if "persistentVolumeClaim" in volume]
     for name in names:
@@ -76,7 +72,7 @@ def _release(cluster: Cluster, storage: str, version: Version, finalizer: str) -
 
 
 class ClaimProtection(KeyQueue):
-    """See the module."""
+    """Keeps claims that a Pod uses."""
 
     name = "persistentvolumeclaim-protection"
     storage = CLAIMS
@@ -88,27 +84,27 @@ class ClaimProtection(KeyQueue):
             self._keys |= {version.key: None for version in claims.scan(change.new.namespace) if version.deleting}
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Let a claim go that nobody uses."""
+        """Release a deleted claim that no Pod uses."""
         if version.deleting and CLAIM_PROTECTION in version.finalizers and not any(
                 users_of(cluster, version, scheduled=True)):
             _release(cluster, CLAIMS, version, CLAIM_PROTECTION)
 
 
 class VolumeProtection(KeyQueue):
-    """See the module."""
+    """Keeps volumes that are bound."""
 
     name = "persistentvolume-protection"
     storage = VOLUMES
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Let a volume go that is not bound."""
+        """Release a deleted volume that is not bound."""
         if version.deleting and VOLUME_PROTECTION in version.finalizers and (
                 dig(version.decode(), "status.phase") != "Bound"):
             _release(cluster, VOLUMES, version, VOLUME_PROTECTION)
 
 
 class VolumeBinder(KeyQueue):
-    """See the module. Its keys are those of claims; volumes are looked at beside them."""
+    """Binds, provisions and reclaims. Its keys are those of claims; volumes have a queue of their own."""
 
     name = "persistentvolume-binder"
     storage = CLAIMS
@@ -118,12 +114,12 @@ class VolumeBinder(KeyQueue):
         self._volumes: dict[str, None] = {}
 
     def start(self, cluster: Cluster) -> None:
-        """As for all, and at every volume."""
+        """Look at every claim and volume, and observe."""
         super().start(cluster)
         self._volumes = dict.fromkeys(cluster.storage.bucket(VOLUMES).keys)
 
     def look_again(self, cluster: Cluster) -> None:
-        """At all claims and volumes."""
+        """Look at every claim and volume."""
         super().look_again(cluster)
         self._volumes |= dict.fromkeys(cluster.storage.bucket(VOLUMES).keys)
 
@@ -142,7 +138,7 @@ class VolumeBinder(KeyQueue):
             self._keys |= {version.key: None for version in claims.scan(change.new.namespace)}
 
     def due(self) -> float | None:
-        """As for all; at once when a volume has changed."""
+        """At once if a volume has changed, else as for every queue."""
         return 0.0 if self._volumes else super().due()
 
     def step(self, cluster: Cluster) -> None:
@@ -156,7 +152,7 @@ class VolumeBinder(KeyQueue):
         super().step(cluster)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Bind a claim if there is a volume for it, or may be one."""
+        """Bind a claim if a volume exists for it or can be provisioned."""
         claim = version.decode()
         if version.deleting:
             return
@@ -189,7 +185,7 @@ def is_bound(claim: Object) -> bool:
 
 
 def _explain(cluster: Cluster, version: Version, reason: str, message: str, *, kind: str) -> None:
-    """Write an Event of why a claim waits, once."""
+    """Write an Event once that says why a claim waits."""
     served = served_type(cluster, CLAIMS)
     known = any(event.get("reason") == reason and dig(event, "involvedObject.uid") == version.uid
                 for event in (each.decode() for each in cluster.storage.bucket("/events").scan(version.namespace)))
@@ -198,7 +194,7 @@ def _explain(cluster: Cluster, version: Version, reason: str, message: str, *, k
 
 
 def _fitting(cluster: Cluster, version: Version, claim: Object) -> list[Version]:
-    """The volumes that a claim can have, the best first: that which names it, then the smallest."""
+    """The volumes that fit a claim, the best first: one that names the claim, then the smallest."""
     spec, found = claim["spec"], []
     wanted = value_of(dig(spec, "resources.requests.storage") or "0")
     selector = label_selector(spec.get("selector"))
@@ -262,7 +258,7 @@ def _bind(cluster: Cluster, version: Version, volume: Version) -> None:
 
 
 def _complete(cluster: Cluster, version: Version, claim: Object, name: str) -> None:
-    """Tell the phase of a claim that names its volume."""
+    """Write the phase of a claim that names its volume."""
     volume = cluster.storage.get(VOLUMES, "", name)
     if volume is None:
         status: Object = {"phase": "Lost"} if _COMPLETED in (claim["metadata"].get("annotations") or {}) else {}
@@ -282,7 +278,7 @@ def _complete(cluster: Cluster, version: Version, claim: Object, name: str) -> N
 
 
 def _look_at_volume(cluster: Cluster, version: Version) -> None:
-    """Tell the phase of a volume, and reclaim one whose claim is gone."""
+    """Write the phase of a volume, and reclaim it if its claim is gone."""
     volume = version.decode()
     reference, phase = dig(volume, "spec.claimRef"), dig(volume, "status.phase")
     wanted = "Available"

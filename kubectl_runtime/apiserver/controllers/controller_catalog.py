@@ -1,4 +1,4 @@
-"""The controllers by the names that kube-controller-manager gives them."""
+"""The controllers by their names in kube-controller-manager."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ CONTROLLERS: dict[str, Callable[..., ControlLoop]] = {
 
 
 def build_controllers(names: Iterable[str], *, certificate: str = "", kubelet: Kubelet) -> list[ControlLoop]:
-    """The controllers of these names (``none`` is none, ``*`` all there are); raises ValueError for an unknown one.
+    """The controllers with these names (``none`` for none, ``*`` for all). Raises ValueError for an unknown name.
 
-    `certificate`: of the server's authority, as PEM; without TLS there is none to tell. `kubelet`: what a test says of
-    Pods.
+    `certificate` is that of the server's authority, as PEM; empty without TLS. `kubelet` has a test's rules for Pods.
     """
     wanted = [name for name in dict.fromkeys(names) if name and name != "none"]
     if ALL in wanted:

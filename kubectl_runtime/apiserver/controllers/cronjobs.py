@@ -1,18 +1,13 @@
-"""CronJobs make a Job at each time of their schedule, on the server's clock, and delete old ones.
+"""CronJobs create a Job at each time of their schedule, on the server's clock, and delete old Jobs.
 
-`Schedule`: the times of a cron expression of five fields, a descriptor (``@daily``) or ``@every 90s``, in a time zone
-(UTC without one). Texts that are no schedule are refused when the CronJob is written.
+A `Schedule` is a cron expression of five fields, a descriptor (``@daily``) or ``@every 90s``, in a time zone (UTC by
+default). Invalid schedules are refused when the CronJob is written.
 
-==================  ================================================================================================
-concurrencyPolicy   at a time of the schedule while a Job of an earlier one runs
-==================  ================================================================================================
-Allow               another Job is made
-Forbid              no Job is made; the time is made up for when that Job has ended, if no later one has come
-Replace             the Job is deleted, and another one made
-==================  ================================================================================================
+concurrencyPolicy decides what happens while a Job of an earlier time still runs. Allow creates another Job. Forbid
+creates none; when the running Job ends, the Job of the missed time is created unless a later time has come. Replace
+deletes the running Job and creates another one.
 
-A time that has passed by more than startingDeadlineSeconds is missed. Of several times that have passed
-the last counts.
+A time that is more than startingDeadlineSeconds ago is missed. If several times have passed, only the last counts.
 """
 from __future__ import annotations
 
@@ -40,12 +35,12 @@ _DESCRIPTORS = {"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0
 _FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-_FURTHEST = timedelta(days=366 * 5)  # a schedule that has no time until then (February 30) has none
+_FURTHEST = timedelta(days=366 * 5)  # a schedule without a time until then (February 30) has none at all
 _MANY = 100  # missed times after which a warning is written
 
 
 class Schedule:
-    """The times of a schedule. Raises ValueError for a text that is none."""
+    """The times of a schedule. Raises ValueError for an invalid text."""
 
     def __init__(self, text: str, zone: tzinfo = UTC) -> None:
         self._zone = zone
@@ -78,7 +73,7 @@ class Schedule:
             elif local.minute not in self._minutes:
                 local += timedelta(minutes=1)
             elif (found := local.astimezone(UTC)) <= moment or found.astimezone(self._zone) != local:
-                local += timedelta(minutes=1)  # an hour that a change of the clocks repeats, or leaves out
+                local += timedelta(minutes=1)  # a change of the clocks repeats or skips this hour
             else:
                 return found
         return None
@@ -108,12 +103,12 @@ def _number(text: str, names: Any, first: int) -> int:
 
 @functools.lru_cache(maxsize=256)
 def schedule_of(text: str, zone: str) -> Schedule:
-    """The schedule of a text in a time zone, by its name; "" is UTC."""
+    """The schedule of a text in the time zone with that name; "" is UTC."""
     return Schedule(text, ZoneInfo(zone) if zone else UTC)
 
 
 class CronJobController(KeyQueue):
-    """See the module."""
+    """Creates and deletes the Jobs of CronJobs."""
 
     name = "cronjob"
     storage = CRON_JOBS
@@ -121,7 +116,7 @@ class CronJobController(KeyQueue):
     children = (JOBS,)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Note which Jobs have ended, make the Job of the time that has come, delete old ones."""
+        """Record ended Jobs, create the Job whose time has come, delete old Jobs."""
         cron = version.decode()
         jobs = [job for job in cluster.storage.bucket(JOBS).scan(version.namespace)
                 if any(owner.get("controller") and owner.get("uid") == version.uid for owner in job.owners)]
@@ -182,14 +177,15 @@ class CronJobController(KeyQueue):
 
 
 def _leap(schedule: Schedule, moment: datetime, now: datetime, missed: int) -> datetime:
-    """Where to look on after a time that was missed: right after it, or nearer to now if there are very many."""
+    """The moment from which to search for the next time after a missed one: the missed time, or a later moment if very
+    many were missed."""
     if missed <= _MANY * 10:
         return moment
     return max(moment, now - 2 * ((schedule.after(moment) or moment) - moment) - timedelta(days=1))
 
 
 def _note_ends(cluster: Cluster, version: Version, status: Object, jobs: list[Version]) -> None:
-    """Take the Jobs that have ended, or are gone, out of `active`."""
+    """Remove Jobs that have ended or are gone from `active`."""
     by_uid = {job.uid: job for job in jobs}
     active = []
     for reference in status.get("active") or ():
@@ -234,7 +230,7 @@ def _make(cluster: Cluster, version: Version, cron: Object, due: datetime) -> Ob
 
 
 def _clean_up(cluster: Cluster, version: Version, spec: Object, jobs: list[Version]) -> None:
-    """Delete the oldest Jobs that have ended, beyond the limits of the history."""
+    """Delete the oldest ended Jobs beyond the history limits."""
     ended: dict[str, list[tuple[str, Version]]] = {"Complete": [], "Failed": []}
     for job in jobs:
         state = job.decode().get("status") or {}

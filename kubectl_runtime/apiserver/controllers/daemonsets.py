@@ -1,10 +1,10 @@
-"""DaemonSets make a Pod for each Node that fits, and move them to a new template a few at a time.
+"""DaemonSets create a Pod for each Node that fits, and replace Pods of old templates a few at a time.
 
-A Node fits by the template's nodeName, node selector and required affinity, and by its taints. Daemons
-tolerate the taints of Nodes in trouble. A Pod is bound to its Node by an affinity; the scheduler does the rest.
+A Node fits by the template's nodeName, node selector and required affinity, and by its taints; daemons tolerate the
+taints of Nodes in trouble. A Pod names its Node by an affinity, and the scheduler binds it.
 
-RollingUpdate deletes Pods of old templates: those that are not available at once, others as far as `maxUnavailable`
-goes; with `maxSurge` the new Pod comes first. OnDelete leaves them to the user. Each change comes back here.
+RollingUpdate deletes Pods of old templates: unavailable Pods at once, others within `maxUnavailable`; with `maxSurge`
+the new Pod is created first. OnDelete leaves the deletion to the user. The controller observes each of its own changes.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OF_HOST_NETWORK = {"key": "node.kubernetes.io/network-unavailable", "operator":
 
 
 class Daemon:
-    """A Pod of a DaemonSet."""
+    """One Pod of a DaemonSet."""
 
     def __init__(self, version: Version, cluster: Cluster, spec: Object) -> None:
         self.version, self.obj = version, version.decode()
@@ -48,7 +48,7 @@ class Daemon:
 
 
 def node_of(pod: Object) -> str:
-    """The Node that a daemon's Pod runs on, or is for."""
+    """The Node that a daemon's Pod runs on, or is created for."""
     if node := dig(pod, "spec.nodeName"):
         return str(node)
     terms = dig(pod, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
@@ -69,7 +69,7 @@ def pod_spec(spec: Object, node: str) -> Object:
 
 
 def fits(spec: Object, node: Object) -> tuple[bool, bool]:
-    """Whether a Node is to have a Pod, and whether one that is there stays."""
+    """Whether a Node should have a Pod, and whether an existing Pod may stay."""
     if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not selects(spec, node):
         return False, False
     tolerations = [*(spec.get("tolerations") or ()), *_TOLERATED]
@@ -80,7 +80,7 @@ def fits(spec: Object, node: Object) -> tuple[bool, bool]:
 
 
 class DaemonSetController(KeyQueue):
-    """See the module."""
+    """Creates and deletes the Pods of DaemonSets."""
 
     name = "daemonset"
     storage = DAEMON_SETS
@@ -94,7 +94,7 @@ class DaemonSetController(KeyQueue):
             self._keys |= dict.fromkeys(self._cluster.storage.bucket(DAEMON_SETS).keys)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Make and delete Pods, then tell the status."""
+        """Create and delete Pods, then write the status."""
         obj = version.decode()
         spec = obj["spec"]
         known = revisions.newest(cluster, version, self.kind, obj, label=HASH)
@@ -125,14 +125,14 @@ class DaemonSetController(KeyQueue):
 
 
 def _shape(node: Version) -> Any:
-    """What of a Node decides whether a daemon fits."""
+    """The parts of a Node that decide whether a daemon fits."""
     obj = node.decode()
     return node.labels, obj.get("spec")
 
 
 def _difference(by_node: dict[str, list[Daemon]], nodes: dict[str, tuple[bool, bool]], spec: Object, update: str
                 ) -> tuple[list[str], list[Daemon]]:
-    """The Nodes that lack a Pod, and the Pods that are too many."""
+    """The Nodes without a Pod, and the Pods to delete."""
     missing, unwanted = [], []
     for node, (wanted, stays) in nodes.items():
         found = [daemon for daemon in by_node.get(node, ()) if not daemon.version.deleting]
@@ -164,7 +164,7 @@ def _surge(spec: Object, nodes: int) -> int:
 
 def _outdated(spec: Object, by_node: dict[str, list[Daemon]], nodes: dict[str, tuple[bool, bool]], update: str
               ) -> list[Daemon]:
-    """The Pods of old templates that may go now."""
+    """The Pods of old templates that may be deleted now."""
     if spec["updateStrategy"]["type"] != "RollingUpdate":
         return []
     wanted = [node for node, (fit, _) in nodes.items() if fit]

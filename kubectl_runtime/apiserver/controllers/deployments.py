@@ -1,24 +1,19 @@
-"""Deployments make a ReplicaSet for each version of their template and shift the replicas from the old to the new one.
+"""Deployments create a ReplicaSet for each version of their template and shift the replicas from the old to the new
+one.
 
-==================  ================================================================================================
-a Deployment        what one look at it does
-==================  ================================================================================================
-paused              scales its ReplicaSets with its own size; no new ReplicaSet
-of another size     scales the ReplicaSets (several ones in proportion), then tells the status
-RollingUpdate       one step: makes or scales up the new ReplicaSet, else scales the old ones down, else cleans up
-Recreate            scales the old ones down, waits for their Pods to end, then makes the new ReplicaSet
-==================  ================================================================================================
+One look at a Deployment takes one step:
 
-The controller sees each of its changes again. No Pod runs unless a test says so, so most rollouts wait for
-availability. A revision is the ReplicaSet of a template: it is made or brought back, and superfluous old ones are
-deleted.
+- paused: scale its ReplicaSets with its own size, without a new ReplicaSet.
+- size changed: scale the ReplicaSets (several in proportion), then write the status.
+- RollingUpdate: create or scale up the new ReplicaSet, else scale the old ones down, else clean up.
+- Recreate: scale the old ReplicaSets down, wait for their Pods to end, then create the new one.
 
-ReplicaSets make Pods, adopt those that their selector matches, and delete those that are too many.
+The controller observes each of its own changes. A revision is the ReplicaSet of a template: it is created or reused,
+and superfluous old ones are deleted.
 
-Without the controller ``kubelet`` no Pod ever runs: a test that wants ready Pods writes their status, and the counts
-follow.
-
-Controllers adopt orphans that their selector matches, and release children that it no longer matches.
+ReplicaSets create Pods, adopt orphans that their selector matches, release Pods that it no longer matches, and delete
+superfluous Pods. Without the controller ``kubelet`` no Pod runs, so rollouts wait: a test that wants ready Pods writes
+their status.
 """
 from __future__ import annotations
 
@@ -58,23 +53,23 @@ from kubectl_runtime.core.meta.metav1 import format_time
 Object = dict[str, Any]
 
 AGENT = "kube-controller-manager"
-_API_VERSIONS = {"Job": "batch/v1", "CronJob": "batch/v1"}  # others are of apps/v1
+_API_VERSIONS = {"Job": "batch/v1", "CronJob": "batch/v1"}  # others are in apps/v1
 
 
 def owner_reference(owner: Version, kind: str) -> Object:
-    """The reference of a child to its controller."""
+    """A child's owner reference to its controller."""
     return {"apiVersion": _API_VERSIONS.get(kind, "apps/v1"), "kind": kind, "name": owner.name, "uid": owner.uid,
             "controller": True, "blockOwnerDeletion": True}
 
 
 def claim(cluster: Cluster, owner: Version, kind: str, selector: Object, children: str, *,
           fits: Callable[[Version], bool] = lambda _: True) -> list[Version]:
-    """The objects of a type that an owner controls, after it has adopted and released what it should. Objects that do
-    not fit are no children, whatever their labels are."""
+    """The objects of a type that an owner controls, after adopting and releasing children. Objects that do not fit are
+    no children, whatever their labels are."""
     matches, claimed = label_selector(selector), []
     for child in list(cluster.storage.bucket(children).scan(owner.namespace)):
         controller = None
-        for ref in child.owners:  # no generator: most children are another's, and there are many
+        for ref in child.owners:  # no generator: most children belong to other owners, and there are many
             if ref.get("controller"):
                 controller = ref
                 break
@@ -105,7 +100,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 class ReplicaSetController(KeyQueue):
-    """Makes and deletes Pods until there are as many as wanted."""
+    """Creates and deletes Pods until their number is the wanted one."""
 
     name = "replicaset"
     storage = REPLICA_SETS
@@ -113,7 +108,7 @@ class ReplicaSetController(KeyQueue):
     children = (PODS,)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Adopt, release, make or delete Pods, then tell the status."""
+        """Adopt, release, create or delete Pods, then write the status."""
         replica_set = version.decode()
         spec = replica_set["spec"]
         claimed = [(pod, pod.decode()) for pod in claim(cluster, version, self.kind, spec["selector"], PODS)]
@@ -129,7 +124,7 @@ class ReplicaSetController(KeyQueue):
             for pod, _ in sorted(active, key=lambda entry: _rank(*entry))[:-missing] if missing < 0 else ():
                 delete(cluster, pods, pod, agent=AGENT)
                 tell(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {pod.name}", component=REPLICASETS)
-            return  # the changes of the Pods come back here
+            return  # the changes of the Pods are observed
         wait = spec.get("minReadySeconds", 0)
         ages = [ready_for(obj, cluster.clock.now()) for _, obj in active]
         template = dig(spec, "template.metadata.labels") or {}
@@ -161,7 +156,7 @@ def _condition(pod: Object) -> Object | None:
 
 
 def ready_for(pod: Object, now: datetime) -> float | None:
-    """How many seconds a Pod has been ready; None if it is not."""
+    """How many seconds a Pod has been ready; None if it is not ready."""
     ready = _condition(pod)
     if ready is None:
         return None
@@ -170,7 +165,8 @@ def ready_for(pod: Object, now: datetime) -> float | None:
 
 
 def _rank(version: Version, pod: Object) -> tuple[Any, ...]:
-    """Which Pods go first: without node, not running, not ready, cheap, ready or made only lately."""
+    """The order of deletion: first Pods without a node, not running, not ready, cheap, or ready or created only
+    recently."""
     ready = _condition(pod)
     cost = dig(pod, "metadata.annotations") or {}
     restarts = sum(entry.get("restartCount", 0) for entry in dig(pod, "status.containerStatuses") or ())
@@ -185,7 +181,7 @@ def _latest_first(moment: str) -> float:
 
 
 def _write_status(cluster: Cluster, version: Version, obj: Object, counts: Object) -> None:
-    """Write what changed; zeros are left out but for the number of replicas and of those that end."""
+    """Write the changed status; zeros are left out except for the number of replicas and of terminating Pods."""
     kept = {key: value for key, value in counts.items() if value or key in ("replicas", "terminatingReplicas")}
     wanted = {**kept, "observedGeneration": obj["metadata"].get("generation", 1)}
     before = obj.get("status") or {}
@@ -203,36 +199,35 @@ HASH_LABEL = "pod-template-hash"
 
 @dataclass(slots=True)
 class ReplicaSet:
-    """A ReplicaSet and its object."""
+    """One ReplicaSet with its decoded object."""
 
     version: Version
     obj: Object
 
     @property
     def replicas(self) -> int:
-        """By its spec."""
+        """The number of replicas in its spec."""
         return int(self.obj["spec"].get("replicas", 1))
 
     @property
     def notes(self) -> Object:
-        """Its annotations."""
         return self.obj["metadata"].get("annotations") or {}
 
     @property
     def revision(self) -> int:
-        """Of the Deployment's templates; 0 if it has none."""
+        """The revision of the Deployment's template; 0 if it has none."""
         text = self.notes.get(REVISION, "")
         return int(text) if text.isdecimal() else 0
 
     @property
     def size(self) -> Size:
-        """For the arithmetic of a rollout."""
+        """Its numbers for the arithmetic of a rollout."""
         return Size(self.replicas, dig(self.obj, "status.availableReplicas") or 0, int(self.notes.get(MOST, 0)))
 
 
 @dataclass(slots=True)
 class Rollout:
-    """A Deployment that is looked at, and its ReplicaSets: the one of its template, and the others, oldest first."""
+    """One Deployment and its ReplicaSets: the one of its template, and the others, oldest first."""
 
     cluster: Cluster
     version: Version
@@ -243,12 +238,12 @@ class Rollout:
 
     @property
     def sets(self) -> list[ReplicaSet]:
-        """All of them."""
+        """All ReplicaSets."""
         return [*self.old, self.new] if self.new else self.old
 
 
 def look(cluster: Cluster, version: Version) -> Rollout:
-    """What there is of a Deployment, once its ReplicaSets are adopted and released."""
+    """The state of a Deployment, after its ReplicaSets are adopted and released."""
     obj = version.decode()
     found = [ReplicaSet(child, child.decode())
              for child in claim(cluster, version, "Deployment", obj["spec"]["selector"], REPLICA_SETS)]
@@ -258,25 +253,25 @@ def look(cluster: Cluster, version: Version) -> Rollout:
 
 
 def _bare(template: Object) -> Object:
-    """A template without the label that tells the ReplicaSets apart."""
+    """A template without the label that distinguishes the ReplicaSets."""
     labels = {key: value for key, value in (dig(template, "metadata.labels") or {}).items() if key != HASH_LABEL}
     return {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}}
 
 
 def annotated_sizes(limits: Limits) -> Object:
-    """The annotations that tell for which size of the Deployment a ReplicaSet was scaled."""
+    """The annotations that record the Deployment's size for which a ReplicaSet was scaled."""
     return {DESIRED: str(limits.replicas), MOST: str(limits.replicas + limits.surge if limits.replicas else 0)}
 
 
 def scale(rollout: Rollout, found: ReplicaSet | None, replicas: int) -> bool:
-    """Give a ReplicaSet a size; whether it had another one."""
+    """Give a ReplicaSet a size. Returns whether its size changed."""
     if found is None or found.replicas == replicas:
         return False
     return resize(rollout, found, replicas)
 
 
 def resize(rollout: Rollout, found: ReplicaSet, replicas: int) -> bool:
-    """Give a ReplicaSet a size, and the annotations of the Deployment's; whether anything changed."""
+    """Give a ReplicaSet a size, and the annotations of the Deployment's size. Returns whether anything changed."""
     sizes = annotated_sizes(rollout.limits)
     if found.replicas == replicas and all(found.notes.get(key) == value for key, value in sizes.items()):
         return False
@@ -297,7 +292,8 @@ def tell_scaled(rollout: Rollout, name: str, before: int, after: int) -> None:
 
 
 def scale_all(rollout: Rollout) -> bool:
-    """Scale with the Deployment: its only ReplicaSet that has replicas, or several in proportion; whether any was."""
+    """Scale with the Deployment: its only ReplicaSet that has replicas, or several in proportion. Returns whether any
+    was scaled."""
     active = [found for found in rollout.sets if found.replicas]
     if len(active) <= 1:
         latest = active[0] if active else rollout.new or next(reversed(rollout.old), None)
@@ -306,24 +302,24 @@ def scale_all(rollout: Rollout) -> bool:
         return False
     active.sort(key=lambda found: -found.replicas)
     sizes = proportional(rollout.limits, {found.version.name: found.size for found in active})
-    resized = [resize(rollout, found, sizes[found.version.name]) for found in active]  # all of them at once
+    resized = [resize(rollout, found, sizes[found.version.name]) for found in active]  # resize all of them
     return any(resized)
 
 
 _OWN = (REVISION, HISTORY, DESIRED, MOST, "kubectl.kubernetes.io/last-applied-configuration",
-        "deprecated.deployment.rollback.to")  # annotations that a ReplicaSet does not take over
+        "deprecated.deployment.rollback.to")  # annotations that a ReplicaSet does not inherit
 _HASH_ALPHABET = "bcdf56789h"  # ten of the characters that generated names use
 
 
 def template_hash(template: Object) -> str:
-    """A short name for a Pod template; equal templates have equal ones."""
+    """A short name for a Pod template; equal templates have equal names."""
     digest = hashlib.sha256(encode(template)).digest()
     return "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest[:10])
 
 
 def make_new(rollout: Rollout) -> bool:
-    """Make the ReplicaSet of the template, or give the one there is the newest revision; whether something was
-    written."""
+    """Create the ReplicaSet of the template, or give the existing one the newest revision. Returns whether something
+    was written."""
     revision = max((found.revision for found in rollout.old), default=0) + 1
     notes = {key: value for key, value in (rollout.obj["metadata"].get("annotations") or {}).items() if key not in _OWN}
     if rollout.new is None:
@@ -372,7 +368,8 @@ def _create(rollout: Rollout, revision: int, notes: Object) -> None:
 
 
 def _announce(rollout: Rollout, revision: int, reason: str, message: str, *, always: bool) -> bool:
-    """Note the revision, and in the condition Progressing which ReplicaSet is the new one; whether that was written."""
+    """Write the revision, and the new ReplicaSet in the condition Progressing. Returns whether something was written.
+    """
     status: Object = {"conditions": dig(rollout.obj, "status.conditions") or []}
     told = rollout.obj["spec"].get("progressDeadlineSeconds", NEVER) != NEVER and (
         always or condition(status, "Progressing") is None)
@@ -387,7 +384,7 @@ def _announce(rollout: Rollout, revision: int, reason: str, message: str, *, alw
 
 
 def clean_up(rollout: Rollout) -> None:
-    """Delete the oldest ReplicaSets beyond revisionHistoryLimit, if they are empty."""
+    """Delete the oldest empty ReplicaSets beyond revisionHistoryLimit."""
     limit = rollout.obj["spec"].get("revisionHistoryLimit")
     alive = sorted((found for found in rollout.old if not found.version.deleting), key=lambda found: found.revision)
     for found in alive[:max(0, len(alive) - limit)] if limit is not None else ():
@@ -397,11 +394,11 @@ def clean_up(rollout: Rollout) -> None:
         delete(rollout.cluster, served_type(rollout.cluster, REPLICA_SETS), found.version, agent=AGENT)
 
 
-_PATIENCE = 2.0  # seconds; creation times are whole ones
+_PATIENCE = 2.0  # seconds; creation times are in whole seconds
 
 
 class DeploymentController(KeyQueue):
-    """See the module."""
+    """Rolls Deployments out."""
 
     name = "deployment"
     storage = DEPLOYMENTS
@@ -409,13 +406,13 @@ class DeploymentController(KeyQueue):
     children = (REPLICA_SETS,)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Do one step of the rollout."""
+        """Take one step of the rollout."""
         rollout = look(cluster, version)
         spec = rollout.obj["spec"]
         if version.deleting:
             self._tell(rollout, progress=False)
         elif _note_pause(rollout):
-            return  # its write comes back here
+            return  # its own write is observed
         elif spec.get("paused") or any(found.replicas and found.notes.get(DESIRED, str(rollout.limits.replicas)) != str(
                 rollout.limits.replicas) for found in rollout.sets):
             if not scale_all(rollout):
@@ -431,19 +428,19 @@ class DeploymentController(KeyQueue):
                 clean_up(rollout)
 
     def _recreate(self, rollout: Rollout) -> bool:
-        """One step without surge; whether something was written that comes back here."""
-        scaled = [scale(rollout, found, 0) for found in rollout.old]  # all of them at once
+        """Take one step without surge. Returns whether something was written, which the controller then observes."""
+        scaled = [scale(rollout, found, 0) for found in rollout.old]  # scale all of them
         if any(scaled):
             return True
         if _old_pods_run(rollout):
-            self.look_later(rollout.cluster, rollout.version, 1.0)  # Pods are no children of the Deployment
+            self.look_later(rollout.cluster, rollout.version, 1.0)  # Pods are not children of the Deployment
             return False
         if rollout.new is None and self._tell(rollout, progress=True)[1]:
-            return True  # that nothing is updated is told before there is something
+            return True  # the status says that nothing is updated before the new ReplicaSet exists
         return make_new(rollout) or scale(rollout, rollout.new, rollout.limits.replicas)
 
     def _tell(self, rollout: Rollout, *, progress: bool) -> tuple[Object, bool]:
-        """Write the status if it changed; the status, and whether it did."""
+        """Write the status if it changed. Returns the status, and whether it changed."""
         cluster, deployment = rollout.cluster, rollout.obj
         now, newest = cluster.clock.now(), rollout.new.obj if rollout.new else None
         status = counted(deployment, [found.obj for found in rollout.sets], newest, rollout.limits, format_time(now))
@@ -457,9 +454,10 @@ class DeploymentController(KeyQueue):
 
 
 def _just_made(rollout: Rollout) -> bool:
-    """Whether the newest ReplicaSet is so new that its own controller may not have seen it: its counts are to come.
+    """Whether the newest ReplicaSet is so new that its own controller may not have seen it, so that its counts are
+    missing.
 
-    The real controller stumbles over its own write then, so that it tells the status only when it looks again.
+    The real controller conflicts with its own write then, so that it writes the status only at its next look.
     """
     if rollout.new is None or dig(rollout.new.obj, "status.observedGeneration"):
         return False
@@ -468,7 +466,7 @@ def _just_made(rollout: Rollout) -> bool:
 
 
 def _note_pause(rollout: Rollout) -> bool:
-    """Tell in the condition Progressing that the rollout is paused, or goes on; whether that was written."""
+    """Record in the condition Progressing that the rollout is paused or resumed. Returns whether that was written."""
     spec, status = rollout.obj["spec"], {"conditions": dig(rollout.obj, "status.conditions") or []}
     if spec.get("progressDeadlineSeconds", NEVER) == NEVER:
         return False
@@ -484,7 +482,7 @@ def _note_pause(rollout: Rollout) -> bool:
 
 
 def _roll(rollout: Rollout) -> bool:
-    """One step of a rolling update; whether something was written that comes back here."""
+    """Take one step of a rolling update. Returns whether something was written, which the controller then observes."""
     if make_new(rollout):
         return True
     new = rollout.new

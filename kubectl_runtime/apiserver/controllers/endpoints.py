@@ -1,7 +1,8 @@
-"""Endpoints and EndpointSlices: the addresses of the Pods that a Service selects, kept as the Pods become ready and go.
+"""Endpoints and EndpointSlices: the addresses of the Pods that a Service selects, kept up to date as Pods become ready
+and go.
 
-A Service without selector is left alone: its endpoints are somebody else's. Slices have up to 100 endpoints each, of
-one kind of address and one set of ports; a Pod that is not ready is in them too, and says so.
+A Service without a selector is left alone: a client manages its endpoints. Slices have up to 100 endpoints each, of one
+address type and one set of ports; a Pod that is not ready is included and marked as such.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_ty
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 
 Object = dict[str, Any]
-Ports = tuple[tuple[str, int, str, str], ...]  # (name, number, protocol, application protocol) of each
+Ports = tuple[tuple[str, int, str, str], ...]  # (name, number, protocol, application protocol) of each port
 
 SERVICES, PODS, ENDPOINTS, SLICES = "/services", "/pods", "/endpoints", "discovery.k8s.io/endpointslices"
 SERVICE_NAME, MANAGED_BY = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
@@ -28,17 +29,17 @@ _PER_SECOND = 1000  # endpoints
 
 
 class _OfServices(KeyQueue):
-    """What both controllers share: they look at Services, and at Pods that these select."""
+    """The base of both controllers: they reconcile Services, and observe the Pods that these select."""
 
     storage = SERVICES
-    written = ""  # the key of the type that is kept
+    written = ""  # the key of the written type
 
     def __init__(self) -> None:
         super().__init__()
         self._sizes: dict[str, int] = {}  # key of a Service -> how many Pods it selected
 
     def _note_pod(self, key: str) -> None:
-        """Look at a Service soon: the more Pods it has, the more of their changes are put together."""
+        """Look at a Service soon: the more Pods it has, the longer their changes are collected."""
         size = self._sizes.get(key, 0)
         if size <= PER_SLICE // 2 or self._cluster is None:
             self._keys[key] = None
@@ -62,7 +63,7 @@ class _OfServices(KeyQueue):
 
 
 def _selected(cluster: Cluster, version: Version, service: Object) -> Iterator[tuple[Object, bool, Ports]]:
-    """The Pods of a Service that have an address, whether traffic may go there, and the ports there."""
+    """The Pods of a Service that have an address, whether each is ready for traffic, and its ports."""
     selector = dig(service, "spec.selector")
     anyway = bool(dig(service, "spec.publishNotReadyAddresses"))
     for pod in cluster.storage.bucket(PODS).scan(version.namespace):
@@ -108,18 +109,18 @@ def _host_name(pod: Object, service: Version) -> str:
 
 
 class EndpointsController(_OfServices):
-    """See the module."""
+    """Writes Endpoints."""
 
     name = "endpoint"
     written = ENDPOINTS
 
     def __init__(self) -> None:
         super().__init__()
-        self._gone: list[str] = []  # keys of Services that are deleted
+        self._gone: list[str] = []  # keys of deleted Services
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Write the Endpoints of a Service if they changed. (The garbage collector does not know them: their name is
-        the Service's, and they go with it.)"""
+        """Write the Endpoints of a Service if they changed. (They have the Service's name and no owner: this
+        controller, not the garbage collector, deletes them with the Service.)"""
         service = version.decode()
         if not dig(service, "spec.selector") or dig(service, "spec.type") == "ExternalName" or version.deleting:
             return
@@ -156,11 +157,11 @@ class EndpointsController(_OfServices):
             self._gone = [*self._gone, change.new.key]
 
     def due(self) -> float | None:
-        """As for all; at once when a Service is gone."""
+        """At once if a Service was deleted, else as for every queue."""
         return 0.0 if self._gone else super().due()
 
     def step(self, cluster: Cluster) -> None:
-        """Delete the Endpoints of Services that are gone, then look at some Services."""
+        """Delete the Endpoints of deleted Services, then look at some Services."""
         with cluster.locked():
             gone, self._gone = self._gone, []
             for key in gone:
@@ -171,13 +172,13 @@ class EndpointsController(_OfServices):
 
 
 class EndpointSliceController(_OfServices):
-    """See the module."""
+    """Writes EndpointSlices."""
 
     name = "endpointslice"
     written = SLICES
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Make, change and delete the slices of a Service."""
+        """Create, change and delete the slices of a Service."""
         service, kind = version.decode(), served_type(cluster, SLICES)
         if not dig(service, "spec.selector") or version.deleting or kind is None:
             return
@@ -207,7 +208,7 @@ class EndpointSliceController(_OfServices):
 
 
 def _slices(cluster: Cluster, version: Version, service: Object) -> Iterator[Object]:
-    """The contents of the slices that there should be; an empty one where there is no endpoint."""
+    """The contents of the wanted slices; one empty slice if there is no endpoint."""
     groups: dict[tuple[str, Ports], list[Object]] = {}
     for pod, ready, ports in _selected(cluster, version, service):
         address = pod["status"]["podIP"]

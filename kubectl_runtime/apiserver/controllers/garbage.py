@@ -1,18 +1,13 @@
-"""The garbage collector: what happens to dependents when their owner goes.
+"""The garbage collector: what happens to dependents when their owner is deleted.
 
-====================================================  ==============================================================
-object                                                what is done
-====================================================  ==============================================================
-has owners, none of them exists                       it is deleted
-has owners, some of them exist                        references to those that do not exist are removed
-its owners exist but wait for their dependents to go  it is deleted (in the foreground, if it has dependents itself)
-deleted in the foreground (foregroundDeletion)        its finalizer goes when no dependent that blocks it is left
-deleted as orphaning (orphan)                         dependents lose their reference to it, then its finalizer goes
-====================================================  ==============================================================
+- An object whose owners are all gone is deleted. If some owners exist, the references to the others are removed.
+- An object whose owners exist but wait for their dependents is deleted (in the foreground, if it has dependents).
+- The finalizer of an object deleted in the foreground (foregroundDeletion) is removed when no dependent blocks it.
+- Dependents of an object deleted with ``orphan`` lose their reference to it; then its finalizer is removed.
 
 An owner is looked up by kind and name, a namespaced one in the dependent's own namespace, and must have the uid. An
-object whose owner cannot be told (of a kind that the server does not serve, or a namespaced one of an object without
-namespace) is left alone. An Event tells of an owner that exists in another namespace.
+object whose owner cannot be determined (its kind is not served, or it is namespaced and the dependent is not) is left
+alone. An Event reports an owner that exists in another namespace.
 """
 
 from __future__ import annotations
@@ -29,11 +24,11 @@ Object = dict[str, Any]
 Place = tuple[str, str]  # (key of the bucket, key of the object)
 
 AGENT, COMPONENT = "kube-controller-manager", "garbage-collector-controller"
-PER_STEP = 50  # objects that one step looks at, so that requests get their turn
+PER_STEP = 50  # objects per step, so that other requests are served in between
 
 
 class GarbageCollector:
-    """See the module. Keeps where each uid is and who depends on it."""
+    """Deletes and orphans dependents. Keeps the place and the dependents of each uid."""
 
     name = "garbage-collector"
 
@@ -46,7 +41,7 @@ class GarbageCollector:
         self._started = False
 
     def start(self, cluster: Cluster) -> None:
-        """Learn what is stored."""
+        """Index the stored objects, and observe."""
         self._places.clear()
         self._dependents.clear()
         for bucket in cluster.storage.buckets.values():
@@ -57,7 +52,7 @@ class GarbageCollector:
             cluster.storage.observers.append(self._observe)
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at all that have owners, or are going."""
+        """Look at all objects that have owners or are being deleted."""
         self.start(cluster)
 
     def due(self) -> float | None:
@@ -72,7 +67,8 @@ class GarbageCollector:
             self._queued.discard(place)
             self._look_at(cluster, place)
 
-    # --- what changed -------------------------------------------------------------------------------------------------
+    # --- observed changes
+    # --------------------------------------------------------------------------------------------------
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         place = (bucket.key, change.new.key)
@@ -105,7 +101,7 @@ class GarbageCollector:
         if not dependents:
             del self._dependents[owner]
         if owner in self._places:
-            self._enqueue(self._places[owner])  # it may wait for this dependent to go
+            self._enqueue(self._places[owner])  # it may wait for the deletion of this dependent
 
     def _enqueue_dependents(self, uid: str) -> None:
         for place in self._dependents.get(uid, ()):
@@ -116,7 +112,8 @@ class GarbageCollector:
             self._queued.add(place)
             self._queue.append(place)
 
-    # --- what is to be done -------------------------------------------------------------------------------------------
+    # --- the work
+    # ----------------------------------------------------------------------------------------------------------
 
     def _look_at(self, cluster: Cluster, place: Place) -> None:
         version, resource_type = _stored(cluster, place), served_type(cluster, place[0])

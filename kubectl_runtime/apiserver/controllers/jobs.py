@@ -1,10 +1,10 @@
-"""Jobs make Pods, count those that end, and are Complete or Failed.
+"""Jobs create Pods, count the Pods that end, and become Complete or Failed.
 
-A Pod is counted once: it carries the finalizer ``batch.kubernetes.io/job-tracking`` until its end is in the Job's
-status. What the real controller does and this one does not: podFailurePolicy, successPolicy and backoffLimitPerIndex
-are passed over. A Job that names another controller (managedBy) is left alone.
+A Pod is counted once: it has the finalizer ``batch.kubernetes.io/job-tracking`` until its end is in the Job's status.
+In contrast to the real controller, podFailurePolicy, successPolicy and backoffLimitPerIndex are ignored. A Job that
+names another controller (managedBy) is left alone.
 
-Jobs that have ended are deleted after ``spec.ttlSecondsAfterFinished`` seconds.
+Ended Jobs are deleted after ``spec.ttlSecondsAfterFinished`` seconds.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIRST_BACKOFF, LAST_BACKOFF = 10.0, 600.0  # seconds, as kube-controller-manager
 
 @dataclass(slots=True)
 class Census:
-    """A Job's Pods, each under what it is now; one that is being deleted may count as failed, too."""
+    """A Job's Pods by their state; a Pod that is being deleted may also count as failed."""
 
     active: list[Object] = field(default_factory=list)
     terminating: list[Object] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Census:
 
 
 def census(pods: Iterable[Object], *, only_failed: bool) -> Census:
-    """Sort the Pods of a Job. `only_failed`: one that is being deleted has failed only when it has ended
+    """Sort the Pods of a Job. With `only_failed` a Pod that is being deleted counts as failed only once it has ended
     (podReplacementPolicy Failed)."""
     found = Census()
     for pod in pods:
@@ -84,7 +84,7 @@ def split_indexes(text: str | None) -> set[int]:
 
 
 def join_indexes(numbers: Collection[int]) -> str:
-    """The reverse: two in a row are listed, three and more are a range."""
+    """The reverse of `split_indexes`: two consecutive numbers are listed, three or more become a range."""
     parts: list[str] = []
     run: list[int] = []
     for number in [*sorted(numbers), None]:
@@ -99,19 +99,19 @@ def join_indexes(numbers: Collection[int]) -> str:
 def wanted_pods(spec: Object, succeeded: int, active: int) -> int:
     """How many active Pods there should be."""
     parallelism, completions = int(spec.get("parallelism", 1)), spec.get("completions")
-    if completions is None:  # a queue of work: once one has succeeded, the others finish what they have
+    if completions is None:  # a work queue: once a Pod has succeeded, the others finish
         return active if succeeded else parallelism
     return max(0, min(parallelism, int(completions) - succeeded))
 
 
 def is_complete(spec: Object, succeeded: int, active: int) -> bool:
-    """Whether as many Pods as wanted have succeeded."""
+    """Whether enough Pods have succeeded."""
     completions = spec.get("completions")
     return succeeded > 0 and not active if completions is None else succeeded >= completions
 
 
 def failure(spec: Object, status: Object, pods: Census, failed: int, now: datetime) -> tuple[str, str] | None:
-    """The reason for which a Job has failed, and its text; None as long as it has not."""
+    """The reason why a Job has failed, and its text; None if it has not failed."""
     limit = spec.get("backoffLimit", 6)
     restarts = sum(entry.get("restartCount", 0) for pod in pods.active for entry in (
         *(dig(pod, "status.initContainerStatuses") or ()), *(dig(pod, "status.containerStatuses") or ())))
@@ -124,7 +124,7 @@ def failure(spec: Object, status: Object, pods: Census, failed: int, now: dateti
 
 
 def time_left(spec: Object, status: Object, now: datetime) -> float | None:
-    """Seconds until the Job's deadline; None if it has none, or has not begun."""
+    """Seconds until the Job's deadline; None if it has none, or has not started."""
     limit, start = spec.get("activeDeadlineSeconds"), status.get("startTime")
     if limit is None or start is None:
         return None
@@ -133,7 +133,7 @@ def time_left(spec: Object, status: Object, now: datetime) -> float | None:
 
 
 def retry_delay(pods: Census, now: datetime) -> float:
-    """Seconds until a Pod may be made after those that failed since the last one that succeeded; 0: at once."""
+    """Seconds until a Pod may be created after the failures since the last success; 0 for at once."""
     last = max((_end_of(pod, now) for pod in pods.succeeded), default=datetime.min.replace(tzinfo=UTC))
     ends = [end for pod in pods.failed if (end := _end_of(pod, now)) > last]
     if not ends:
@@ -143,7 +143,7 @@ def retry_delay(pods: Census, now: datetime) -> float:
 
 
 def _end_of(pod: Object, now: datetime) -> datetime:
-    """When the last container of a Pod ended, or the Pod was deleted; now, where nothing tells."""
+    """When the last container of a Pod ended, or the Pod was deleted; now if neither is known."""
     ends = [text for entry in dig(pod, "status.containerStatuses") or ()
             if (text := dig(entry, "state.terminated.finishedAt"))]
     if ends:
@@ -160,7 +160,7 @@ COMPONENT, OWN_NAME = "job-controller", "kubernetes.io/job-controller"
 
 
 class JobController(KeyQueue):
-    """See the module."""
+    """Runs Jobs."""
 
     name = "job"
     storage = JOBS
@@ -172,12 +172,12 @@ class JobController(KeyQueue):
         self._job_gone = False
 
     def start(self, cluster: Cluster) -> None:
-        """As for all, and Pods that are tracked for a Job that is gone are let go."""
+        """Observe, look at every Job, and release the tracked Pods of Jobs that are gone."""
         super().start(cluster)
         self._job_gone = True
 
     def look_again(self, cluster: Cluster) -> None:
-        """As at the start."""
+        """Look at every Job, and release the tracked Pods of Jobs that are gone."""
         super().look_again(cluster)
         self._job_gone = True
 
@@ -187,7 +187,7 @@ class JobController(KeyQueue):
             self._job_gone = True
 
     def due(self) -> float | None:
-        """As for all; at once when a Job is gone."""
+        """At once if a Job was deleted, else as for every queue."""
         return 0.0 if self._job_gone else super().due()
 
     def step(self, cluster: Cluster) -> None:
@@ -206,7 +206,7 @@ class JobController(KeyQueue):
                 _untrack(cluster, pod)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Count the Pods that have ended, tell the status, make or delete Pods."""
+        """Count the ended Pods, write the status, create or delete Pods."""
         job = version.decode()
         spec, status = job["spec"], dict(job.get("status") or {})
         if spec.get("managedBy") not in (None, OWN_NAME):
@@ -227,7 +227,7 @@ class JobController(KeyQueue):
 
 
 def _count(spec: Object, status: Object, found: Census) -> None:
-    """Add those that ended since the last time. What a suspension ends has not failed."""
+    """Add the Pods that ended since the last look. Pods that a suspension ends have not failed."""
     gone = found.terminating if spec.get("suspend") else []
     for key, pods in (("succeeded", found.succeeded), ("failed", [pod for pod in found.failed if pod not in gone])):
         status[key] = status.get(key, 0) + sum(map(is_tracked, pods))
@@ -240,7 +240,7 @@ def _count(spec: Object, status: Object, found: Census) -> None:
 
 def _act(queue: JobController, cluster: Cluster, version: Version, job: Object, status: Object,
          found: Census) -> list[Object]:
-    """Make or delete Pods; those that are active afterwards, as far as they were before."""
+    """Create or delete Pods. Returns the Pods that were active before and still are."""
     spec, now = job["spec"], cluster.clock.now()
     moment, own = format_time(now), served_type(cluster, JOBS)
     pods = served_type(cluster, PODS)
@@ -274,7 +274,7 @@ def _act(queue: JobController, cluster: Cluster, version: Version, job: Object, 
 
 
 def _indexes(spec: Object, status: Object, found: Census, missing: int) -> Iterable[int | None]:
-    """The indexes of so many new Pods; None where there are none."""
+    """The indexes of `missing` new Pods; None for each Pod of a Job without indexes."""
     if spec.get("completionMode") != "Indexed":
         return [None] * missing
     taken = split_indexes(status.get("completedIndexes")) | {index_of(pod) for pod in found.active}
@@ -310,7 +310,7 @@ def _make(cluster: Cluster, version: Version, job: Object, index: int | None) ->
 
 
 def _delete(cluster: Cluster, version: Version, pods: Iterable[Object]) -> list[Object]:
-    """Delete these Pods; none of them is active any more."""
+    """Delete these Pods. Returns the remaining active ones: none."""
     own, pod_type = served_type(cluster, JOBS), served_type(cluster, PODS)
     for pod in pods:
         found = cluster.storage.get(PODS, version.namespace, pod["metadata"]["name"])
@@ -329,7 +329,7 @@ def _tell_counts(status: Object, found: Census, active: list[Object]) -> None:
 
 def _conclude(cluster: Cluster, version: Version, spec: Object, status: Object, found: Census,
               active: list[Object]) -> None:
-    """The conditions with which a Job ends: first what decides it, and the end when no Pod is left."""
+    """Set the conditions with which a Job ends: first the decision, and the end once no Pod is left."""
     if spec.get("suspend") or version.deleting:
         return
     now, own = cluster.clock.now(), served_type(cluster, JOBS)
@@ -359,7 +359,7 @@ def _has(status: Object, *kinds: str) -> bool:
 
 
 def _condition(status: Object, kind: str, state: str, reason: str, message: str, now: str) -> bool:
-    """Set a condition; False if it was so before."""
+    """Set a condition. Returns False if it was already set."""
     others = [entry for entry in status.get("conditions") or () if entry["type"] != kind]
     known: Object = next((entry for entry in status.get("conditions") or () if entry["type"] == kind), {})
     if known.get("status") == state:
@@ -370,7 +370,8 @@ def _condition(status: Object, kind: str, state: str, reason: str, message: str,
 
 
 def _write(cluster: Cluster, version: Version, status: Object, before: Object) -> bool:
-    """Store the status if it differs; False if it was refused. Zeros are left out but for `ready` and `terminating`."""
+    """Store the status if it differs; False if the server refused it. Zeros are left out except for `ready` and
+    `terminating`."""
     wanted = {key: value for key, value in status.items() if value not in (0, "") or key in ("ready", "terminating")}
     if wanted == before:
         return True
@@ -379,7 +380,7 @@ def _write(cluster: Cluster, version: Version, status: Object, before: Object) -
 
 
 def _release(cluster: Cluster, versions: Iterable[Version], ended: Iterable[Object]) -> None:
-    """Take the finalizer off those whose end is counted."""
+    """Remove the finalizer of Pods whose end is counted."""
     uids = {pod["metadata"]["uid"] for pod in ended}
     for version in versions:
         current = cluster.storage.get(PODS, version.namespace, version.name)
@@ -393,13 +394,13 @@ def _untrack(cluster: Cluster, pod: Version) -> None:
 
 
 class TtlAfterFinishedController(KeyQueue):
-    """See the module."""
+    """Deletes ended Jobs."""
 
     name = "ttl-after-finished"
     storage = JOBS
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Delete the Job, or look again when its time is up."""
+        """Delete the Job, or look again when its time is over."""
         job = version.decode()
         ttl = job["spec"].get("ttlSecondsAfterFinished")
         ends = [entry["lastTransitionTime"] for entry in (job.get("status") or {}).get("conditions") or ()

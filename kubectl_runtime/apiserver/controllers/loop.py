@@ -1,10 +1,10 @@
-"""`ControlLoop`: a controller of the cluster is a step function that the core runs on its clock.
+"""`ControlLoop`: a controller of the cluster, as a step function that the core calls on its clock.
 
-A loop observes every change as it is stored (`Storage.observers`), notes the keys it has to look at (`KeyQueue`), and
-does a bounded piece of work in `step`. `start`, `look_again` and the observers are called under the cluster's lock.
-`step` takes the lock itself, because a loop that calls a test's functions must not hold it (`under_lock` is for loops
-that call none). The lock is free while a webhook is called about a controller's request: what the loop has read may be
-old then, so further requests name the object's uid and version.
+A loop observes every stored change (`Storage.observers`), collects keys (`KeyQueue`), and does a bounded piece of work
+in `step`. `start`, `look_again` and the observers are called under the cluster's lock. `step` takes the lock itself,
+since a loop that calls a test's functions must not hold it (`under_lock` is for the other loops). The lock is released
+while a webhook is called for a controller's request: what the loop has read may be outdated then, so further requests
+name the object's uid and version.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class ControlLoop(Protocol):
     name: str
 
     def start(self, cluster: Cluster) -> None:
-        """Look at everything that is stored, and begin to observe; also after a restore."""
+        """Look at every stored object, and begin to observe; called again after a restore."""
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at everything that is stored once more: a webhook has refused what it wanted, or `step` has raised."""
+        """Look at every stored object once more: a webhook refused a write of this controller, or `step` raised."""
 
     def due(self) -> float | None:
-        """When `step` has work, in monotonic seconds (0: now); None: not until something changes. Takes no lock."""
+        """When `step` has work, in monotonic seconds (0 for now); None until something changes. Takes no lock."""
 
     def step(self, cluster: Cluster) -> None:
-        """Do a bounded piece of work. One that raises may forget what it was looking at: `look_again` follows."""
+        """Do a bounded piece of work. A step that raises may lose its keys: `look_again` follows."""
 
 
 def under_lock(step: Callable[[T, Cluster], None]) -> Callable[[T, Cluster], None]:
-    """A `step` that holds the cluster's lock from beginning to end."""
+    """Make a `step` that holds the cluster's lock from beginning to end."""
     @wraps(step)
     def locked(loop: T, cluster: Cluster) -> None:
         with cluster.locked():
@@ -55,8 +55,8 @@ class KeyQueue:
 
     name = ""
     storage = ""  # the key of the type that is reconciled
-    kind = ""  # its kind, as owner references of children name it
-    children: tuple[str, ...] = ()  # keys of the types whose changes concern their controller owner
+    kind = ""  # its kind in the owner references of children
+    children: tuple[str, ...] = ()  # keys of types whose changes enqueue their controller owner
 
     def __init__(self) -> None:
         self._keys: dict[str, None] = {}
@@ -78,7 +78,7 @@ class KeyQueue:
             self._observe_child(change)
 
     def _observe_child(self, change: Change) -> None:
-        """A child that belongs to an object concerns that one; an orphan concerns all that might adopt it."""
+        """Enqueue the owner of a changed child, or for an orphan every object that might adopt it."""
         owners = {f"{version.namespace}/{owner.get('name')}" for version in (change.old, change.new) if version
                   for owner in version.owners if owner.get("controller") and owner.get("kind") == self.kind}
         self._keys |= dict.fromkeys(sorted(owners))
@@ -91,11 +91,11 @@ class KeyQueue:
         self._keys |= dict.fromkeys(cluster.storage.bucket(self.storage).keys)
 
     def look_later(self, cluster: Cluster, version: Version, seconds: float) -> None:
-        """Look at an object again after some time, unless something changes before."""
+        """Look at an object again after some time, unless it changes before."""
         self._later[version.key] = cluster.clock.monotonic() + seconds
 
     def due(self) -> float | None:
-        """At once if there is something to look at, else when the first object is to be looked at again."""
+        """At once if there is something to look at, else when the first delayed object is due."""
         return 0.0 if self._keys else min(self._later.values(), default=None)
 
     @under_lock
@@ -112,15 +112,15 @@ class KeyQueue:
                 self.reconcile(cluster, version)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Bring what belongs to one object in line with it; overridden."""
+        """Reconcile one object; overridden."""
         raise AssertionError(f"{type(self).__name__} reconciles nothing")
 
 
 def tell(cluster: Cluster, resource_type: ServedResource, version: Version, reason: str, message: str, *,
          component: str, kind: str = "Normal", versioned: bool = True,
          agent: str = "kube-controller-manager") -> None:
-    """Write one Event, in the object's namespace or in default; `versioned` tells the object's resourceVersion
-    too, `agent` is who asks."""
+    """Write one Event, in the object's namespace or in default. `versioned` adds the object's resourceVersion; `agent`
+    is the requesting component."""
     moment, namespace = cluster.clock.now(), version.namespace or "default"
     space = {"namespace": version.namespace} if version.namespace else {}
     state = {"resourceVersion": str(version.rv)} if versioned else {}

@@ -1,4 +1,5 @@
-"""The namespace controller empties a terminating Namespace, reports in conditions what remains, and releases it."""
+"""The namespace controller empties a terminating Namespace, reports remaining objects in conditions, and then removes
+it."""
 
 from __future__ import annotations
 
@@ -14,21 +15,21 @@ Object = dict[str, Any]
 STORAGE, PODS = "/namespaces", "/pods"
 FINALIZER = "kubernetes"
 AGENT = "kube-controller-manager"
-PER_STEP = 200  # objects that one step deletes
+PER_STEP = 200  # objects per step
 
 
 class NamespaceController:
-    """See the module."""
+    """Empties and removes terminating Namespaces."""
 
     name = "namespace"
 
     def __init__(self) -> None:
         self._terminating: dict[str, None] = {}  # namespaces to look at, in order
-        self._deleting: set[str] = set()  # all that are being deleted
+        self._deleting: set[str] = set()  # all terminating namespaces
         self._started = False
 
     def start(self, cluster: Cluster) -> None:
-        """Find the namespaces that are being deleted."""
+        """Find the terminating namespaces, and observe."""
         self._deleting = {version.name for version in cluster.storage.bucket(STORAGE).scan("") if version.deleting}
         self._terminating = dict.fromkeys(sorted(self._deleting))
         if not self._started:
@@ -47,16 +48,16 @@ class NamespaceController:
             self._terminating[change.new.namespace] = None
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at all of them."""
+        """Look at all terminating namespaces."""
         self._terminating |= dict.fromkeys(sorted(self._deleting))
 
     def due(self) -> float | None:
-        """At once if a namespace is to be looked at."""
+        """At once if there is a namespace to look at."""
         return 0.0 if self._terminating else None
 
     @under_lock
     def step(self, cluster: Cluster) -> None:
-        """Delete some of what is in one namespace, and the namespace when it is empty."""
+        """Delete some objects of one namespace, and the namespace when it is empty."""
         name = next(iter(self._terminating), None)
         if name is None:
             return
@@ -65,15 +66,15 @@ class NamespaceController:
         if namespace is None or not namespace.deleting:
             return
         if not self._delete_contents(cluster, name):
-            self._terminating[name] = None  # there is more
+            self._terminating[name] = None  # there is more to delete
             return
-        namespace = cluster.storage.get(STORAGE, "", name)  # another one, if webhooks were asked about what it held
+        namespace = cluster.storage.get(STORAGE, "", name)  # webhook calls may have changed it
         if namespace is None:
             return
         remaining = self._remaining(cluster, name)
         if remaining:
             self._tell(cluster, namespace, remaining)
-            self._terminating.pop(name, None)  # its own write is no news
+            self._terminating.pop(name, None)  # its own write is no reason to look again
         else:
             self._finalize(cluster, namespace)
 
@@ -84,7 +85,7 @@ class NamespaceController:
         return {key: versions for key, versions in sorted(found.items()) if versions}
 
     def _delete_contents(self, cluster: Cluster, name: str) -> bool:
-        """Whether all contents have been asked to go."""
+        """Ask for the deletion of the contents. Returns whether all of them were asked for."""
         left = PER_STEP
         for key, versions in self._remaining(cluster, name).items():
             resource_type = served_type(cluster, key)
@@ -95,7 +96,7 @@ class NamespaceController:
                     return False
                 before = cluster.turned_away
                 delete(cluster, resource_type, version, agent=AGENT, policy="Background")
-                left -= cluster.turned_away == before  # what a webhook keeps must not keep the rest, for ever
+                left -= cluster.turned_away == before  # an object that a webhook keeps must not block the rest forever
         return True
 
     @staticmethod
@@ -127,7 +128,7 @@ class NamespaceController:
 
 
 def _conditions(remaining: dict[str, list[Version]]) -> list[tuple[str, str, str, str]]:
-    """The conditions (type, status, reason, message). Pods that are given time to end do not count as remaining."""
+    """The conditions (type, status, reason, message). Pods within their grace period do not count as remaining."""
     counts = []
     finalizers: dict[str, int] = {}
     for key, versions in remaining.items():

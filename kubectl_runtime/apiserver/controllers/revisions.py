@@ -1,7 +1,7 @@
 """ControllerRevisions: the templates that a StatefulSet or DaemonSet has had.
 
-Each template that was wanted is kept as a ControllerRevision with a number that rises. A template that comes back takes
-its old revision with it, under a new number.
+Each template is kept as a ControllerRevision with a rising number. A template that comes back gets its old revision
+with a new number.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Revision:
 
     @property
     def number(self) -> int:
-        """Rises with each template."""
+        """A number that rises with each template."""
         return int(self.obj.get("revision") or 0)
 
     @property
@@ -46,7 +46,8 @@ class Revision:
 
 
 def template_hash(data: Object, collisions: int = 0) -> str:
-    """The hash of a revision's data, as kube-controller-manager makes it: FNV-1 of 32 bits, in letters of names."""
+    """The hash of a revision's data, as kube-controller-manager computes it: 32-bit FNV-1, in the letters of generated
+    names."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -64,9 +65,9 @@ def owned(cluster: Cluster, owner: Version) -> list[Revision]:
 
 
 def newest(cluster: Cluster, owner: Version, kind: str, obj: Object, *, label: str) -> list[Revision]:
-    """The revisions of a set, the last of them that of its present template, which is made if there is none.
+    """The revisions of a set. The last is that of its present template, which is created if there is none.
 
-    `label`: under which the hash is kept. Empty if the server refused to store the revision.
+    `label` is the key of the hash. Empty if the server refused to store the revision.
     """
     template = obj["spec"]["template"]
     known = owned(cluster, owner)
@@ -97,7 +98,7 @@ def newest(cluster: Cluster, owner: Version, kind: str, obj: Object, *, label: s
 
 
 def forget(cluster: Cluster, revisions: list[Revision], used: Collection[str], limit: int) -> None:
-    """Delete the oldest revisions that are not used, beyond the limit."""
+    """Delete the oldest unused revisions beyond the limit."""
     unused = [revision for revision in revisions if revision.name not in used]
     for revision in unused[:max(0, len(unused) - limit)]:
         delete(cluster, served_type(cluster, REVISIONS), revision.version, agent=AGENT)

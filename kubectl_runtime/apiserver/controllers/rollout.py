@@ -1,9 +1,9 @@
-"""The arithmetic of a Deployment's rollout: how many replicas each of its ReplicaSets is to have. Pure functions.
+"""The arithmetic of a Deployment's rollout and its status: replicas of each ReplicaSet, counts, conditions. Pure
+functions.
 
-A ReplicaSet's annotations tell for which size of the Deployment it was scaled last: `desired` its replicas, `most` its
-replicas and the surge. From them a change of the Deployment's size is told from a step of a rollout.
-
-A Deployment's status has counts and the conditions Available and Progressing.
+A ReplicaSet's annotations record the Deployment's size for which it was last scaled: `desired` replicas, and `most`,
+the replicas with the surge. They distinguish a changed size of the Deployment from a step of a rollout. The status has
+counts and the conditions Available and Progressing.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DESIRED, MOST = "deployment.kubernetes.io/desired-replicas", "deployment.kuberne
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of a rollout: wanted replicas, how many more, and how many fewer available ones there may be."""
+    """The bounds of a rollout: wanted replicas, surge, and how many fewer may be available."""
 
     replicas: int
     surge: int
@@ -32,7 +32,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One ReplicaSet: the replicas it has by its spec, the available ones, and `max-replicas` of its annotations."""
+    """One ReplicaSet: the replicas of its spec, the available ones, and `max-replicas` of its annotations."""
 
     replicas: int
     available: int
@@ -40,7 +40,7 @@ class Size:
 
 
 def limits_of(spec: Object) -> Limits:
-    """The limits by a Deployment's spec; only a rolling update has surge and unavailable replicas."""
+    """The limits of a Deployment's spec; only a rolling update has a surge and unavailable replicas."""
     replicas = spec.get("replicas", 1)
     rolling = dig(spec, "strategy.rollingUpdate")
     if rolling is None or dig(spec, "strategy.type") == "Recreate":
@@ -48,7 +48,7 @@ def limits_of(spec: Object) -> Limits:
     surge = _share(rolling.get("maxSurge", 0), replicas, up=True)
     unavailable = _share(rolling.get("maxUnavailable", 0), replicas, up=False)
     if not surge and not unavailable:
-        unavailable = 1  # the rollout would stand still
+        unavailable = 1  # otherwise the rollout could not start
     return Limits(replicas, surge, min(unavailable, replicas))
 
 
@@ -61,7 +61,7 @@ def _share(value: Any, whole: int, *, up: bool) -> int:
 
 
 def new_replicas(limits: Limits, new: int, others: int) -> int:
-    """The size of the newest ReplicaSet that has `new` replicas while the older ones have `others`."""
+    """The new size of the newest ReplicaSet, which has `new` replicas while the older ones have `others`."""
     if new >= limits.replicas:
         return limits.replicas
     room = limits.replicas + limits.surge - new - others
@@ -69,9 +69,9 @@ def new_replicas(limits: Limits, new: int, others: int) -> int:
 
 
 def old_replicas(limits: Limits, new: Size, old: Mapping[str, Size]) -> dict[str, int]:
-    """The sizes of older ReplicaSets, oldest first, after one step down: those that change.
+    """The sizes of older ReplicaSets, oldest first, after one step down; only sizes that change.
 
-    Replicas that are not available go first, then available ones as far as enough are left.
+    Unavailable replicas go first, then available ones as long as enough are left.
     """
     least = limits.replicas - limits.unavailable
     total = new.replicas + sum(size.replicas for size in old.values())
@@ -92,7 +92,7 @@ def old_replicas(limits: Limits, new: Size, old: Mapping[str, Size]) -> dict[str
 
 
 def proportional(limits: Limits, sizes: Mapping[str, Size]) -> dict[str, int]:
-    """The sizes of several ReplicaSets when the Deployment is scaled in the midst of a rollout; largest first."""
+    """The sizes of several ReplicaSets when the Deployment is scaled during a rollout; largest first."""
     total = sum(size.replicas for size in sizes.values())
     allowed = limits.replicas + limits.surge if limits.replicas else 0
     left = allowed - total
@@ -110,7 +110,7 @@ def proportional(limits: Limits, sizes: Mapping[str, Size]) -> dict[str, int]:
     return result
 
 
-NEVER = (1 << 31) - 1  # the progressDeadlineSeconds of a Deployment that has none
+NEVER = (1 << 31) - 1  # the progressDeadlineSeconds of a Deployment without a deadline
 _COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
 
 
@@ -121,7 +121,7 @@ def condition(status: Object, kind: str) -> Object | None:
 
 def set_condition(status: Object, kind: str, state: str, reason: str, message: str, now: str, *,
                   renew: bool = False) -> None:
-    """Set a condition, at the end of the list, unless it has this state and reason already (`renew`: even then)."""
+    """Set a condition, at the end of the list, unless it already has this state and reason (`renew`: even then)."""
     known = condition(status, kind)
     if known and known["status"] == state and known["reason"] == reason and not renew:
         return
@@ -132,7 +132,7 @@ def set_condition(status: Object, kind: str, state: str, reason: str, message: s
 
 
 def counted(deployment: Object, sets: Iterable[Object], newest: Object | None, limits: Limits, now: str) -> Object:
-    """The status by the ReplicaSets: counts and the condition Available; Progressing is as it was."""
+    """The status computed from the ReplicaSets: counts and the condition Available; Progressing is unchanged."""
     statuses = [replica_set.get("status") or {} for replica_set in sets]
     sums = {key: sum(status.get(key, 0) for status in statuses)
             for key in ("replicas", "readyReplicas", "availableReplicas", "terminatingReplicas")}
@@ -152,13 +152,13 @@ def counted(deployment: Object, sets: Iterable[Object], newest: Object | None, l
 
 
 def complete(deployment: Object, status: Object) -> bool:
-    """Whether the rollout is at its end."""
+    """Whether the rollout has finished."""
     replicas = deployment["spec"].get("replicas", 1)
     return bool(status["updatedReplicas"] == status["replicas"] == status["availableReplicas"] == replicas)
 
 
 def tell_progress(deployment: Object, status: Object, newest: Object | None, now: datetime) -> float | None:
-    """Set the condition Progressing; the seconds until its deadline, None if it has none."""
+    """Set the condition Progressing. Returns the seconds until its deadline, None if there is none."""
     deadline: float = deployment["spec"].get("progressDeadlineSeconds", NEVER)
     if deadline == NEVER:
         status["conditions"] = [entry for entry in status["conditions"] if entry["type"] != "Progressing"]
@@ -186,7 +186,7 @@ def tell_progress(deployment: Object, status: Object, newest: Object | None, now
 
 
 def _progressing(before: Object, status: Object) -> bool:
-    """Whether more Pods are updated, ready or available, or fewer old ones left, than the status told before."""
+    """Whether more Pods are updated, ready or available, or fewer old ones left, than in the status before."""
     def old(counts: Object) -> int:
         return int(counts.get("replicas", 0) - counts.get("updatedReplicas", 0))
 
@@ -195,10 +195,10 @@ def _progressing(before: Object, status: Object) -> bool:
 
 
 def change_of(status: Object) -> Object:
-    """A status as a merge patch: counts that are zero are left out, but for the number of those that end."""
+    """A status as a merge patch: zero counts are left out, except for that of terminating Pods."""
     return {key: None if key in _COUNTS and not value else value for key, value in status.items()}
 
 
 def differs(status: Object, before: Object) -> bool:
-    """Whether a status says something else than what is stored."""
+    """Whether a status differs from the stored one."""
     return any(before.get(key) != value for key, value in change_of(status).items())

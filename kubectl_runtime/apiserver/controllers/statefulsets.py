@@ -1,17 +1,15 @@
-"""StatefulSets make Pods with numbers, one after the other or all at once, each with claims of its own.
+"""StatefulSets create numbered Pods, one after the other or in parallel, each with its own claims.
 
-====================  ==============================================================================================
-a StatefulSet         what one look at it does
-====================  ==============================================================================================
-a Pod has ended       it is deleted, and made again under its name
-a Pod is missing      it is made, with its claims. OrderedReady: one at a time, when those before are available
-too many Pods         the highest number is deleted. OrderedReady: one at a time, when the others are healthy
-another template      RollingUpdate: the highest number of an old revision from `partition` on is deleted, when those
-                      above it are healthy. OnDelete: nothing; a Pod that is deleted comes back with the new template
-====================  ==============================================================================================
+One look at a StatefulSet takes the first step that applies:
 
-Claims stay unless persistentVolumeClaimRetentionPolicy says otherwise: then the set, or the Pod that goes, owns them,
-and the garbage collector deletes them. Each change comes back here.
+- A Pod that has ended is deleted, and created again under its name.
+- A missing Pod is created with its claims. OrderedReady: one at a time, when the Pods before it are available.
+- Of too many Pods the highest number is deleted. OrderedReady: one at a time, when the others are healthy.
+- After a change of the template RollingUpdate deletes the highest Pod of an old revision from `partition` on, when the
+  Pods above it are healthy. OnDelete deletes nothing; a Pod that a client deletes comes back with the new template.
+
+Claims stay unless persistentVolumeClaimRetentionPolicy says otherwise: then the set or the deleted Pod owns them, and
+the garbage collector deletes them. The controller observes each of its own changes.
 """
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class Member:
-    """A Pod of a set."""
+    """One Pod of a set."""
 
     def __init__(self, version: Version, ordinal: int, cluster: Cluster, wait: float) -> None:
         self.version, self.ordinal, self.obj = version, ordinal, version.decode()
@@ -48,12 +46,12 @@ class Member:
 
     @property
     def healthy(self) -> bool:
-        """Ready, and there to stay."""
+        """Whether the Pod is ready and not being deleted."""
         return self.ready and not self.version.deleting
 
 
 class StatefulSetController(KeyQueue):
-    """See the module."""
+    """Runs StatefulSets."""
 
     name = "statefulset"
     storage = SETS
@@ -62,12 +60,12 @@ class StatefulSetController(KeyQueue):
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         super()._observe(bucket, change)
-        if bucket.key == CLAIMS and change.deleted:  # one that a Pod needs may have to be made again
+        if bucket.key == CLAIMS and change.deleted:  # a Pod may need it again
             self._keys |= {version.key: None for version in
                            self._cluster.storage.bucket(SETS).scan(change.new.namespace)} if self._cluster else {}
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Tell the status, then do the next thing."""
+        """Write the status, then take the next step."""
         obj = version.decode()
         spec, before = obj["spec"], obj.get("status") or {}
         known = revisions.newest(cluster, version, self.kind, obj, label="controller.kubernetes.io/hash")
@@ -129,7 +127,7 @@ def _differs(status: Object, before: Object) -> bool:
 
 
 class OneSet:
-    """A StatefulSet that is looked at."""
+    """One StatefulSet during a look at it."""
 
     def __init__(self, cluster: Cluster, version: Version, obj: Object, members: dict[int, Member],
                  current: Revision, update: Revision) -> None:
@@ -141,7 +139,7 @@ class OneSet:
         self.condemned = sorted((ordinal for ordinal in members if not self.start <= ordinal < self.end), reverse=True)
 
     def advance(self) -> bool:
-        """Do the next thing; whether something was done, or has to be waited for."""
+        """Take the next step. Returns whether something was done, or has to be waited for."""
         changed = 0
         for ordinal in range(self.start, self.end):
             acted, waits = self._advance_one(ordinal)
@@ -151,7 +149,7 @@ class OneSet:
         return self._scale_down() or bool(changed) or self._update()
 
     def _advance_one(self, ordinal: int) -> tuple[bool, bool]:
-        """Bring one Pod forward; whether something was done, and whether those after it have to wait."""
+        """Move one Pod forward. Returns whether something was done, and whether the Pods after it have to wait."""
         one = self.members.get(ordinal)
         if one is None:
             self._make(ordinal)
@@ -193,7 +191,7 @@ class OneSet:
     # --- Pods ---------------------------------------------------------------------------------------------------------
 
     def _revision_for(self, ordinal: int) -> Revision:
-        """The revision with which a missing Pod is made."""
+        """The revision with which a missing Pod is created."""
         if self.spec["updateStrategy"]["type"] != "RollingUpdate":
             return self.update
         partition = int(dig(self.spec, "updateStrategy.rollingUpdate.partition") or 0)
@@ -237,7 +235,7 @@ class OneSet:
         return f"{template['metadata']['name']}-{self.version.name}-{ordinal}"
 
     def _make_claims(self, ordinal: int) -> bool:
-        """Make the claims of a Pod that are missing; whether all are there, to stay."""
+        """Create the missing claims of a Pod. Returns whether all exist and none is being deleted."""
         claims, own = served_type(self.cluster, CLAIMS), served_type(self.cluster, SETS)
         for template in self.spec.get("volumeClaimTemplates") or ():
             name = self._claim_name(template, ordinal)
@@ -272,7 +270,7 @@ class OneSet:
         return str(dig(self.spec, f"persistentVolumeClaimRetentionPolicy.{when}") or "Retain")
 
     def keep_claims(self) -> None:
-        """Give the claims of Pods the owners that the retention policy says."""
+        """Give the claims of Pods the owners of the retention policy."""
         for ordinal, one in self.members.items():
             pod = {"apiVersion": "v1", "kind": "Pod", "name": one.version.name, "uid": one.version.uid}
             wanted: Object | None = self._owner() if self._retention("whenDeleted") == "Delete" else None
