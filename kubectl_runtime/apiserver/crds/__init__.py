@@ -1,1 +1,1 @@
-"""CustomResourceDefinitions: the kind itself, the controller that serves what they define, and their instances."""
+"""CustomResourceDefinitions: the kind, the controller that serves the defined types, and custom resources."""

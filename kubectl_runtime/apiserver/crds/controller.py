@@ -1,19 +1,20 @@
-"""The controller of CustomResourceDefinitions: it names and establishes them and serves what they define.
+"""The controller of CustomResourceDefinitions: it accepts names, establishes CRDs and serves the types that they
+define.
 
-The life of a CRD, each arrow one step of the controller:
+The life of a CRD, each row one step of the controller:
 
 ==============  ============================================  =========================================================
 state           conditions                                    what is served
 ==============  ============================================  =========================================================
 created         none                                          nothing
-named           NamesAccepted                                 nothing; some of its names may be another CRD's
+named           NamesAccepted                                 nothing; some of its names may belong to another CRD
 established     NamesAccepted, Established                    its served versions
-changed         as before                                     again: watches of its instances end
+changed         as before                                     the new types: watches of its instances end
 terminating     and Terminating, its finalizer is set         its instances are deleted; creating is refused
 gone            (its finalizer is removed)                    nothing; watches of its instances end
 ==============  ============================================  =========================================================
 
-A CustomResourceDefinition gets the names that no other one of its group has.
+A CRD gets the names that no other CRD of its group has.
 """
 from __future__ import annotations
 
@@ -42,10 +43,10 @@ ACCEPTED = ("True", "NoConflicts", "no conflicts found")
 
 
 def accept(crd: Object, group: Iterable[Object]) -> tuple[Object, tuple[str, str, str]]:
-    """(the names accepted now, status, reason and message of the condition NamesAccepted).
+    """(accepted names, status, reason and message of the condition NamesAccepted).
 
-    `group` are the CRDs of the same group, this one among them. A name that is taken stays as it was accepted before;
-    of several conflicts the last one is told.
+    `group` has the CRDs of the same group, including this one. A taken name keeps the value that was accepted before;
+    of several conflicts the message names the last.
     """
     wanted, before = crd["spec"]["names"], (crd.get("status") or {}).get("acceptedNames") or {}
     taken = [(other.get("status") or {}).get("acceptedNames") or {} for other in group]
@@ -93,7 +94,7 @@ APPROVED = "KubernetesAPIApprovalPolicyConformant"
 
 @dataclass(slots=True)
 class _Served:
-    """What is served of a CRD; it is served anew when its shape changes (uid, generation, accepted names)."""
+    """The types served for a CRD; they are replaced when its shape changes (uid, generation, accepted names)."""
 
     shape: tuple[str, int, Object]
     terminating: bool
@@ -101,7 +102,7 @@ class _Served:
 
 
 def resource_types(crd: Object, converter: WebhookConverter | None = None) -> list[ServedResource]:
-    """The types that a CRD serves, one for each served version; `converter` makes one version of another."""
+    """The types of a CRD, one for each served version; `converter` converts between versions."""
     spec, names = crd["spec"], crd["status"]["acceptedNames"]
     stored = next((version for version in spec["versions"] if version.get("storage")), spec["versions"][0])
     schemas = {version["name"]: (version.get("schema") or {}).get("openAPIV3Schema") for version in spec["versions"]}
@@ -147,25 +148,26 @@ def _deprecation(spec: Object, names: Object, version: Object) -> str:
 
 
 def is_terminating(crd: Version) -> bool:
-    """Whether a stored CRD is going, and so takes no new instances."""
+    """Whether a stored CRD is being deleted, and so takes no new instances."""
     return crd.deleting and is_true(crd.decode(), "Terminating")
 
 
 class CrdController:
-    """Names, establishes, serves and cleans up; runs as a part of the core, in the steps after each change of a CRD."""
+    """Accepts, establishes, serves and cleans up CRDs; runs as a part of the core, in steps after each change of a CRD.
+    """
 
     name = "customresourcedefinitions"
 
     def __init__(self, caller: WebhookCaller) -> None:
-        """`caller` is the way to conversion webhooks."""
+        """`caller` calls conversion webhooks."""
         self._caller = caller
         self._served: dict[str, _Served] = {}  # by the CRD's name
-        self._terminating: dict[str, str] = {}  # storage key of a type -> name of its CRD, which is going
+        self._terminating: dict[str, str] = {}  # storage key of a type -> name of its terminating CRD
         self._dirty: dict[str, None] = {}
         self._observed: Cluster | None = None
 
     def start(self, cluster: Cluster) -> None:
-        """Serve what is stored, and observe."""
+        """Serve the stored definitions, and observe."""
         for name in list(self._served):
             self._unserve(cluster, name)
         self._terminating.clear()
@@ -202,7 +204,7 @@ class CrdController:
 
     @under_lock
     def step(self, cluster: Cluster) -> None:
-        """Bring one CRD a step on; a step that writes its status leaves the rest to the next one."""
+        """Move one CRD a step forward; a step that writes the CRD's status leaves the rest to the next step."""
         if not self._dirty:
             return
         name = next(iter(self._dirty))
@@ -262,7 +264,7 @@ class CrdController:
         return condition(crd, APPROVED) != before and _write(cluster, crd)
 
     def _look_at_group(self, cluster: Cluster, group: str) -> None:
-        """A name may have become free for the other CRDs of the group."""
+        """Look at the other CRDs of a group, for which a name may have become free."""
         self._dirty |= dict.fromkeys(version.name for version in cluster.storage.bucket(STORAGE).scan("")
                                      if version.name.partition(".")[2] == group)
 
@@ -276,8 +278,8 @@ class CrdController:
         types = resource_types(crd, self._converter(cluster, crd))
         for resource_type in types:
             cluster.storage.bucket(resource_type.storage, cluster.storage.rv)
-            cluster.registry.add(resource_type)  # in the place of its predecessor
-        self._unserve(cluster, name)  # what is left of it
+            cluster.registry.add(resource_type)  # it replaces its predecessor
+        self._unserve(cluster, name)  # remove the types that are left
         if before is not None and before.shape != shape:
             for key in {resource_type.storage for resource_type in types}:
                 cluster.storage.renew(key)
@@ -316,7 +318,7 @@ class CrdController:
             types = served.types if served else []
             for instance in list(bucket.objects.values()) if bucket and types else ():
                 if not instance.deleting:
-                    # As the version that it is stored as, for which no webhook is needed.
+                    # In the stored version, which needs no webhook.
                     own = next((found for found in types if found.version == instance.stored_as), types[0])
                     delete(cluster, own, instance, agent=AGENT)
             if bucket is not None and bucket.objects:
@@ -328,13 +330,14 @@ class CrdController:
 
 
 def _write(cluster: Cluster, crd: Object) -> bool:
-    """`_store`, and always True: there is news, or there will be."""
+    """`_store`, and True in any case: there was or will be a change."""
     _store(cluster, crd)
     return True
 
 
 def _store(cluster: Cluster, crd: Object) -> bool:
-    """Store a changed status (and finalizers), as the server's own client; whether it was not refused."""
+    """Store a changed status (and finalizers), as a component of the cluster. Returns whether the server accepted it.
+    """
     body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd}
     path = f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status"
     return submit(cluster, "PUT", path, body, agent=AGENT) is not None

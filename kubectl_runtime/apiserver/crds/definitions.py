@@ -1,8 +1,8 @@
 """The kind CustomResourceDefinition: defaults, validation, conditions, deletion. (The controller serves the types.)
 
-The real server checks CRDs in an older form, in which what all versions share (schema, subresources, columns, fields
-for selectors) stands at the top of the spec: its causes name the fields so (``spec.subresources.scale.…``), and those
-of one version (``spec.versions[0].subresources.scale.…``) only where versions differ.
+The real server validates CRDs in an older form, in which parts common to all versions (schema, subresources, columns,
+selectable fields) stand at the top of the spec. So its causes name these fields (``spec.subresources.scale.…``), and
+fields of one version (``spec.versions[0].subresources.scale.…``) only if the versions differ.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Object = dict[str, Any]
 
 
 def conversion_causes(conversion: Object | None, at: str) -> list[Cause]:
-    """The causes, at the fields that the real server's older form of CRDs has."""
+    """The causes of an invalid conversion, at the field names of the real server's older form."""
     strategy = (conversion or {}).get("strategy") or ""
     webhook = (conversion or {}).get("webhook") or {}
     client, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
@@ -62,12 +62,12 @@ _APPROVAL_LINK = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 def storage_versions(crd: Object) -> list[str]:
-    """The names of the versions that are marked as the storage version: one, if all is well."""
+    """The names of the versions marked as storage version: one in a valid CRD."""
     return [version.get("name") or "" for version in dig(crd, "spec.versions") or () if version.get("storage")]
 
 
 def spec_causes(crd: Object) -> list[Cause]:
-    """What is wrong with the spec, on create and on update."""
+    """The causes of an invalid spec, on create and on update."""
     spec = crd.get("spec") or {}
     names, versions = spec.get("names") or {}, spec.get("versions") or []
     return [*_group_causes(spec.get("group") or ""), *_scope_causes(spec.get("scope") or ""),
@@ -84,7 +84,7 @@ def spec_causes(crd: Object) -> list[Cause]:
 
 
 def schema_version_causes(versions: list[Object]) -> list[Cause]:
-    """What is wrong with the schemas of the versions, their rules included."""
+    """The causes of invalid schemas of the versions, including their rules."""
     found = []
     for at, part in _parts(versions, "schema"):
         place = "spec.validation" if at == "spec.schema" else at
@@ -95,7 +95,7 @@ def schema_version_causes(versions: list[Object]) -> list[Cause]:
 
 
 def create_causes(crd: Object) -> list[Cause]:
-    """What a create is refused for besides: the name, and fields that only old CRDs may have."""
+    """Further causes that refuse a create: an invalid name, and fields that only old CRDs may have."""
     spec, causes = crd.get("spec") or {}, []
     names = spec.get("names") or {}
     wanted = f"{names.get('plural') or ''}.{spec.get('group') or ''}"
@@ -105,7 +105,7 @@ def create_causes(crd: Object) -> list[Cause]:
 
 
 def update_causes(crd: Object, old: Object, *, established: bool) -> list[Cause]:
-    """What an update is refused for besides: the names of the type never change."""
+    """Further causes that refuse an update: the names of the type never change."""
     spec, before = crd.get("spec") or {}, old.get("spec") or {}
     fixed = ("scope", "names.kind") if established else ()
     causes = spec_causes(crd) + [errors.immutable(f"spec.{path}", dig(spec, path) or "")
@@ -115,7 +115,7 @@ def update_causes(crd: Object, old: Object, *, established: bool) -> list[Cause]
 
 
 def name_causes(names: Object, at: str) -> list[Cause]:
-    """What is wrong with the names of a type, in spec or in status.acceptedNames."""
+    """The causes of invalid names of a type, in spec or in status.acceptedNames."""
     causes = []
     for key in ("plural", "singular"):
         if name := names.get(key):
@@ -132,7 +132,7 @@ def name_causes(names: Object, at: str) -> list[Cause]:
 
 
 def approval(crd: Object) -> tuple[str, str]:
-    """(state, message) of the approval that groups of the Kubernetes community need; ("", "") for other groups."""
+    """(state, message) of the approval that Kubernetes community groups need; ("", "") for other groups."""
     group = dig(crd, "spec.group") or ""
     if not any(group == suffix or group.endswith("." + suffix) for suffix in ("k8s.io", "kubernetes.io")):
         return "", ""
@@ -148,7 +148,7 @@ def approval(crd: Object) -> tuple[str, str]:
 
 
 def approval_causes(crd: Object, old: Object | None) -> list[Cause]:
-    """The cause of a missing or wrong approval, unless it was so before."""
+    """The cause of a missing or wrong approval, unless the old object had the same."""
     state, why = approval(crd)
     at = f"metadata.annotations[{APPROVAL}]"
     if (old is not None and approval(old)[0] == state) or state not in ("Missing", "Invalid"):
@@ -159,7 +159,7 @@ def approval_causes(crd: Object, old: Object | None) -> list[Cause]:
 
 
 def stored_causes(crd: Object) -> list[Cause]:
-    """status.storedVersions names the storage version, and no version that is not there."""
+    """Causes for status.storedVersions: it must have the storage version, and no version that does not exist."""
     at, stored = "status.storedVersions", dig(crd, "status.storedVersions") or []
     if not stored:
         return [errors.invalid_value(at, stored or None, "must have at least one stored version")]
@@ -205,7 +205,7 @@ def _version_causes(crd: Object, versions: list[Object]) -> list[Cause]:
     if len(storage_versions(crd)) != 1:
         causes.append(errors.invalid_value("spec.versions", versions or None,
                                            "must have exactly one version marked as storage version"))
-    if names and names[0]:  # the older form names the first version once more
+    if names and names[0]:  # the older form repeats the name of the first version
         causes += _joined("spec.version", names[0], dns_1035_label_errors(names[0]))
     return causes
 
@@ -224,7 +224,7 @@ def _warning_errors(version: Object) -> list[str]:
 
 
 def _parts(versions: list[Object], key: str) -> Iterator[tuple[str, Any]]:
-    """(path, value) of a part of the versions: once if all have the same, else of each version."""
+    """(path, value) of a part of the versions: once if all versions have the same value, else for each version."""
     values = [version.get(key) for version in versions]
     if values and all(value == values[0] for value in values):
         yield f"spec.{key}", values[0]
@@ -318,7 +318,7 @@ def is_true(crd: Object, kind: str) -> bool:
 
 
 def set_condition(crd: Object, kind: str, status: str, reason: str, message: str, now: str) -> None:
-    """Set a condition; its time moves only with its status."""
+    """Set a condition; its time changes only with its status."""
     wanted = {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
     known = crd.setdefault("status", {})
     known["conditions"] = conditions = list(known.get("conditions") or [])
@@ -332,14 +332,14 @@ def set_condition(crd: Object, kind: str, status: str, reason: str, message: str
 
 
 class CrdStrategy(BuiltinStrategy):
-    """Rules of CustomResourceDefinition."""
+    """The rules of CustomResourceDefinition."""
 
     has_generation = True
     has_status = True
     terminates = True
 
     def default(self, obj: Object) -> None:
-        """Names that can be derived, and no conversion."""
+        """Derive missing names, and set the conversion None."""
         spec = obj.get("spec")
         if not isinstance(spec, dict):
             return
@@ -355,16 +355,17 @@ class CrdStrategy(BuiltinStrategy):
             obj["status"]["storedVersions"] = storage_versions(obj)[:1]
 
     def to_storage(self, obj: Object, version: str) -> Object:
-        """Stored as JSON, which keeps empty lists."""
+        """Keep the JSON, and so its empty lists."""
         return obj
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Status is the server's; the storage version is stored from now on."""
+        """Set the server's status with the storage version."""
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""},
                          "storedVersions": storage_versions(obj)[:1]}
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """A new storage version joins status.storedVersions; /status writes metadata too, as it does there alone."""
+        """Add a new storage version to status.storedVersions. In contrast to other kinds, /status writes metadata too.
+        """
         if subresource == "status":
             self.keep("spec", new, old)
             return
@@ -375,21 +376,21 @@ class CrdStrategy(BuiltinStrategy):
                                                                           if name not in stored]}
 
     def reset(self, subresource: str) -> ResetFields:
-        """See `prepare_update`."""
+        """Reset only status on the main resource, and only spec on /status; see `prepare_update`."""
         return ResetFields(drop=(("spec",),)) if subresource == "status" else super().reset(subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Names, versions, schemas, columns, paths."""
+        """Validate names, versions, schemas, columns, paths."""
         return create_causes(obj)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As on create; group, scope and names of the type cannot change."""
+        """Validate as on create; group, scope and names of the type cannot change."""
         if subresource:
             return name_causes(dig(new, "status.acceptedNames") or {}, "status.acceptedNames")
         return update_causes(new, old, established=is_true(old, "Established"))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """A format that the server does not know is not checked."""
+        """Warn about a format that the server does not know and does not check."""
         found = {name: None for version in dig(obj, "spec.versions") or ()
                  for name in unknown_formats(dig(version, "schema.openAPIV3Schema") or {})}
         return [f'unrecognized format "{name}"' for name in found]
@@ -399,7 +400,7 @@ class CrdStrategy(BuiltinStrategy):
         return "deletionTimestamp" not in obj["metadata"]
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
-        """The finalizer and the condition that a deletion sets."""
+        """Set the finalizer and the condition of a deletion."""
         meta = obj["metadata"]
         if CLEANUP not in (meta.get("finalizers") or ()):
             meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP]

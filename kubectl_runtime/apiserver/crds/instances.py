@@ -1,17 +1,13 @@
-"""The strategy of custom resources: what a CRD version says about pruning, defaults, generation, scale and selectable
-fields; validation by the schema and by its rules; conversion from and to the version that is stored.
+"""The strategy of custom resources: pruning, defaults, generation, scale, selectable fields, validation, conversion.
 
-An object is written as the storage version of the moment, and stays in that when another version becomes it.
+An object is stored in the storage version at the time of the write, and stays in it when another version becomes the
+storage version.
 
-Custom resources with /scale have numbers of replicas and a text at the paths of their scale.
-
-`WebhookConverter`: custom resources in another version of their kind, as a conversion webhook makes them.
-
-All objects of a page go in one review. What comes back must be as many, in their order, of the version that was asked
-for, and the same objects: kind, name, namespace and uid are compared, all other metadata but labels and annotations is
-put back. Anything else is the 500 that the real server answers, ``conversion webhook for …``.
-
-Blocks for at most `TIMEOUT`; the cluster's lock is free in that time. Nothing is cached: each read calls the webhook.
+`WebhookConverter` converts objects with a conversion webhook; all objects of a page go in one review. The webhook must
+return as many objects, in their order, in the requested version, with the same kind, name, namespace and uid; all other
+metadata except labels and annotations is restored. Anything else is the real server's 500, ``conversion webhook for
+…``. A conversion blocks for at most `TIMEOUT` and releases the cluster's lock. Nothing is cached: each read calls the
+webhook.
 """
 from __future__ import annotations
 
@@ -43,15 +39,15 @@ TIMEOUT = 30.0  # seconds
 
 
 class _Wrong(Exception):
-    """Why an object that came back is not the one that was sent; `what` is wrong (object, metadata), and whether the
-    real server says where (`placed`) even if there is only one."""
+    """A returned object differs from the one that was sent. `what` is wrong (object, metadata); `placed` is whether the
+    real server names the place even in a single object."""
 
     def __init__(self, why: str, *, what: str = "object", placed: bool = False) -> None:
         super().__init__(why)
         self.what, self.placed = what, placed
 
     def told(self, index: int, *, alone: bool) -> str:
-        """With the place of the object in the review."""
+        """The message, with the place of the object in the review."""
         if alone:
             return f"returned invalid {self.what}{' at index 0' if self.placed else ''}: {self}"
         where = "metadata in object" if self.what == "metadata" else "converted object"
@@ -59,7 +55,7 @@ class _Wrong(Exception):
 
 
 class WebhookConverter:
-    """See the module. Safe to use from any thread."""
+    """Converts custom resources by a conversion webhook. Safe to use from any thread."""
 
     def __init__(self, group: str, kind: str, target: Target, review_versions: tuple[str, ...], caller: WebhookCaller,
                  cluster: Cluster) -> None:
@@ -68,8 +64,8 @@ class WebhookConverter:
         self._caller, self._cluster = caller, cluster
 
     def convert(self, objects: list[tuple[Object, str]], version: str) -> list[Object]:
-        """The objects, each given with its version, in another one. They have no kind and apiVersion, neither here nor
-        in the answer, and are not changed. Raises StatusError."""
+        """Convert objects, each given with its version, to another version. They have no kind and apiVersion, neither
+        here nor in the result, and are not changed. Raises StatusError."""
         sent = [(obj, before) for obj, before in objects if before != version]
         if not sent:
             return [obj for obj, _ in objects]
@@ -131,7 +127,7 @@ class WebhookConverter:
         return list(response.get("convertedObjects") or ())
 
     def _checked(self, before: Object, after: Any, version: str) -> Object:
-        """What came back for an object, if it is the same one, with the object's own metadata."""
+        """The returned object with the original metadata, if it is the same object."""
         if not isinstance(after, dict) or not isinstance(after.get("kind"), str) or not after["kind"]:
             raise _Wrong("Object 'Kind' is missing", placed=True)
         wanted, found = f"{self._group}/{version}", after.get("apiVersion")
@@ -150,14 +146,14 @@ class WebhookConverter:
 
 
 def failed(message: str) -> errors.StatusError:
-    """The 500 of a conversion that failed; another try may do better."""
+    """The 500 of a failed conversion; another try may succeed."""
     error = errors.bare_500(message)
     error.from_webhook = True
     return error
 
 
 def _restored(own: Object, received: Object) -> Object:
-    """The object's own metadata with the labels and annotations that were received."""
+    """The original metadata with the received labels and annotations."""
     restored: Object = json_copy(own)
     for key, causes in (("labels", label_causes), ("annotations", annotation_causes)):
         values = received.get(key)
@@ -183,8 +179,8 @@ _GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", list: 
 
 
 def scale_causes(obj: Object, paths: tuple[str, str, str] | None, *, with_spec: bool) -> list[Cause]:
-    """The causes at the paths (spec replicas, status replicas, selector); `with_spec` leaves the first one out if
-    false."""
+    """The causes of invalid values at the paths (spec replicas, status replicas, selector) of /scale; without
+    `with_spec` the first path is not checked."""
     if paths is None:
         return []
     spec, status, selector = paths
@@ -206,7 +202,7 @@ def _replicas(obj: Object, path: str) -> list[Cause]:
 
 
 def _look_up(obj: Object, path: str, wanted: type) -> tuple[Any, str]:
-    """(the value at a path or None, why it cannot be one)."""
+    """(the value at a path or None, why it is invalid)."""
     found: Any = obj
     parts = path.removeprefix(".").split(".")
     for index, part in enumerate(parts):
@@ -233,7 +229,7 @@ _OWN_KEYS = ("apiVersion", "kind", "metadata", "status")
 
 
 class CustomStrategy(Strategy):
-    """Rules of one version of a custom resource."""
+    """The rules of one version of a custom resource."""
 
     allow_unconditional_update = False
     has_generation = True
@@ -243,9 +239,9 @@ class CustomStrategy(Strategy):
                  storage_version: str, *, changed: bool = False, converter: WebhookConverter | None = None) -> None:
         """`version` is an entry of the CRD's spec.versions, `schemas` are the openAPIV3Schemas of all versions.
 
-        `changed` tells that the CRD was different before: then stored objects may lack defaults, which reads fill in,
-        and have fields that are gone, which reads leave out.
-        `converter` makes other versions of an object; without it they differ by their schemas only.
+        With `changed` the CRD had another form before: stored objects may lack defaults, which reads fill in, and have
+        removed fields, which reads leave out. `converter` converts between versions; without it they differ only in
+        their schemas.
         """
         self._group, self.kind = group, kind
         self.version: str = version["name"]
@@ -259,7 +255,7 @@ class CustomStrategy(Strategy):
         self._fields = [entry["jsonPath"].removeprefix(".") for entry in version.get("selectableFields") or ()]
 
     def decode(self, obj: Object) -> list[str]:
-        """Shape metadata as the real server does, prune the rest by the schema."""
+        """Decode metadata as the real server does, and prune the rest by the schema."""
         unknown: list[str] = []
         metadata = obj.get("metadata")
         if metadata is not None and not isinstance(metadata, dict):
@@ -271,28 +267,28 @@ class CustomStrategy(Strategy):
         return unknown + prune(obj, self.node)
 
     def default(self, obj: Object) -> None:
-        """The defaults of the schema."""
+        """Fill in the defaults of the schema."""
         apply_defaults(obj, self.node)
 
     def default_applied(self, obj: Object) -> None:
-        """The defaults of the schema; nulls stay, and are refused where they are not allowed."""
+        """Fill in the defaults of the schema; nulls stay, and are refused where they are not allowed."""
         apply_defaults(obj, self.node, keep_nulls=True)
 
     @property
     def converts(self) -> bool:
-        """Whether a read may show more or less than what is stored."""
+        """Whether a read may differ from the stored object."""
         return self._changed
 
     def all_from_storage(self, stored: list[tuple[Object, str]], version: str) -> list[Object]:
-        """What this version has of the stored ones, as the schema they are stored by is now: fields may have left it,
-        and defaults come into it, since they were stored."""
+        """The stored objects in this version. Fields removed from the schema of their stored version are dropped and
+        its new defaults are added first."""
         known = [(obj, was or self._storage_version) for obj, was in stored]
         for obj, was in known if self._changed else ():
             self._renew(obj, was)
         return self.converted(known)
 
     def converted(self, objects: list[tuple[Object, str]]) -> list[Object]:
-        """Objects, each with its version, in this version; changed in place where no webhook is asked."""
+        """Objects, each with its version, converted to this version; changed in place if no webhook is called."""
         missing = next((was for _, was in objects if was not in self._schemas), None)
         if missing is not None:
             raise errors.bare_500(f"request to convert CR from an invalid group/version: {self._group}/{missing}")
@@ -303,19 +299,19 @@ class CustomStrategy(Strategy):
         return found
 
     def is_up_to_date(self, stored: Callable[[], Object], stored_as: str) -> bool:
-        """Whether it is in the storage version of now, and as the schema of now has it."""
+        """Whether the object is in the present storage version, and matches its present schema."""
         return stored_as == self._storage_version and not (self._changed and self._renew(stored(), stored_as))
 
     def _renew(self, obj: Object, version: str) -> bool:
-        """Drop what the schema of a version does not declare any more, and fill in its defaults, in place; whether
-        that changed anything."""
+        """Drop fields that the schema of a version no longer declares, and fill in its defaults, in place. Returns
+        whether that changed anything."""
         before = msgspec.json.encode(obj)
         prune(obj, self._schemas.get(version))
         apply_defaults(obj, self._schemas.get(version))
         return before != msgspec.json.encode(obj)
 
     def stored_form(self, obj: Object) -> tuple[Object, str]:
-        """The storage version keeps only what its own schema has."""
+        """The object in the storage version, with only the fields of that version's schema."""
         if self.version == self._storage_version:
             return obj, self.version
         if self._converter:
@@ -324,17 +320,17 @@ class CustomStrategy(Strategy):
         return obj, self._storage_version
 
     def generation_part(self, obj: Object) -> Any:
-        """Everything but metadata counts, and but status if that is a subresource."""
+        """Everything except metadata, and except status if it is a subresource."""
         skipped = _OWN_KEYS if self.has_status else _OWN_KEYS[:3]
         return {key: value for key, value in obj.items() if key not in skipped}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """What the schema and its rules say of the values."""
+        """The causes that the schema and its rules find."""
         found = schema_causes(obj, self.node)
         return self._rule_causes(found, obj, NOTHING) + scale_causes(obj, self.scale_paths(), with_spec=True)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As for a create, but what is unchanged is not looked at again; on /status only status counts."""
+        """The causes as for a create, without unchanged values; on /status only those of status."""
         scale = scale_causes(new, self.scale_paths(), with_spec=subresource != "status")
         if subresource != "status" or not self.node:
             return self._rule_causes(schema_causes(new, self.node, old), new, old) + scale
@@ -343,7 +339,7 @@ class CustomStrategy(Strategy):
         return self._rule_causes(found, new, old) + scale
 
     def _rule_causes(self, found: list[Cause], new: Object, old: Any) -> list[Cause]:
-        """`found`, and what the rules find. Rules that cannot be evaluated any more refuse every object."""
+        """`found`, and the causes of the rules. Rules that cannot be evaluated refuse every object."""
         try:
             return checked_after(found, self._rules, new, old)
         except (MissingExtra, CelError) as error:
@@ -354,15 +350,15 @@ class CustomStrategy(Strategy):
         return rules_of(self.node)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """The CRD's selectableFields."""
+        """The values of the CRD's selectableFields."""
         return {path: _text_at(obj, path) for path in self._fields}
 
     def selectable_field_names(self) -> frozenset[str]:
-        """The CRD's selectableFields."""
+        """The names of the CRD's selectableFields."""
         return frozenset(self._fields)
 
     def scale_paths(self) -> tuple[str, str, str] | None:
-        """The CRD's scale subresource."""
+        """The paths of the CRD's scale subresource."""
         if self._scale is None:
             return None
         return (self._scale.get("specReplicasPath", ""), self._scale.get("statusReplicasPath", ""),
