@@ -1,1 +1,1 @@
-"""One module per family of verbs; each handler takes the request's context and returns an answer."""
+"""Handlers, one module for each family of verbs; each takes the request's context and returns an answer."""

@@ -1,7 +1,4 @@
-"""POST on a collection, PUT and PATCH on an object or a subresource.
-
-PATCH is a merge patch, a JSON patch, a strategic merge patch or a server-side apply.
-"""
+"""POST on a collection, PUT and PATCH on an object or a subresource (JSON, merge and strategic merge patch, apply)."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ def update(ctx: RequestContext) -> HttpResponse:
 
 
 def _stored(ctx: RequestContext, obj: Object) -> tuple[Version, int]:
-    """The object's new version, and the status that tells it."""
+    """The object's new version, and the HTTP status of the answer."""
     current = stored(ctx)
     if current is not None:
         check_uid(ctx, obj, current.uid)
@@ -64,13 +61,13 @@ def _stored(ctx: RequestContext, obj: Object) -> tuple[Version, int]:
     if not ctx.type.strategy.allow_create_on_update or ctx.info.subresource:
         raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
     check_uid(ctx, obj, "")
-    # Surprising but true: a PUT of a missing Lease creates it, even with a resourceVersion in the body.
+    # Surprising: a PUT of a missing Lease creates it, even with a resourceVersion in the body.
     ctx.access.require_create(ctx.user_info, ctx.info)
     return writes.create(ctx, obj), 201
 
 
 def check_uid(ctx: RequestContext, obj: Object, found: str) -> None:
-    """Raises the 409 of an object that names another uid than the one that was found ("": there is no object)."""
+    """Raise the 409 of an object whose uid differs from the one that was found ("" if there is no object)."""
     wanted = obj["metadata"].get("uid") or ""
     if wanted in ("", found):
         return
@@ -85,8 +82,8 @@ _CUSTOM_TYPES = (json_patch.JSON_PATCH, json_patch.MERGE_PATCH, json_patch.APPLY
 
 
 def patch_type(ctx: RequestContext) -> str:
-    """The patch format by Content-Type, or the 415."""
-    media = ctx.request.header("content-type").partition(";")[0].strip()  # upper and lower case differ here
+    """The patch format by Content-Type. Raises the 415."""
+    media = ctx.request.header("content-type").partition(";")[0].strip()  # case-sensitive
     if ctx.type.is_custom and media not in _CUSTOM_TYPES:
         raise errors.unsupported_media_type(_CUSTOM_TYPES)
     if media not in (*_CUSTOM_TYPES, json_patch.STRATEGIC_MERGE_PATCH, json_patch.APPLY_CBOR):
@@ -101,7 +98,7 @@ _GO_KINDS = {str: "string", int: "int64", float: "float64", bool: "bool", list: 
 
 @dataclass(slots=True)
 class Patched:
-    """The object after a patch, the keys of the patch, and the text that refusals show."""
+    """The object after a patch, the keys of the patch, and the text for refusals."""
 
     value: Object
     keys: Keys
@@ -109,18 +106,18 @@ class Patched:
     is_map: bool = False
 
     def refuse_fields(self, ctx: RequestContext, unknown: list[str]) -> None:
-        """Raises the 422 of a patch, or of a result, with fields that it should not have."""
+        """Raise the 422 of a patch, or of a result, with fields that are not allowed."""
         if why := refusing(ctx, self.keys.problems(unknown)):
             raise self.invalid(why)
 
     def misfit(self, error: errors.BodyDecodeError) -> str:
-        """Why a result does not fit its kind. That of a strategic merge is not decoded from text, but converted from a
-        map, in words of its own."""
+        """The text of a result that does not fit its kind. The real server converts the result of a strategic merge
+        from a map instead of decoding text, and has other words for it."""
         if not self.is_map or error.misfit is None:
             return str(error)
         value, wanted, base = error.misfit
         found = _GO_KINDS[type(value)]
-        if base:  # Go converts between numbers, and numbers to texts, and then refuses to have done so
+        if base:  # Go converts between numbers, and numbers to texts, before it refuses the result
             converts = found in ("int64", "float64") and base != "bool" and (base != "string" or found == "int64")
             return f"cannot convert {found} to {wanted}" if converts else f"unrecognized type: {base}"
         if wanted.startswith(("map[", "[]")):
@@ -134,7 +131,7 @@ class Patched:
 
 
 def patched(media: str, data: bytes, current: Object, schema: Schema) -> Patched:
-    """The object after a patch of one of the three formats."""
+    """The object after a patch in one of the three formats."""
     if media == json_patch.STRATEGIC_MERGE_PATCH:
         strategic, keys = json_patch.read_strategic_merge_patch(data)
         new = patching.apply_strategic_merge_patch(current, strategic, schema)
@@ -172,7 +169,7 @@ def _patch(ctx: RequestContext, media: str) -> Version:
 
 
 def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
-    """The result of a patch in the kind's shape, with defaults."""
+    """Decode the result of a patch into the kind's shape, with defaults."""
     new = result.value
     _check_type(ctx, result, old)
     strategy = ctx.type.strategy
@@ -187,7 +184,7 @@ def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
 
 
 def _check_type(ctx: RequestContext, result: Patched, old: Object) -> None:
-    """A patch may not make another kind of an object; built-in ones get a missing kind or version back."""
+    """Refuse a patch that changes the kind of an object. Built-in objects get a missing kind or version back."""
     new, kind, api_version = result.value, old["kind"], old["apiVersion"]
     if ctx.type.is_custom:
         _check_custom_type(ctx, result, kind, api_version)
@@ -212,11 +209,11 @@ def _check_custom_type(ctx: RequestContext, result: Patched, kind: str, api_vers
               for key, wanted in (("kind", kind), ("apiVersion", api_version)) if new[key] != wanted]
     if causes and ctx.info.subresource != "status":
         raise errors.invalid(new["apiVersion"].rpartition("/")[0], new["kind"], ctx.info.name, causes)
-    new["kind"], new["apiVersion"] = kind, api_version  # of a status those of the object count, whatever the patch says
+    new["kind"], new["apiVersion"] = kind, api_version  # a status has those of the object, whatever the patch contains
 
 
 def _apply(ctx: RequestContext, configuration: Object, keys: Keys) -> tuple[Version, int]:
-    """Server-side apply: the object's new version, and the status that tells it."""
+    """Server-side apply. Returns the object's new version and the HTTP status of the answer."""
     assert ctx.options is not None
     current = stored(ctx)
     if current is None and ctx.info.subresource:
@@ -230,7 +227,7 @@ def _apply(ctx: RequestContext, configuration: Object, keys: Keys) -> tuple[Vers
     refuse_repeated(ctx, keys)
     result = json_copy(result)  # it shares parts with its arguments
     _decode_applied(ctx, result)
-    # The result's name counts, not the configuration's: over an existing object a configuration may leave it out.
+    # The result's name counts, not the configuration's, which may omit it for an existing object.
     writes.check_name(ctx, result)
     writes.check_namespace(ctx, result)
     if current is None or old is None:
@@ -241,14 +238,14 @@ def _apply(ctx: RequestContext, configuration: Object, keys: Keys) -> tuple[Vers
 
 
 def refuse_repeated(ctx: RequestContext, keys: Keys) -> None:
-    """Raises the 400 of a configuration that has a key twice."""
+    """Raise the 400 of a configuration that has a key twice."""
     if why := refusing(ctx, keys.problems([])):
         why = why.removeprefix("strict decoding error: ")
         raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {why}")
 
 
 def _refuse_uid(ctx: RequestContext, configuration: Object) -> None:
-    """What does not exist has no uid: an apply that names one means an object that is gone."""
+    """Refuse an apply that names a uid if the object does not exist: it means an object that is gone."""
     if uid := configuration["metadata"].get("uid"):
         raise errors.conflict(ctx.type.group, ctx.type.plural, ctx.info.name, (
             f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"))

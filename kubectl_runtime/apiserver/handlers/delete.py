@@ -1,22 +1,18 @@
-"""DELETE of an object and of a collection; `remove` is what evictions and controllers use too.
+"""DELETE of an object and of a collection, and eviction; `remove` is also used by evictions.
 
-==============================  ====================================================================================
-before                          a delete
-==============================  ====================================================================================
-nothing keeps the object        removes it
-finalizers, or a policy that    sets deletionTimestamp (and deletionGracePeriodSeconds 0, generation + 1); the object
-adds one                        stays until the last finalizer is removed
-a kind with grace (Pod)         sets deletionTimestamp and the grace period first; with a period of 0 it then removes
-a Namespace, a CRD              becomes Terminating; its contents go first
-deletion has begun, with grace  changes nothing, but for a shorter grace period
-deletion has begun, without     changes nothing, but for a propagation policy other than the one before
-==============================  ====================================================================================
+The effect of a delete:
 
-Eviction of a Pod: a delete that PodDisruptionBudgets may refuse, and that first tells why in the Pod's conditions.
+- Without finalizers the object is removed.
+- With finalizers, or a policy that adds one, it sets deletionTimestamp (and deletionGracePeriodSeconds 0, generation +
+  1); the object stays until the last finalizer is removed.
+- For a kind with grace (Pod) it sets deletionTimestamp and the grace period first; with a period of 0 it then removes.
+- A Namespace or CRD becomes Terminating; its contents are deleted first.
+- A second delete changes only a grace period that becomes shorter, or without grace a propagation policy that differs.
 
-A Pod that is not (or no longer) running disturbs nobody: it goes whatever the budgets say. A Pod that is not ready goes
-if its budget has enough healthy ones. Otherwise the one budget that selects it must allow a disruption, which is then
-counted there; no controller counts it back, so a test writes the budget's status.
+Eviction is a delete that PodDisruptionBudgets may refuse, and that first writes its reason into the Pod's conditions.
+Budgets do not protect a Pod that is not running. A Pod that is not ready is evicted if its budget has enough healthy
+Pods. Otherwise the one budget that selects it must allow a disruption, which is then counted in its status; only the
+controller ``disruption`` resets that count, so without it a test writes the budget's status.
 """
 from __future__ import annotations
 
@@ -71,7 +67,7 @@ def delete(ctx: RequestContext) -> HttpResponse:
 
 
 def delete_collection(ctx: RequestContext) -> HttpResponse:
-    """Delete the objects that a list with these options shows; the answer is that list, of before."""
+    """Delete the objects that a list with these options shows. The answer is that list, from before the deletion."""
     if ctx.type.namespaced and not ctx.info.namespace:
         raise errors.method_not_allowed()
     form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=True)
@@ -81,7 +77,7 @@ def delete_collection(ctx: RequestContext) -> HttpResponse:
     _warn(ctx, options)
     with ctx.cluster.locked():
         found, metadata = page(ctx, listing)
-        found = form.own(found)  # what cannot be shown is not deleted
+        found = form.own(found)  # objects that cannot be shown are not deleted
         for version in found:
             attempt(ctx, partial(_remove_listed, ctx, version, options))
     return answer_bytes(ctx, form.many(found, metadata))
@@ -89,14 +85,14 @@ def delete_collection(ctx: RequestContext) -> HttpResponse:
 
 def _remove_listed(ctx: RequestContext, listed: Version, options: DeleteOptions) -> None:
     current = ctx.cluster.storage.get(ctx.type.storage, listed.namespace, listed.name)
-    if current is not None:  # a page may be of an older state
+    if current is not None:  # a page may show an older state
         remove(ctx, current, options)
 
 
 def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, asks: bool = True
            ) -> tuple[Version, bool]:
-    """Delete an object as far as it can go now; the answer's version, and whether the object is gone. Webhooks are
-    asked before, unless `asks` is false; raises Overtaken if the object is another one then."""
+    """Delete an object as far as possible now. Returns the version for the answer, and whether the object is gone.
+    Calls webhooks before, unless `asks` is false; raises Overtaken if the object has changed then."""
     strategy = ctx.type.strategy
     check_preconditions(ctx, current, uid=options.uid, rv=options.resource_version)
     if current.name in strategy.immortal:
@@ -132,13 +128,13 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, ask
     if options.dry_run:
         return current, True
     if asks and graceful:
-        # Surprising but true: a second time, as the real server deletes it in two steps.
+        # Surprising: twice, as the real server deletes it in two steps.
         _consult(ctx, current, asks=True)
     return ctx.cluster.storage.delete(ctx.type.storage, current), True
 
 
 def _consult(ctx: RequestContext, current: Version, *, asks: bool) -> None:
-    """What cannot be read is not deleted, nor what webhooks keep, if they are to be asked."""
+    """Check that the object can be read, and call webhooks if `asks` is true; both can prevent the deletion."""
     shown = request_form(ctx, current)
     if asks:
         admit_deletion(ctx, shown)
@@ -158,7 +154,7 @@ def _store(ctx: RequestContext, current: Version, obj: Object, options: DeleteOp
 
 
 def _terminate(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:
-    """A Namespace or CRD with contents: it becomes Terminating, once."""
+    """Make a Namespace or CRD with contents Terminating, once."""
     if current.deleting:
         return current
     obj["metadata"]["deletionTimestamp"] = format_time(ctx.now)
@@ -167,7 +163,7 @@ def _terminate(ctx: RequestContext, current: Version, obj: Object, options: Dele
 
 
 def check_preconditions(ctx: RequestContext, current: Version, *, uid: str | None, rv: str | None) -> None:
-    """Whether the object is the one that the client means (None: it does not say); raises the 409."""
+    """Check that the object is the one that the client means (None: any). Raises the 409."""
     terminates = ctx.type.strategy.terminates
     plural = ctx.type.plural if terminates else ctx.type.kind
     for field, wanted, found, happened in (("UID", uid, current.uid, "deleted and then recreated"),
@@ -181,7 +177,7 @@ def check_preconditions(ctx: RequestContext, current: Version, *, uid: str | Non
 
 
 def _already_pending(meta: Object, options: DeleteOptions) -> bool:
-    """Whether a deletion that has begun goes on as it is: only a shorter grace period changes it."""
+    """Whether a deletion in progress continues unchanged: only a shorter grace period changes it."""
     period = meta.get("deletionGracePeriodSeconds")
     if period is None:
         return False
@@ -201,7 +197,7 @@ def _shorten_or_begin(meta: Object, period: int, now: datetime) -> None:
 
 
 def _mark(meta: Object, now: datetime) -> None:
-    """A deletion without grace begins."""
+    """Mark the begin of a deletion without grace."""
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = format_time(now)
         if meta.get("generation"):
@@ -241,18 +237,18 @@ def evict(ctx: RequestContext) -> HttpResponse:
         wanted = raw.get("preconditions") or {}
         check_preconditions(ctx, current, uid=wanted.get("uid") or None, rv=wanted.get("resourceVersion") or None)
         if not raw["dryRun"]:
-            still(ctx, current)  # the budget is another object, about which webhooks are asked too
+            still(ctx, current)  # webhooks are called for the budget too
             current = _tell(ctx, current, pod)
         if wanted.get("resourceVersion"):
-            raw["preconditions"]["resourceVersion"] = str(current.rv)  # the eviction's own change is no other's
-        remove(ctx, current, checked(raw), asks=False)  # webhooks were asked about the eviction
+            raw["preconditions"]["resourceVersion"] = str(current.rv)  # includes the eviction's own change
+        remove(ctx, current, checked(raw), asks=False)  # webhooks were called for the eviction
 
     attempt(ctx, write)
     return answer_success(ctx)
 
 
 def _tell(ctx: RequestContext, current: Version, pod: Object) -> Version:
-    """Store the condition that announces the disruption, if it is not there yet."""
+    """Store the condition that announces the disruption, if it is missing."""
     conditions = list(pod["status"].get("conditions") or ())
     wanted = {"type": "DisruptionTarget", "status": "True", "lastProbeTime": None,
               "lastTransitionTime": format_time(ctx.now), "reason": "EvictionByEvictionAPI",
@@ -264,7 +260,7 @@ def _tell(ctx: RequestContext, current: Version, pod: Object) -> Version:
 
 
 def _ask_budgets(ctx: RequestContext, current: Version, pod: Object, *, dry_run: bool) -> None:
-    """Raises what refuses the eviction; counts it in the budget otherwise."""
+    """Raise the refusal of an eviction, or else count the eviction in the budget."""
     budgets = [budget for budget in ctx.objects(*BUDGETS) if budget["metadata"]["namespace"] == ctx.namespace
                and (selector := label_selector(budget["spec"].get("selector"))) is not None
                and selector.matches(current.labels)]
@@ -280,7 +276,7 @@ def _ask_budgets(ctx: RequestContext, current: Version, pod: Object, *, dry_run:
 
 
 def _count(ctx: RequestContext, budget: Object, pod: str) -> None:
-    """Note the disruption in the budget's status, as the server's own client."""
+    """Record the disruption in the budget's status, as a component of the cluster."""
     status, meta = budget["status"], budget["metadata"]
     left = status["disruptionsAllowed"] - 1
     change: Object = {"disruptionsAllowed": left, "disruptedPods": {pod: format_time(ctx.now)}}
@@ -294,7 +290,7 @@ def _count(ctx: RequestContext, budget: Object, pod: str) -> None:
 
 
 def _unready_may_go(pod: Object, budget: Object) -> bool:
-    """Whether a Pod that is not ready goes without asking how many disruptions are allowed."""
+    """Whether a Pod that is not ready may be evicted without an allowed disruption."""
     if "Ready" in true_conditions(pod["status"]):
         return False
     healthy, wanted = (budget["status"].get(key) or 0 for key in ("currentHealthy", "desiredHealthy"))

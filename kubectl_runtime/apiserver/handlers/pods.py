@@ -1,6 +1,6 @@
-"""Subresources of Pods that are requests and not parts: binding, logs, exec, attach, port-forward.
+"""Subresources of Pods that are actions: binding, logs, exec, attach, port-forward.
 
-Logs, exec, attach and port-forward answer as `server.kubelet` was set up.
+All but binding answer as `server.kubelet` was set up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHANNELS = ("stdin", "stdout", "stderr", "tty")
 
 
 def read_log(ctx: RequestContext) -> HttpResponse:
-    """The log of a container: what was given for it; none, as long as its Pod has no node."""
+    """Answer with the log that was set for the container; it is empty while its Pod has no node."""
     request = ctx.request
     selection = _selection(ctx)
     pod = _pod(ctx)
@@ -53,7 +53,7 @@ def read_log(ctx: RequestContext) -> HttpResponse:
 
 
 def connect(ctx: RequestContext) -> HttpResponse:
-    """exec or attach, over a websocket."""
+    """Answer exec or attach over a websocket."""
     request, what = ctx.request, ctx.info.subresource
     options = _admitted(ctx, f"Pod{what.capitalize()}Options", {
         **{name: is_true(request, name) for name in _CHANNELS}, "container": request.param("container"),
@@ -75,7 +75,7 @@ def connect(ctx: RequestContext) -> HttpResponse:
 
 
 def port_forward(ctx: RequestContext) -> HttpResponse:
-    """Connections to ports, over a websocket."""
+    """Forward connections to ports over a websocket."""
     asked = [int(port) for text in ctx.request.params("ports") for port in text.split(",") if port.isdecimal()]
     options = _admitted(ctx, "PodPortForwardOptions", {"ports": asked})
     _pod(ctx)
@@ -88,7 +88,7 @@ def port_forward(ctx: RequestContext) -> HttpResponse:
         if handler is None:
             raise not_given(ctx, "portforward", "server.kubelet.portforward(pod, port, function)", f"port {port}")
         handlers.append((port, handler))
-    if not handlers:  # kubectl asks for ports inside of its SPDY connection
+    if not handlers:  # kubectl names the ports only inside its SPDY connection
         raise not_given(ctx, "portforward", "server.kubelet.portforward(pod, port, function)", "no port")
     protocol = _protocol(ctx.request, (V4,))
     session = ForwardSession(f"{ctx.namespace}/{ctx.info.name}", handlers)
@@ -96,7 +96,7 @@ def port_forward(ctx: RequestContext) -> HttpResponse:
 
 
 def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> ContainerLog:
-    """The log of a container of which nobody said anything: an empty one, where Pods run and it has started."""
+    """The log of a container for which a test set none: an empty one, if Pods run and the container has started."""
     if not ctx.kubelet.rules.in_use:
         raise not_given(ctx, "log", "server.kubelet.logs(pod, text)", container)
     status = pod.get("status") or {}
@@ -115,7 +115,7 @@ def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> Contain
 
 
 def not_given(ctx: RequestContext, what: str, how: str, part: str) -> errors.StatusError:
-    """The refusal of what a test could have given: what was asked, and what was given."""
+    """The refusal of a request for which a test set nothing: it names the request and what was set."""
     given = ctx.kubelet.given(what)
     told = f"it was given for {given}" if given else "nothing was given"
     return errors.StatusError(501, "NotImplemented", f"no container runs behind the Pods of the embedded API server: a "
@@ -146,7 +146,7 @@ def _pod(ctx: RequestContext) -> Object:
 
 
 def _admitted(ctx: RequestContext, kind: str, options: Object) -> Object:
-    """The options of a connection as webhooks leave them, if they let it happen."""
+    """The options of a connection after the webhooks, which may refuse it."""
     if not ctx.hooks:
         return options
     shaped, _ = encoding.shape({**options, "kind": kind, "apiVersion": "v1"}, f"core.v1.{kind}")
@@ -154,7 +154,7 @@ def _admitted(ctx: RequestContext, kind: str, options: Object) -> Object:
 
 
 def _container(ctx: RequestContext, pod: Object, asked: str) -> str:
-    """The container that is asked for, or the Pod's only one."""
+    """The requested container, or the Pod's only one."""
     spec, name = pod["spec"], ctx.info.name
     groups = [[entry["name"] for entry in spec.get(field) or ()]
               for field in ("containers", "initContainers", "ephemeralContainers")]
@@ -196,7 +196,7 @@ def _selection(ctx: RequestContext) -> Selection:
 
 
 def read_request(ctx: RequestContext, type_name: str) -> Object:
-    """The body of a request for the Pod that the path names."""
+    """The body of a request for the Pod in the path."""
     value, unknown, keys = encoding.read_shape(ctx.request, type_name)
     kind = type_name.rpartition(".")[2]
     refuse_fields(ctx, type_name, keys.problems(unknown, mixed=True))
@@ -215,7 +215,7 @@ def bind(ctx: RequestContext) -> HttpResponse:
         raise errors.bad_request("name in URL does not match name in Binding object")
     binding = admit_unstored(ctx, {"kind": "Binding", "apiVersion": "v1", **binding})
     target, kind = binding["target"].get("name"), binding["target"].get("kind") or ""
-    # Surprising: what is wrong with a Binding is told as an error of the server.
+    # Surprising: an invalid Binding is answered with an error of the server.
     if kind not in ("", "Node"):
         raise errors.bare_500(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
     if not target:

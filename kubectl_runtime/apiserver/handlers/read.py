@@ -1,15 +1,13 @@
-"""GET of an object and of a collection: paging, selectors, and which state of the data a resourceVersion asks for.
+"""GET of an object and of a collection: paging, selectors, and the state that a resourceVersion selects.
 
-====================  ================  =======================================================================
-resourceVersion       match             shows
-====================  ================  =======================================================================
-unset                 (forbidden)       the present
-0                     -, NotOlderThan   the present; a limit is ignored
-N                     -, with limit     the past, at N exactly (surprising, but so the real server reads it)
-N                     -, NotOlderThan   the present; 504 after 3 s if N does not exist yet
-N                     Exact             the past, at N exactly; 410 if compacted
-in a continue token                     the past of the first page; 410 with a new token if compacted
-====================  ================  =======================================================================
+The state by resourceVersion and resourceVersionMatch:
+
+- unset: the present. (A match without a resourceVersion is refused.)
+- 0, with no match or NotOlderThan: the present; a limit is ignored.
+- N, with no match and a limit: the past, at exactly N (surprising, but so the real server reads it).
+- N, without match and limit, or with NotOlderThan: the present; 504 after 3 s if N does not exist yet.
+- N, with Exact: the past, at exactly N; 410 if compacted.
+- in a continue token: the past of the first page; 410 with a new token if compacted.
 """
 
 from __future__ import annotations
@@ -53,13 +51,13 @@ class ListRequest:
 
 
 def get(ctx: RequestContext) -> HttpResponse:
-    """One object, or its /status: always the present one, but a resourceVersion must exist already."""
+    """Answer with one object, or its /status: always the present one, but the requested resourceVersion must exist."""
     if ctx.request.has_param("export") and is_true(ctx.request, "export"):
         raise errors.bad_request("the export parameter, deprecated since v1.14, is no longer supported")
     try:
         wanted = parse_version(ctx.request.param("resourceVersion"))
     except ValueError as error:
-        raise errors.bare_500(str(error)) from None  # surprising: no 400, and no reason
+        raise errors.bare_500(str(error)) from None  # surprising: not a 400, and without a reason
     with ctx.cluster.locked():
         if wanted > ctx.cluster.storage.rv:
             raise errors.resource_version_too_large(wanted, ctx.cluster.storage.rv)
@@ -70,10 +68,10 @@ def get(ctx: RequestContext) -> HttpResponse:
 
 
 def read_list_request(ctx: RequestContext) -> ListRequest:
-    """Read the query of a list or watch; 400 if it is malformed."""
+    """Read the query of a list or watch. Raises a 400 if it is malformed."""
     request = ctx.request
     fields = _fields(ctx.type, request.param("fieldSelector"))
-    if ctx.info.name:  # of the old path of a watch
+    if ctx.info.name:  # in the old form of a watch
         if fields and not fields.matches({"metadata.name": ctx.info.name, "metadata.namespace": ctx.info.namespace}):
             raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
         fields = FieldSelector((("metadata.name", True, ctx.info.name),))
@@ -90,7 +88,7 @@ def _fields(resource_type: ServedResource, text: str) -> FieldSelector:
     strategy = resource_type.strategy
     names = strategy.selectable_field_names()
     supported = {"metadata.name"} | names
-    if resource_type.namespaced or not names:  # surprising: cluster-scoped kinds without fields of their own know it
+    if resource_type.namespaced or not names:  # surprising: also cluster-scoped kinds without own fields
         supported |= {"metadata.namespace"}
     return parse_fields(text, supported, strategy.unsupported_field)
 
@@ -108,7 +106,7 @@ def select(listing: ListRequest, version: Version) -> bool:
 
 
 def list_(ctx: RequestContext) -> HttpResponse:
-    """A collection, or a page of it."""
+    """Answer with a collection, or a page of it."""
     form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=True)
     listing = read_list_request(ctx)
     validate(ctx, listing)
@@ -118,14 +116,14 @@ def list_(ctx: RequestContext) -> HttpResponse:
 
 
 def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Object]:
-    """The objects of a list or of a page of it, and the list's metadata; the cluster's lock is held."""
+    """The objects of a list or of one page, and the list's metadata; the cluster's lock is held."""
     rv, start, limit, objects, keys = _state(ctx, listing)
     items = slice_of(objects, keys, ctx.namespace, start)
     selected = (version for version in items if select(listing, version))
     found = list(islice(selected, limit) if limit else selected)
     metadata: Object = {"resourceVersion": str(rv)}
     if limit and len(found) == limit and not _is_single(ctx, listing):
-        rest = sum(1 for _ in items)  # whether they match or not: the real server does not look so far ahead
+        rest = sum(1 for _ in items)  # matching or not: the real server does not look ahead
         if rest:
             metadata["continue"] = query.after(rv, found[-1], ctx.namespace).encode()
         if rest and not listing.labels and not listing.fields:
@@ -136,14 +134,14 @@ def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Obje
 
 
 def _is_single(ctx: RequestContext, listing: ListRequest) -> bool:
-    """Whether the field selector names the one object to look at."""
+    """Whether the field selector names a single object."""
     fields = listing.fields
     one_namespace = ctx.namespace or not ctx.type.namespaced or fields.exact("metadata.namespace")
     return bool(one_namespace) and fields.exact("metadata.name") is not None
 
 
 def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, dict[str, Version], list[str]]:
-    """Which state to show: its resourceVersion, the key to start at, the limit, the objects, their sorted keys."""
+    """The state to show: its resourceVersion, the key to start at, the limit, the objects, their sorted keys."""
     storage, key = ctx.cluster.storage, ctx.type.storage
     bucket = storage.bucket(key)
     if listing.token:
@@ -169,13 +167,13 @@ def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, di
         return wanted, "", listing.limit, *storage.snapshot(key, wanted)
     if wanted > storage.rv:
         raise errors.resource_version_too_large(wanted, storage.rv)
-    # resourceVersion=0 comes from the cache, which knows no pages
+    # resourceVersion=0 is served by the cache, which has no pages
     limit = 0 if listing.rv and not wanted else listing.limit
     return storage.rv, "", limit, bucket.objects, bucket.keys
 
 
 def parse_version(text: str) -> int:
-    """A resourceVersion as number, 0 for ""; ValueError says why it is none. (01 is taken as 1.)"""
+    """A resourceVersion as a number, 0 for ""; ValueError if it is invalid. (01 is read as 1.)"""
     try:
         return parse_uint(text) if text else 0
     except ValueError as error:
@@ -183,7 +181,7 @@ def parse_version(text: str) -> int:
 
 
 def validate(ctx: RequestContext, listing: ListRequest) -> None:
-    """Whether the options of a list go together; raises the 422."""
+    """Check that the options of a list are compatible. Raises the 422."""
     causes: list[Cause] = []
     match, at = listing.match, "resourceVersionMatch"
     if match:

@@ -1,9 +1,7 @@
-"""/scale: a view of an object's replicas as ``autoscaling/v1`` Scale.
+"""Subresources with bodies of their own kind: /scale (``autoscaling/v1`` Scale), and the token of a service account.
 
-POST on serviceaccounts/token: a bearer token for a service account, as ``kubectl create token`` asks for it.
-
-The token is an opaque text, not a JWT: nobody but this server can tell whose it is. It expires on the server's clock.
-What it is bound to (a Pod, a Secret, a Node) must exist when it is issued, and may go then.
+The token is an opaque text, not a JWT: only this server can say whose it is. It expires on the server's clock. The
+object that it is bound to (a Pod, a Secret, a Node) must exist when the token is issued, and may be deleted then.
 """
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def get_scale(ctx: RequestContext) -> HttpResponse:
 
 
 def update_scale(ctx: RequestContext) -> HttpResponse:
-    """Replace the Scale: replicas that are left out are 0."""
+    """Replace the Scale: missing replicas are 0."""
     ctx.options = write_options(ctx.request, "UpdateOptions")
     scale, unknown, keys = encoding.read_shape(ctx.request, _SCALE)
     _check_kind(scale)
@@ -79,7 +77,7 @@ def patch_scale(ctx: RequestContext) -> HttpResponse:
 
 
 def _check_kind(scale: Object) -> None:
-    """A body may leave kind and version out, but not name others."""
+    """Check the kind and version of a body, which may omit them."""
     kind, api_version = scale.get("kind") or "Scale", scale.get("apiVersion") or "autoscaling/v1"
     if (kind, api_version) != ("Scale", "autoscaling/v1"):
         raise errors.bad_request(f'{kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a Scale: '
@@ -106,7 +104,7 @@ def _applied(ctx: RequestContext, old: Object) -> Object:
                                  api_version="autoscaling/v1", schema=_schema(), now=ctx.now, subresource="scale")
     refuse_repeated(ctx, keys)
     if ctx.type.is_custom and result.get("spec") != old["spec"]:
-        # Surprising but true: nobody can apply to the scale of a custom resource, unless nothing changes.
+        # Surprising: an apply to the scale of a custom resource fails unless it changes nothing.
         raise errors.bare_500(f"failed to convert new object ({managedfields.title(configuration)}) to proper version: "
                               "request to convert CR to an invalid group/version: autoscaling/v1")
     return encoding.shape(json_copy(result), _SCALE)[0]
@@ -143,7 +141,7 @@ def _scale_of(ctx: RequestContext, obj: Object) -> Object:
 
 
 def _replicas(ctx: RequestContext) -> dict[str, tuple[str, ...]]:
-    """Where each served version of the kind has its replicas, as path elements of managedFields."""
+    """The path of the replicas in each served version of the kind, as path elements of managedFields."""
     served = ctx.cluster.registry.of_storage(ctx.type.storage)
     paths = {other.api_version: other.strategy.scale_paths() for other in served}
     return {version: tuple("f:" + name for name in found[0].strip(".").split("."))
@@ -179,7 +177,7 @@ def _store(ctx: RequestContext, current: Version, before: Object, scale: Object)
     target = new
     for parent in parents:
         target = target.setdefault(parent, {})
-        if not isinstance(target, dict):  # a custom resource may have anything there
+        if not isinstance(target, dict):  # a custom resource may have any value there
             raise errors.bare_500(f"failed to set replicas: .{parent} is no object")
     target[last] = replicas
     _give_back(ctx, new["metadata"], meta.get("managedFields"))
@@ -209,7 +207,7 @@ _NO_NUMBER = ('TokenRequest in version "v1" cannot be handled as a TokenRequest:
 
 
 def create_token(ctx: RequestContext) -> HttpResponse:
-    """Issue a token: 201 with it in status."""
+    """Issue a token: 201 with the token in status."""
     ctx.options = query.write_options(ctx.request, "CreateOptions")
     asked = admit_unstored(ctx, {"kind": "TokenRequest", "apiVersion": f"{GROUP}/v1", **_read(ctx)})
     spec = _spec(asked)
@@ -235,7 +233,7 @@ def create_token(ctx: RequestContext) -> HttpResponse:
 
 
 def _check_metadata(ctx: RequestContext, metadata: Object) -> None:
-    """Name and namespace may be left out, but must be the path's."""
+    """Check name and namespace: they may be missing, but must be the path's."""
     for key, wanted, what in (("name", ctx.info.name, "name"), ("namespace", ctx.namespace, "namespace")):
         if metadata.get(key) not in (None, "", wanted):
             why = f"must match the service account {what} if specified"
@@ -244,7 +242,7 @@ def _check_metadata(ctx: RequestContext, metadata: Object) -> None:
 
 
 def _check_bound(ctx: RequestContext, reference: Object | None) -> None:
-    """What a token is bound to must exist; the cluster's lock is held."""
+    """Check that the object to which a token is bound exists; the cluster's lock is held."""
     if not reference:
         return
     api_version, kind, name = (reference.get(key) or "" for key in ("apiVersion", "kind", "name"))

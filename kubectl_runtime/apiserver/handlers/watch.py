@@ -1,17 +1,15 @@
 """GET with watch=true: `OpenWatch`, the stream of one watch, and the handler that opens it.
 
-A watch walks along its type's history with a cursor of its own; nothing is queued per watch. It ends
+A watch walks along its type's history with a cursor of its own; nothing is queued per watch. It ends without an event
 
-=========================================  ==================================================
-at timeoutSeconds                          silently
-when its type is no longer served          after the events of that
-when history it had not read is forgotten  silently: the client's next request gets the 410
-when an object cannot be converted         silently, and in the log: the client's next list gets the 500
-when the client went away                  `close()`
-=========================================  ==================================================
+- at timeoutSeconds;
+- when its type is no longer served, after the events of the deletion;
+- when unread history was compacted: the client's next request gets the 410;
+- when an object cannot be converted, which is logged: the client's next list gets the 500;
+- when the client is gone (`close()`).
 
-A plain bookmark comes every minute, and once about two seconds before the timeout. A watch from a version of the
-future, as after the database was restored from a copy, is silent until that version is reached.
+A plain bookmark is sent every minute, and once about two seconds before the timeout. A watch from a version of the
+future, as after a restore of the database, is silent until that version is reached.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ from kubectl_runtime.core.base.guard import guarded_logger
 
 log = guarded_logger(__name__)
 
-BATCH = 500  # changes that are read under the lock at once
-CHUNK = 1 << 16  # bytes after which a chunk is sent though there is more
+BATCH = 500  # changes that are read at once under the lock
+CHUNK = 1 << 16  # bytes after which a chunk is sent even if more events are ready
 BOOKMARK_EVERY = 60.0
 BOOKMARK_BEFORE_END = 2.0
-DEFAULT_TIMEOUT = (1800.0, 3600.0)  # the real server's: at random in between, if the client does not say
+DEFAULT_TIMEOUT = (1800.0, 3600.0)  # the real server's: a random value in between, unless the client sets one
 
 
 class OpenWatch:
@@ -41,7 +39,8 @@ class OpenWatch:
 
     def __init__(self, cluster: Cluster, bucket: Bucket, form: Form, namespace: str, listing: ListRequest, *,
                  since: int, initial: list[Version] | None, initial_end: bool, bookmarks: bool) -> None:
-        """The cluster's lock is held. `initial` objects come first, as ADDED; they are as of the version `since`."""
+        """The cluster's lock is held. `initial` objects are sent first, as ADDED; their state is that of the version
+        `since`."""
         self._cluster = cluster
         self._bucket = bucket
         self._form = form
@@ -71,24 +70,25 @@ class OpenWatch:
         return min(self._next_bookmark, self._end) if self._bookmarks else self._end
 
     def on_ready(self, callback: Callable[[], None]) -> None:
-        """Call back when something may be ready; at once for what is ready now."""
+        """Call back when something may be ready; at once if something already is."""
         self._ready = callback
         callback()
 
     def _mark(self) -> None:
-        """A change of the type was stored (the cluster's lock is held): tell the reader once the lock is free."""
+        """Note a stored change of the type (the cluster's lock is held): the reader is notified once the lock is free.
+        """
         if self._ready is not None:
             self._cluster.call_unlocked(self._ready)
 
     def close(self) -> None:
-        """The client went away, or the stream is done."""
+        """End the watch: the client is gone, or the stream has ended."""
         self._closed = True
         with self._cluster.locked():
             if self._mark in self._bucket.listeners:
                 self._bucket.listeners.remove(self._mark)
 
     def poll(self) -> bytes | None:
-        """The next events as one chunk, None if there is nothing now (or no more: `closed`)."""
+        """The next events as one chunk; None if there are none now (or no more: `closed`)."""
         while not self._closed:
             if chunk := self._take(self._pending):
                 return chunk
@@ -112,7 +112,7 @@ class OpenWatch:
         return b"".join(taken)
 
     def _read(self) -> list[Change]:
-        """The next changes; ends the watch if history is behind it or the type is gone."""
+        """The next changes. Ends the watch if unread history was compacted or the type is gone."""
         with self._cluster.locked():
             start = self._cursor - self._bucket.base
             changes = [] if start < 0 else self._bucket.history[start:start + BATCH]
@@ -128,7 +128,7 @@ class OpenWatch:
         return not changes or changes[0].rv > self._began
 
     def _read_on(self, changes: list[Change]) -> list[Change]:
-        """What is left of changes that the client believes to have seen; the next ones when nothing is."""
+        """Read on after changes that the client believes to have seen: the rest of `changes`, or the next ones."""
         return [change for change in changes if change.rv > self._began] or self._read()
 
     def _timers(self) -> bytes | None:
@@ -162,7 +162,7 @@ class OpenWatch:
                 yield line
 
     def _line(self, change: Change) -> bytes:
-        """The event that this watch sees of a change, b"" if none."""
+        """The event of a change as this watch sees it; b"" if none."""
         if self._namespace and change.new.namespace != self._namespace:
             return b""
         before = change.old is not None and select(self._listing, change.old)
@@ -171,12 +171,12 @@ class OpenWatch:
         after = select(self._listing, change.new)
         if after:
             return self._form.event("MODIFIED" if before else "ADDED", change.new)
-        # An object that no longer matches is shown as it was, with the resourceVersion of the change.
+        # An object that no longer matches is shown in its old state, with the resourceVersion of the change.
         return self._form.event("DELETED", change.old_as_left()) if before else b""
 
 
 class ErrorStream:
-    """A stream of one ERROR event, or of none: how a watch fails after its headers were sent."""
+    """A stream of one ERROR event, or of none, for a watch that fails after its headers were sent."""
 
     closed = False
     deadline: float | None = None
@@ -191,11 +191,11 @@ class ErrorStream:
         return line
 
     def on_ready(self, callback: Callable[[], None]) -> None:
-        """It is ready from the start."""
+        """Calls back at once."""
         callback()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
         self.closed = True
 
 
@@ -212,14 +212,14 @@ def watch(ctx: RequestContext) -> HttpResponse:
     try:
         wanted = parse_version(listing.rv)
     except ValueError as error:
-        raise errors.bare_500(str(error)) from None  # surprising: no 400, and no reason
+        raise errors.bare_500(str(error)) from None  # surprising: not a 400, and without a reason
     bookmarks = is_true(ctx.request, "allowWatchBookmarks")
     asked = ctx.request.has_param("sendInitialEvents")
-    # Without a resourceVersion the real server sends the initial events, and their bookmark, though nobody asked.
+    # Without a resourceVersion the real server sends the initial events and their bookmark without being asked.
     initial_events = is_true(ctx.request, "sendInitialEvents") if asked else not wanted
     headers = [("Content-Type", ctx.media.content_type)]
     if ctx.media.transform == "PartialObjectMetadataList":
-        return HttpResponse(200, headers, stream=ErrorStream(None))  # surprising: no 406; no event can be written
+        return HttpResponse(200, headers, stream=ErrorStream(None))  # surprising: not a 406; no event can be written
     with ctx.cluster.locked():
         storage = ctx.cluster.storage
         bucket = storage.bucket(ctx.type.storage)
@@ -230,7 +230,7 @@ def watch(ctx: RequestContext) -> HttpResponse:
             since = storage.rv
             initial = [version for version in bucket.scan(ctx.namespace) if select(listing, version)]
             if ctx.type.strategy.asks_webhook:
-                initial = form.own(initial)  # what cannot be shown is told at once, as by a list
+                initial = form.own(initial)  # an object that cannot be shown is reported at once, as by a list
             stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=since, initial=initial,
                                initial_end=bookmarks, bookmarks=bookmarks)
             return HttpResponse(200, headers, stream=stream)
@@ -249,7 +249,7 @@ def _validate(ctx: RequestContext, listing: ListRequest) -> None:
     causes: list[Cause] = []
     at, match, asked = "resourceVersionMatch", listing.match, ctx.request.has_param("sendInitialEvents")
     if not match and not asked and listing.rv in ("", "0"):
-        asked, match = True, "NotOlderThan"  # so the real server completes it
+        asked, match = True, "NotOlderThan"  # the real server's default
     if asked:
         if match != "NotOlderThan":
             causes.append(errors.forbidden_field(
