@@ -1,7 +1,7 @@
 """Webhook configurations, and admission policies with their bindings.
 
 Each expression of a policy is compiled. A policy whose expressions cannot be evaluated here (without the extra `cel`,
-or with a name that its engine does not know) is refused with the reason.
+or with a name that the engine does not know) is refused with the reason.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FAILURE_POLICY = r.choice("Fail", "Ignore")
 
 
 def _filled_text(why: str = "") -> r.Check:
-    """Refuse a text of blanks."""
+    """Refuse a blank text."""
     return r.required(why, unless=lambda value: bool((value or "").strip()))
 
 
@@ -60,7 +60,7 @@ def _url_path(target: str | None, path: str) -> Iterator[Cause]:
         yield from (errors.invalid_value(path, target, f"segment[{index}]{why}") for why in found)
 
 
-#: A reference to a Service behind which something listens.
+#: A reference to a Service.
 SERVICE_ADDRESS = r.Rules(
     ("name", r.REQUIRED),
     ("namespace", r.REQUIRED),
@@ -68,7 +68,7 @@ SERVICE_ADDRESS = r.Rules(
     ("path", _url_path),
 )
 
-#: Where a webhook is: a URL, or a Service.
+#: The location of a webhook: a URL, or a Service.
 CLIENT = r.Rules(
     r.when(lambda config: r.has("url")(config) == r.has("service")(config),
            ("", r.missing("exactly one of url or service is required"))),
@@ -79,7 +79,7 @@ CLIENT = r.Rules(
 
 
 def _starred(what: str) -> r.Check:
-    """Refuse an empty list, and a star among other values."""
+    """Refuse an empty list, and a star beside other values."""
     return lambda values, path: (
         (errors.required(path),) if not values else
         (errors.invalid_value(path, values, f"if '*' is present, must not specify other {what}"),)
@@ -164,7 +164,7 @@ class WebhookStrategy(BuiltinStrategy):
 
 
 class MutatingWebhookStrategy(WebhookStrategy):
-    """MutatingWebhookConfigurations: called once, unless they ask for more."""
+    """MutatingWebhookConfigurations; their webhooks are by default called once."""
 
     defaults = WebhookStrategy.defaults | r.Defaults({"webhooks[*].reinvocationPolicy": "Never"})
 
@@ -178,7 +178,7 @@ _MATCH = r.Rules(_MATCH_POLICY, *_SELECTORS, ("resourceRules[*]", RULE), ("exclu
 
 
 def _annotations(obj: Object, path: str) -> Iterator[Cause]:
-    """The keys of audit annotations are qualified by the policy's name."""
+    """The causes of invalid audit annotation keys, which the policy's name qualifies."""
     for index, annotation in enumerate(obj["spec"].get("auditAnnotations") or ()):
         at = f"{path}spec.auditAnnotations[{index}]"
         key = f"{obj['metadata'].get('name', '')}/{annotation.get('key') or ''}"
@@ -188,7 +188,7 @@ def _annotations(obj: Object, path: str) -> Iterator[Cause]:
 
 
 def _expression_causes(spec: Object, path: str) -> Iterator[Cause]:
-    """The expressions of a policy that do not compile."""
+    """The causes of a policy's expressions that do not compile."""
     try:
         known = Expressions((), has_params=bool(spec.get("paramKind")))
     except MissingExtra as error:
@@ -216,7 +216,7 @@ def _expression_causes(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _expressions(spec: Object, path: str) -> Iterator[tuple[str, str, Kind]]:
-    """(path, expression, what it gives) of all expressions but the variables."""
+    """(path, expression, kind of its result) of all expressions except the variables."""
     for field, key, kind in (("matchConditions", "expression", BOOL), ("validations", "expression", BOOL),
                              ("validations", "messageExpression", STRING),
                              ("auditAnnotations", "valueExpression", ANNOTATION)):
@@ -240,7 +240,7 @@ _POLICY = (
 
 
 def _patch(patch_type: str, key: str) -> r.When:
-    """The patch that a type of mutations has."""
+    """The rows for the patch that a type of mutation has."""
     return r.when(r.equals("patchType", patch_type),
                   (key, r.present(f"must be specified when patchType is {patch_type}"), r.Rules(_EXPRESSION)))
 
@@ -313,7 +313,7 @@ def _actions(given: list[str] | None, path: str) -> Iterator[Cause]:
 
 
 class ValidatingBindingStrategy(MutatingBindingStrategy):
-    """ValidatingAdmissionPolicyBindings: they name what follows a denial."""
+    """ValidatingAdmissionPolicyBindings, which name the actions of a denial."""
 
     rules = r.Rules(*_BINDING, ("spec.validationActions", r.required("at least one validation action is required"),
                               _actions))

@@ -37,7 +37,7 @@ _COLLISIONS = ("status.collisionCount", r.Fixed(lambda path, count: errors.inval
 
 
 def _status(*counted: str) -> r.Rules:
-    """Counts are not negative, and of all replicas no more can be ready, updated, … than there are."""
+    """Refuse negative counts, and counts (ready, updated, …) that exceed the number of replicas."""
     def no_more(obj: Object, path: str) -> Iterator[Cause]:
         status = obj.get("status") or {}
         yield from (errors.invalid_value(f"{path}status.{key}", status.get(key) or 0,
@@ -51,9 +51,9 @@ def _status(*counted: str) -> r.Rules:
 
 
 def _selector(kind: str, *, required: bool = True, broken: str | None = "") -> tuple[r.Row, ...]:
-    """The rows of a selector, and of the labels of the template that it must match unless it is no good itself.
+    """The rows of a selector, and of the template's labels, which a valid selector must match.
 
-    `broken` is said of a broken selector beside its details, None: nothing.
+    `broken` is an additional text for an invalid selector; None adds nothing.
     """
     def check(spec: Object, path: str) -> Iterator[Cause]:
         selector, at = spec.get("selector"), f"{path}.selector"
@@ -73,13 +73,13 @@ def _selector(kind: str, *, required: bool = True, broken: str | None = "") -> t
 
 def _mismatch(spec: Object, selector: LabelSelector | None) -> Iterator[Cause]:
     labels = dig(spec, "template.metadata.labels")
-    if selector is None or not selector.matches(labels or {}):  # no selector selects nothing, which is refused too
+    if selector is None or not selector.matches(labels or {}):  # a missing selector selects nothing, and is refused too
         yield errors.invalid_value("spec.template.metadata.labels", labels,
                                    "`selector` does not match template `labels`")
 
 
 def _template(pods_of: str) -> tuple[r.Row, ...]:
-    """The rows of a template of Pods that always run."""
+    """The rows of a template of Pods whose restartPolicy is Always."""
     return (
         ("spec.template", lambda template, path: template_causes(template or {}, path)),
         ("spec.template.spec.restartPolicy", r.choice("Always")),
@@ -89,39 +89,39 @@ def _template(pods_of: str) -> tuple[r.Row, ...]:
 
 
 class WorkloadStrategy(BuiltinStrategy):
-    """What Deployments, ReplicaSets, StatefulSets and DaemonSets share."""
+    """The common part of Deployments, ReplicaSets, StatefulSets and DaemonSets."""
 
     has_status = True
     has_generation = True
-    names_hosts = True  # whether the names of Pods are made of this object's, so that it should be a DNS label
+    names_hosts = True  # names of Pods derive from this object's name, so it should be a DNS label
     defaults = r.Defaults(_TEMPLATE)
 
     def default(self, obj: Object) -> None:
-        """Those of the template too."""
+        """Fill in the rows, and the template's defaults."""
         super().default(obj)
         if (template := obj["spec"].get("template")) is not None:
             default_pod_spec(template["spec"])
 
     def blank_shown(self) -> Object:
-        """Bookmarks of those kinds of apps that scale say that they have no replicas."""
+        """A bookmark's object: kinds of apps that scale show a spec without replicas."""
         shown = self.blank()
         if self.scale_paths() and self.type_name.startswith("apps."):
             shown["spec"]["replicas"] = 0
         return shown
 
     def scale_paths(self) -> tuple[str, str, str] | None:
-        """Replicas and selector."""
+        """The paths of replicas and selector."""
         return "spec.replicas", "status.replicas", "spec.selector"
 
     def scale_selector(self, obj: Object, path: str) -> str:
-        """The selector as text; a ReplicationController's is a plain map."""
+        """The selector as text; a ReplicationController's selector is a plain map."""
         selector = dig(obj, path) or {}
         if selector and not {"matchLabels", "matchExpressions"} & set(selector):
             selector = {"matchLabels": selector}
         return "" if (text := selector_text(selector)) == "<none>" else text
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Those of the template, when the spec changes; a name that makes no good hostname."""
+        """The template's warnings when the spec changes, and one for a name that is not a good hostname."""
         if old is not None and old["metadata"].get("generation") == obj["metadata"].get("generation"):
             return []
         names = name_warnings(obj["metadata"].get("name", "")) if old is None and self.names_hosts else []
@@ -144,7 +144,7 @@ def _rolling_by_default(update: Object) -> Object | None:
 
 
 def _shown_type(update: Object) -> Object:
-    """An update strategy of an unknown type as the real server prints its internal type."""
+    """An update strategy of an unknown type in the form of the real server's internal type."""
     return {"Type": update.get("type"), "RollingUpdate": None}
 
 
@@ -155,7 +155,7 @@ def _deadline(spec: Object, path: str) -> Iterator[Cause]:
 
 
 class DeploymentStrategy(WorkloadStrategy):
-    """Deployments: one replica, a rolling update by quarters."""
+    """Deployments; by default one replica and a rolling update by quarters."""
 
     status_keeps = ("labels",)
     defaults = r.Defaults({
@@ -186,12 +186,12 @@ class DeploymentStrategy(WorkloadStrategy):
     status_rules = _status("updatedReplicas", "readyReplicas", "availableReplicas")
 
     def generation_part(self, obj: Object) -> Any:
-        """A Deployment's annotations raise its generation too: its controller copies them to ReplicaSets."""
+        """The spec and the annotations, which the controller copies to ReplicaSets."""
         return obj.get("spec"), obj.get("metadata", {}).get("annotations")
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
-    """ReplicaSets: one replica."""
+    """ReplicaSets; by default one replica."""
 
     defaults = r.Defaults({**_TEMPLATE, "spec.replicas": 1})
     rules = r.Rules(
@@ -224,13 +224,13 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     status_rules = ReplicaSetStrategy.status_rules
 
     def default(self, obj: Object) -> None:
-        """The labels of the template for the object itself, too."""
+        """Fill in the rows, and the template's labels for the object itself."""
         super().default(obj)
         if labels := dig(obj["spec"], "template.metadata.labels"):
             put_default(obj.setdefault("metadata", {}), "labels", dict(labels))
 
     def default_orphans(self) -> bool:
-        """The API of v1 is older than garbage collection: deleting orphans, unless told otherwise."""
+        """True: v1 is older than garbage collection, so the default is to orphan."""
         return True
 
 
@@ -243,11 +243,11 @@ class PodTemplateStrategy(BuiltinStrategy):
     rules = r.Rules(("template", template_causes))
 
     def default(self, obj: Object) -> None:
-        """The template's."""
+        """Fill in the template's defaults."""
         default_pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Those of a template that changed."""
+        """The warnings of a changed template."""
         if old is not None and old["metadata"].get("generation") == obj["metadata"].get("generation"):
             return []
         return template_warnings(obj["template"], "template.")
@@ -260,7 +260,7 @@ _NOT_MUTABLE = (f"updates to statefulset spec for fields other than {', '.join(m
 
 
 def _with_claims(spec: Object, path: str) -> Iterator[Cause]:
-    """The template with the volumes that the claims become."""
+    """The causes of the template, with the volumes that the claims become."""
     template = dict(spec.get("template") or {})
     known = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
     if known:
@@ -288,7 +288,7 @@ class StatefulSetStrategy(WorkloadStrategy):
     """StatefulSets: ordered Pods, a rolling update, volumes that stay."""
 
     names_hosts = False
-    name_errors = staticmethod(dns_label_errors)  # since Pods get it as their hostname
+    name_errors = staticmethod(dns_label_errors)  # since Pods have it in their hostname
     dropped = ("spec.updateStrategy.rollingUpdate.maxUnavailable",)
     defaults = r.Defaults({
         **_TEMPLATE, "spec.podManagementPolicy": "OrderedReady",
@@ -324,13 +324,13 @@ class StatefulSetStrategy(WorkloadStrategy):
     status_rules = _status("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 
     def default(self, obj: Object) -> None:
-        """Those of the claims too."""
+        """Fill in the rows, the template's defaults, and those of the claims."""
         super().default(obj)
         for claim in obj["spec"].get("volumeClaimTemplates") or ():
             claim.update(apiVersion="v1", kind="PersistentVolumeClaim")
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Those of the claims too."""
+        """The warnings of the template and of the claims."""
         found = super().warnings(obj, old)
         part = "" if old is None else ".Spec"  # surprising: the real server's path differs at updates
         for index, claim in enumerate(obj["spec"].get("volumeClaimTemplates") or ()):
@@ -353,7 +353,7 @@ def _one_of_both(rolling: Object, path: str) -> Iterator[Cause]:
 
 
 class DaemonSetStrategy(WorkloadStrategy):
-    """DaemonSets: no replicas, no scale; a rolling update, one node at a time."""
+    """DaemonSets: no replicas, no scale; by default a rolling update, one Node at a time."""
 
     names_hosts = False
     defaults = r.Defaults({
@@ -363,7 +363,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         "spec.updateStrategy.rollingUpdate.maxSurge": 0,
         "spec.revisionHistoryLimit": 10})
     rules = r.Rules(
-        *_selector("daemonset", required=False, broken=None),  # its lack shows in the template, which nothing matches
+        *_selector("daemonset", required=False, broken=None),  # a missing selector fails at the template's labels
         *_template("DaemonSet"),
         ("spec.minReadySeconds", r.NATURAL),
         ("spec.updateStrategy", r.Rules(
@@ -380,7 +380,7 @@ class DaemonSetStrategy(WorkloadStrategy):
     status_rules = _status()
 
     def default(self, obj: Object) -> None:
-        """The annotation in which a former field lives on."""
+        """Fill in the rows, and the annotation that replaces a former field."""
         super().default(obj)
         annotations = obj["metadata"].get("annotations") or {}
         obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: annotations.get(TEMPLATE_GENERATION, "0")}
@@ -389,24 +389,24 @@ class DaemonSetStrategy(WorkloadStrategy):
             put_default(update["rollingUpdate"], "maxUnavailable", 1)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The first template."""
+        """Number the first template."""
         super().prepare_create(obj, ctx)
         obj["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """The generation of the template rises with it, whatever the client wrote."""
+        """Increase the number of the template when it changes, whatever the client wrote."""
         super().prepare_update(new, old, subresource, ctx)
         before = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0"))
         changed = new["spec"].get("template") != old["spec"].get("template")
         new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(before + changed)
 
     def scale_paths(self) -> tuple[str, str, str] | None:
-        """It has none."""
+        """None: there is no /scale."""
         return None
 
 
 class ControllerRevisionStrategy(BuiltinStrategy):
-    """ControllerRevisions: their data is fixed."""
+    """ControllerRevisions: their data cannot change."""
 
     rules = r.Rules(
         ("revision", r.NATURAL),

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers: stored and validated as autoscaling/v2; v1 knows only a target for CPU utilisation."""
+"""HorizontalPodAutoscalers: stored and validated as autoscaling/v2; v1 has only a target for CPU utilization."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _RESOURCE = (
         "may not set both a target raw value and a target utilization"))),
 )
 
-# In the order in which the real server looks: only the first that is there is checked.
+# In the real server's order: only the first field that is set is checked.
 _SOURCES = {
     "object": r.Rules(
         ("describedObject", r.Rules(*_OBJECT)),
@@ -91,7 +91,7 @@ def _metric(metric: Object, path: str) -> Iterator[Cause]:
     if not kind:
         yield errors.required(f"{path}.type", "must specify a metric source type")
     if kind not in METRIC_TYPES:
-        for _ in range(2):  # the real server says it twice
+        for _ in range(2):  # the real server reports it twice
             yield errors.not_supported(f"{path}.type", kind, METRIC_TYPES)
     given = [key for key in _SOURCES if metric.get(key) is not None]
     if given:
@@ -119,7 +119,7 @@ _SCALING = r.Rules(
 )
 
 
-METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"  # where v1 keeps the metrics that it cannot express
+METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"  # where v1 keeps metrics that it cannot express
 _PERCENT = {"type": "Percent", "value": 100, "periodSeconds": 15}
 _BEHAVIOR: dict[str, Object] = {
     "scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max",
@@ -146,7 +146,7 @@ class AutoscalerStrategy(BuiltinStrategy):
     status_rules = r.Rules(("status.currentReplicas", r.NATURAL), ("status.desiredReplicas", r.NATURAL))
 
     def default(self, obj: Object) -> None:
-        """At least one replica; 80 % CPU if no metric is named."""
+        """Fill in one replica as the minimum, and 80 % CPU if no metric is named."""
         spec = obj["spec"]
         put_default(spec, "minReplicas", 1)
         if self.type_name.startswith("autoscaling.v2") and not spec.get("metrics"):
@@ -161,17 +161,17 @@ class OldAutoscalerStrategy(AutoscalerStrategy):
 
     @property
     def converts(self) -> bool:
-        """The stored form is v2's."""
+        """True: the stored form is v2's."""
         return True
 
     def to_storage(self, obj: Object, version: str) -> Object:
-        """As autoscaling/v2; metrics that an earlier answer put into the annotation come back."""
+        """The object as autoscaling/v2, with the metrics that an earlier answer put into the annotation."""
         stored = json_copy(obj)
         spec, status = stored["spec"], stored.get("status") or {}
         metrics = [_cpu(spec.pop(_CPU_TARGET))] if spec.get(_CPU_TARGET) is not None else []
         annotations = stored["metadata"].get("annotations") or {}
         kept = annotations.pop(METRICS_ANNOTATION, "")
-        with contextlib.suppress(ValueError):  # whatever a client wrote there, it is no list of metrics
+        with contextlib.suppress(ValueError):  # a client may have written anything there
             metrics += json.loads(kept) if kept else []
         spec["metrics"] = metrics or [_cpu(80)]
         if (current := status.pop(_CURRENT, None)) is not None:

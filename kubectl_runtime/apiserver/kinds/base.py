@@ -1,7 +1,7 @@
-"""`BuiltinStrategy`, which evaluates the rows of a built-in kind, and what the modules of several kinds share.
+"""`BuiltinStrategy`, which evaluates the rows of a built-in kind, and functions that several kinds share.
 
-Paths of causes are the real server's (``spec.containers[0].name``). Addresses and CIDR blocks are read as leniently as
-by the real server; what is accepted although it is not canonical gets a warning.
+Paths of causes are the real server's (``spec.containers[0].name``). Addresses and CIDR blocks are parsed as leniently
+as by the real server; accepted texts that are not canonical get a warning.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class BuiltinStrategy(Strategy):
     Most kinds need only rows: defaults, rules, selectable fields. Hooks are overridden where a rule is an algorithm.
     """
 
-    #: What is filled in on every write.
+    #: Defaults that are filled in on every write.
     defaults: ClassVar[r.Defaults] = r.Defaults()
 
-    #: What a create and an update of the object check, what an update checks instead, and what one of /status does.
+    #: The checks of a create and an update of the object, of an update only, and of a write to /status.
     rules: ClassVar[r.Rules] = r.Rules()
     update_rules: ClassVar[r.Rules | None] = None
     status_rules: ClassVar[r.Rules] = r.Rules()
 
-    #: What is wrong with a name of this kind.
+    #: The check of the kind's names.
     name_errors: ClassVar[NameErrors] = staticmethod(dns_subdomain_errors)
 
-    #: The dotted path of what raises metadata.generation when it changes.
+    #: The dotted path of the part that raises metadata.generation when it changes.
     generation_path = "spec"
 
-    #: Dotted paths of fields that a create and an update drop: their features are off.
+    #: Dotted paths of fields that a create and an update drop: their feature gates are off.
     dropped: ClassVar[tuple[str, ...]] = ()
 
     #: Selectable fields besides metadata's: name -> dotted path, or a function of the object.
@@ -66,35 +66,35 @@ class BuiltinStrategy(Strategy):
 
     #: The metadata that a write to /status does not change.
     status_keeps: ClassVar[tuple[str, ...]] = ()
-    keeps_metadata = False  # a write to /status changes no metadata at all
+    keeps_metadata = False  # a write to /status does not change any metadata
 
     def __init__(self, type_name: str) -> None:
         self.type_name = type_name
 
     def default(self, obj: Object) -> None:
-        """The rows of `defaults`."""
+        """Fill in the rows of `defaults`."""
         self.defaults(obj)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The rows of `rules`."""
+        """Evaluate the rows of `rules`."""
         return list(self.rules(obj))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """The rows of `rules`, or for /status of `status_rules`."""
+        """Evaluate the rows of `rules`, or for /status of `status_rules`."""
         if subresource:
             return list(self.status_rules(new, old=old)) if subresource == "status" else []
         return list((self.update_rules or self.rules)(new, old=old))
 
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """See `name_errors`."""
+        """The problems that `name_errors` finds."""
         return self.name_errors(name, prefix=prefix)
 
     def generation_part(self, obj: Object) -> Any:
-        """See `generation_path`."""
+        """The part at `generation_path`."""
         return dig(obj, self.generation_path)
 
     def decode(self, obj: Object) -> list[str]:
-        """See `typed.decode`; an empty list of managers is kept, since it asks to forget them."""
+        """Decode by `typed.decode`; an empty list of managers is kept, since it resets them."""
         metadata = obj.get("metadata")
         forget = isinstance(metadata, dict) and metadata.get("managedFields") == []
         unknown = typed.decode(self.type_name, obj)
@@ -103,11 +103,12 @@ class BuiltinStrategy(Strategy):
         return unknown
 
     def blank(self) -> Object:
-        """See `typed.blank`."""
+        """The empty object of `typed.blank`."""
         return typed.blank(self.type_name)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Surprising: a write to /status may change most of the metadata too, unlike that of a custom resource."""
+        """Keep what the request may not change. Surprising: in contrast to custom resources, a write to /status may
+        change most of the metadata too."""
         self._drop(new)
         if subresource != "status" or self.keeps_metadata:
             super().prepare_update(new, old, subresource, ctx)
@@ -119,7 +120,7 @@ class BuiltinStrategy(Strategy):
             self.keep(key, new["metadata"], old["metadata"])
 
     def reset(self, subresource: str) -> ResetFields:
-        """What `prepare_update` keeps is not the client's."""
+        """The fields that `prepare_update` restores."""
         if subresource != "status":
             return super().reset(subresource)
         if self.keeps_metadata:
@@ -127,7 +128,8 @@ class BuiltinStrategy(Strategy):
         return ResetFields(drop=(("spec",), *(("metadata", key) for key in self.status_keeps)))
 
     def to_storage(self, obj: Object, version: str) -> Object:
-        """Surprising: built-in kinds are stored as protobuf, which knows no empty list, so that one reads back null."""
+        """The stored form. Surprising: built-in kinds are stored as protobuf, which has no empty lists, so they read
+        back as null."""
         for *parents, last in typed.written_lists(self.type_name):
             part: Any = obj
             for key in parents:
@@ -137,7 +139,7 @@ class BuiltinStrategy(Strategy):
         return obj
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Status is the server's: it begins as an empty one."""
+        """Replace status by an empty one: it belongs to the server."""
         self._drop(obj)
         super().prepare_create(obj, ctx)
         if self.has_status and (empty := self.blank().get("status")) is not None:
@@ -153,17 +155,17 @@ class BuiltinStrategy(Strategy):
         return {name: source(obj) if callable(source) else text_at(obj, source) for name, source in self.fields.items()}
 
     def selectable_field_names(self) -> frozenset[str]:
-        """The names declared in `fields`."""
+        """The names of the fields declared in `fields`."""
         return frozenset(self.fields)
 
     @property
     def unsupported_field(self) -> str:
-        """Kinds without fields of their own put it differently."""
+        """The refusal of an unknown field, which has another text for kinds without fields of their own."""
         return super().unsupported_field if self.fields else _GENERIC_FIELDS
 
 
 def default_class(ctx: StrategyContext, group: str, plural: str, annotation: str) -> str:
-    """The name of the newest class that an annotation makes the default, "" if there is none."""
+    """The name of the newest class that an annotation marks as the default, "" if there is none."""
     defaults = [entry["metadata"] for entry in ctx.objects(group, plural)
                 if (entry["metadata"].get("annotations") or {}).get(annotation) == "true"]
     newest = max(defaults, key=lambda metadata: (metadata.get("creationTimestamp", ""), metadata["name"]), default=None)
@@ -176,7 +178,7 @@ def true_conditions(status: Object) -> set[str]:
 
 
 def dig(obj: Any, path: str) -> Any:
-    """The value at a dotted path of objects, None if it is not there."""
+    """The value at a dotted path of objects, None if it is missing."""
     for part in path.split("."):
         if not isinstance(obj, dict):
             return None
@@ -185,7 +187,7 @@ def dig(obj: Any, path: str) -> Any:
 
 
 def text_at(obj: Object, path: str) -> str:
-    """The value at a path as a field selector sees it: absent is "", a boolean is true or false."""
+    """The value at a path as a field selector sees it: a missing value is "", a boolean is true or false."""
     value = dig(obj, path)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -199,14 +201,14 @@ def put_default(obj: Object, key: str, value: Any) -> None:
 
 
 def fill(obj: Object, **defaults: Any) -> None:
-    """Set each field that is missing, null or zero: defaults of Go fields that are no pointers."""
+    """Set each field that is missing, null or zero: the defaults of Go fields that are not pointers."""
     for key, value in defaults.items():
         if not obj.get(key):
             obj[key] = value
 
 
 def config_key_errors(key: str) -> list[str]:
-    """The details of what is wrong with a key of a ConfigMap or Secret."""
+    """The problems of a key of a ConfigMap or Secret."""
     found = [] if len(key) <= 253 else ["must be no more than 253 characters"]
     if not _KEY.fullmatch(key):
         found.append(_KEY_MESSAGE)
@@ -221,7 +223,7 @@ CONFIG_KEY = r.name(config_key_errors)
 
 
 def domain_path_causes(text: str, path: str) -> list[Cause]:
-    """The causes of a text that must be like ``example.com/path``."""
+    """The causes of a text that must have the form ``example.com/path``."""
     domain, slash, rest = text.partition("/")
     if not slash or not domain or not rest:
         return [errors.invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
@@ -230,7 +232,7 @@ def domain_path_causes(text: str, path: str) -> list[Cause]:
 
 
 def labels_causes(labels: Object | None, path: str) -> list[Cause]:
-    """What is wrong with keys and values of labels, all at the path of the map."""
+    """The causes of invalid keys and values of labels, all at the path of the map."""
     causes = []
     for key, value in sorted((labels or {}).items()):
         causes += [errors.invalid_value(path, key, why) for why in qualified_name_errors(key)]
@@ -239,7 +241,7 @@ def labels_causes(labels: Object | None, path: str) -> list[Cause]:
 
 
 def label_selector(selector: Object | None) -> LabelSelector | None:
-    """A selector in the form of ``spec.selector`` of apps and batch kinds; None selects nothing."""
+    """Parse a selector in the form of ``spec.selector`` of apps and batch kinds; None selects nothing."""
     if selector is None:
         return None
     operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!exists"}
@@ -252,7 +254,7 @@ def label_selector(selector: Object | None) -> LabelSelector | None:
 
 
 def selector_text(selector: Object | None) -> str:
-    """A selector as kubectl and /scale show it: ``app=a,tier in (x,y),!old``."""
+    """A selector in the form of kubectl and /scale: ``app=a,tier in (x,y),!old``."""
     if selector is None:
         return "<none>"
     parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
@@ -264,7 +266,7 @@ def selector_text(selector: Object | None) -> str:
 
 
 def labels_text(labels: Object | None) -> str:
-    """Labels or a map selector as a table shows them."""
+    """Labels or a map selector in the form of tables."""
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
 
 
@@ -273,7 +275,7 @@ def _match_labels(labels: Object | None, path: str) -> Iterator[Cause]:
         yield from (*r.ANY_QUALIFIED(key, path), *r.LABEL_VALUE(value, path))
 
 
-#: What the requirements of label selectors and node selectors share.
+#: The common rules of requirements in label selectors and node selectors.
 EXPRESSION = (
     r.when(r.equals("operator", "In", "NotIn"),
            ("values", r.required("must be specified when `operator` is 'In' or 'NotIn'"))),
@@ -292,12 +294,12 @@ _SELECTOR = r.Rules(
 
 
 def selector_causes(selector: Object | None, path: str) -> list[Cause]:
-    """What is wrong with a label selector; nothing with an absent one."""
+    """The causes of an invalid label selector; none for a missing one."""
     return list(_SELECTOR(selector, path))
 
 
 def amount_or_percent_causes(value: Any, path: str, *, most_all: bool = False) -> list[Cause]:
-    """What is wrong with a number that may be a percentage too; `most_all` if it cannot be more than 100 %."""
+    """The causes of an invalid number or percentage; with `most_all` at most 100 %."""
     if isinstance(value, int):
         return [errors.invalid_value(path, value, NOT_NEGATIVE)] if value < 0 else []
     if value is None:
@@ -312,7 +314,7 @@ AMOUNT_OR_PERCENT: r.Check = partial(amount_or_percent_causes, most_all=True)
 
 
 def amount_of(value: Any) -> int:
-    """The number in front of the percent sign, if there is one; 0 for what is neither."""
+    """The number, or the number before a percent sign; 0 for any other value."""
     if isinstance(value, int):
         return value
     return int(value[:-1]) if value is not None and _PERCENT.fullmatch(value) else 0
@@ -329,7 +331,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def parse_ip(text: str) -> Address | None:
-    """An address; leading zeros are taken for decimal, as old versions of Go did."""
+    """An address; leading zeros are read as decimal, as old versions of Go did."""
     try:
         return ipaddress.ip_address(_without_zeros(text))
     except ValueError:
@@ -337,7 +339,7 @@ def parse_ip(text: str) -> Address | None:
 
 
 def parse_cidr(text: str) -> Network | None:
-    """A block; bits behind the prefix are allowed."""
+    """A block; bits after the prefix are allowed."""
     address, slash, prefix = text.partition("/")
     if not slash or not prefix.isdecimal() or "%" in address:
         return None
@@ -353,13 +355,13 @@ def is_ip(text: str) -> bool:
 
 
 def canonical_ip_errors(name: str, *, prefix: bool = False) -> list[str]:  # noqa: ARG001 - as other checks of names
-    """What is wrong with a name that must be an address in its usual form."""
+    """The problems of a name that must be an address in canonical form."""
     parsed = parse_ip(name)
     return [] if parsed is not None and str(parsed) == name else [IP_MESSAGE]
 
 
 def block_causes(text: str, path: str) -> list[Cause]:
-    """What is wrong with a block of addresses."""
+    """The causes of an invalid block of addresses."""
     network = parse_cidr(text)
     if network is None:
         return [errors.invalid_value(path, text, CIDR_MESSAGE)]
@@ -368,7 +370,7 @@ def block_causes(text: str, path: str) -> list[Cause]:
 
 
 def special_address(text: str) -> str:
-    """Why an address cannot be that of an endpoint, "" if it can."""
+    """Why an endpoint cannot have an address, "" if it can."""
     address = parse_ip(text)
     if address is None:
         return ""
@@ -384,7 +386,7 @@ def special_address(text: str) -> str:
 
 
 def ip_warnings(path: str, text: str) -> Iterator[str]:
-    """Texts that are addresses, but not in their usual form."""
+    """Warnings about addresses that are not in canonical form."""
     address = parse_ip(text)
     if address is None:
         return
@@ -396,7 +398,7 @@ def ip_warnings(path: str, text: str) -> Iterator[str]:
 
 
 def cidr_warnings(path: str, text: str) -> Iterator[str]:
-    """Blocks with bits behind the prefix, or not in their usual form."""
+    """Warnings about blocks with bits after the prefix, or not in canonical form."""
     network = parse_cidr(text)
     if network is None:
         return

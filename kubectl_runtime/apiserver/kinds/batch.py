@@ -1,7 +1,7 @@
 """Jobs and CronJobs.
 
-An update of a Job's status is checked only for what it changes, as in the real server. What is wrong with a schedule is
-said in the words of the parser that the real server uses.
+As in the real server, an update of a Job's status is checked only for its changes, and an invalid schedule has the
+message of the real server's parser.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FIELDS = (
 
 
 def schedule_errors(schedule: str) -> list[str]:
-    """The first thing that is wrong with a schedule of five fields, or with a descriptor such as ``@daily``."""
+    """The first problem of a schedule of five fields, or of a descriptor such as ``@daily``."""
     text = schedule
     if text.startswith(("TZ=", "CRON_TZ=")):
         zone, _, text = text.partition(" ")
@@ -68,7 +68,7 @@ def schedule_errors(schedule: str) -> list[str]:
 
 
 def time_zone_errors(zone: str) -> list[str]:
-    """What is wrong with the name of a time zone."""
+    """The problems of a time zone's name."""
     if not zone:
         return ["timeZone must be nil or non-empty string"]
     if zone.lower() == "local":
@@ -145,7 +145,7 @@ _NEEDS_INDEXES = r.when(r.negated(_IS_INDEXED), *(
 
 
 def pod_name_causes(obj: Object) -> list[Cause]:
-    """The names of an Indexed Job's Pods are made of its own and the index, and have to be DNS labels."""
+    """The causes of Pod names that are not DNS labels: for an Indexed Job they consist of its name and the index."""
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     completions = spec.get("completions") or 0
     if spec.get("completionMode") != INDEXED or completions <= 0:
@@ -227,14 +227,14 @@ def _failure_rules(spec: Object, path: str) -> Iterator[Cause]:
 
 def _restart_policy(spec: Object, path: str) -> Iterable[Cause]:
     policy, at = dig(spec, "template.spec.restartPolicy"), f"{path}.template.spec.restartPolicy"
-    if policy == "Always":  # which is the default, so that it counts as left out
+    if policy == "Always":  # the default, so it counts as missing
         return [errors.required(at, 'valid values: "OnFailure", "Never"')]
     if spec.get("podFailurePolicy") and policy == "OnFailure":
         return [errors.invalid_value(at, policy, 'only "Never" is supported when podFailurePolicy is specified')]
     return r.choice("OnFailure", "Never")(policy, at)  # the policies under which a Job can end
 
 
-#: A Job's spec, but for its selector.
+#: A Job's spec, except its selector.
 JOB_SPEC = r.Rules(
     *((key, r.NATURAL) for key in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
                                  "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes")),
@@ -258,7 +258,7 @@ _EXCLUSIVE = (("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCr
 
 
 def job_status_causes(new: Object, old: Object) -> list[Cause]:
-    """What is wrong with the status of ``new``, an update of ``old``."""
+    """The causes of an invalid status of ``new``, an update of ``old``."""
     spec, status, before = new["spec"], new.get("status") or {}, old.get("status") or {}
     now, then = true_conditions(status), true_conditions(before)
     changed = {key for key in status.keys() | before.keys() if status.get(key) != before.get(key)}
@@ -378,7 +378,7 @@ def _intervals(text: str) -> list[tuple[int, int]]:
 
 
 def _format_error(text: str, completions: int) -> str:
-    """Why a list of indexes is not of increasing intervals below the number of completions, if it is not."""
+    """Why a list of indexes is not in increasing intervals below the number of completions; "" if it is."""
     previous: int | None = None
     for part in text.split(",") if text else ():
         numbers = part.split("-")
@@ -398,7 +398,7 @@ def _format_error(text: str, completions: int) -> str:
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 _OLD_LABELS = {CONTROLLER_UID: "controller-uid", JOB_NAME: "job-name"}
-_MAX_CRON_NAME = 52  # the controller adds eleven characters for the names of Jobs
+_MAX_CRON_NAME = 52  # the controller appends eleven characters for the names of Jobs
 
 
 class JobStrategy(BuiltinStrategy):
@@ -424,19 +424,19 @@ class JobStrategy(BuiltinStrategy):
     }, zero={"spec.podFailurePolicy.rules[*].onPodConditions[*].status": "True"})
 
     def default(self, obj: Object) -> None:
-        """Those of the template; labels from the template."""
+        """Fill in the template's defaults, and labels from the template."""
         super().default(obj)
         default_pod_spec(obj["spec"]["template"]["spec"])
         _default_labels(obj)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The selector and its labels."""
+        """Generate the selector and its labels."""
         super().prepare_create(obj, ctx)
         if not obj["spec"].get("manualSelector"):
             self._generate_selector(obj["spec"], obj["metadata"])
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """The Job gets the selector's labels too: the stored object is defaulted when it is read back."""
+        """Add the selector's labels to the Job too: the stored object is defaulted when it is read back."""
         without = not obj["metadata"].get("labels")
         _default_labels(obj)
         return without
@@ -446,25 +446,26 @@ class JobStrategy(BuiltinStrategy):
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
         for key, value in ((CONTROLLER_UID, metadata.get("uid", "")), (JOB_NAME, metadata.get("name", ""))):
             for name in (key, _OLD_LABELS[key]):
-                labels.setdefault(name, value)  # one that a client wrote stays, and is refused
+                labels.setdefault(name, value)  # a label of the client stays, and is refused
         matched = spec.setdefault("selector", {}).setdefault("matchLabels", {})
         if _OLD_LABELS[CONTROLLER_UID] not in matched:
             matched.setdefault(CONTROLLER_UID, metadata.get("uid", ""))
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Counts, template, and a restart policy under which a Job can end."""
+        """Validate counts, template, and a restart policy under which a Job can end."""
         return (_generated_selector_causes(obj) + list(JOB_SPEC(obj["spec"], "spec")) + _selector_causes(obj["spec"])
                 + pod_name_causes(obj))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Selector, template and completion mode do not change; completions only of an Indexed Job."""
+        """Validate an update: selector, template and completion mode do not change; completions only for an Indexed
+        Job."""
         if subresource == "status":
             return job_status_causes(new, old)
         spec, before = new["spec"], old["spec"]
         keys = ["selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy",
                 "successPolicy"]
         if spec.get("suspend") and before.get("suspend"):
-            keys.remove("template")  # a suspended Job may be re-targeted before it starts
+            keys.remove("template")  # a suspended Job may change its scheduling before it starts
             if _fixed_template(spec["template"]) != _fixed_template(before["template"]):
                 return [errors.immutable("spec.template.spec", spec["template"].get("spec"))]
         causes = 2 * (list(JOB_SPEC(spec, "spec")) + _selector_causes(spec))  # the real server checks it twice
@@ -477,16 +478,16 @@ class JobStrategy(BuiltinStrategy):
                          if spec.get(key) != before.get(key)]
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Those of the template."""
+        """The template's warnings."""
         return _warnings(obj, old, obj["spec"], "spec")
 
     def default_orphans(self) -> bool:
-        """batch/v1 Jobs are older than garbage collection: a delete without a policy orphans their Pods."""
+        """True: batch/v1 Jobs are older than garbage collection, so a delete without a policy orphans their Pods."""
         return True
 
 
 def _fixed_template(template: Object) -> Object:
-    """What may not change in the template of a suspended Job: all but where its Pods run and what they ask for."""
+    """The part of a suspended Job's template that cannot change: all except scheduling and resources."""
     spec = {key: value for key, value in (template.get("spec") or {}).items()
             if key not in ("nodeSelector", "affinity", "tolerations", "schedulingGates")}
     for key in ("containers", "initContainers"):
@@ -515,7 +516,7 @@ def _default_labels(obj: Object) -> None:
 
 
 def _generated_selector_causes(obj: Object) -> list[Cause]:
-    """A generated selector matches the generated labels and asks for no others."""
+    """The causes of a generated selector that does not match exactly the generated labels."""
     spec, metadata = obj["spec"], obj["metadata"]
     if spec.get("manualSelector"):
         return []
@@ -574,12 +575,12 @@ class CronJobStrategy(BuiltinStrategy):
     )
 
     def default(self, obj: Object) -> None:
-        """Those of the template too."""
+        """Fill in the rows, and the template's defaults."""
         super().default(obj)
         default_pod_spec(obj["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The spec, and a name so short that Jobs can be named after it."""
+        """Validate the spec, and a name short enough for the names of Jobs."""
         causes, name = self._causes(obj, {}), obj["metadata"].get("name", "")
         if len(name) > _MAX_CRON_NAME:
             causes.append(errors.invalid_value("metadata.name", name,
@@ -587,7 +588,7 @@ class CronJobStrategy(BuiltinStrategy):
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation; what the schedule and the time zone were before may stay."""
+        """Validate as at creation; the old schedule and time zone may stay invalid."""
         return [] if subresource == "status" else self._causes(new, old["spec"])
 
     def _causes(self, obj: Object, before: Object) -> list[Cause]:
@@ -599,7 +600,7 @@ class CronJobStrategy(BuiltinStrategy):
         return causes + list(self.rules(obj))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Those of the template; a time zone in the schedule, which is refused at creation."""
+        """The template's warnings, and one for a time zone in the schedule, which is refused at creation."""
         found = _warnings(obj, old, obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
         if old is not None and "TZ" in obj["spec"].get("schedule", ""):
             found.append("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes."

@@ -1,7 +1,7 @@
-"""Which built-in kinds there are: kube-apiserver 1.36 with its default APIs, in the order of discovery.
+"""The catalog of built-in kinds: kube-apiserver 1.36 with its default APIs, in the order of discovery.
 
-`builtin_types()` makes the `ServedResource` of each: the table below says what cannot be derived. Beta and alpha
-versions are off by default, as in the real server.
+`builtin_types()` makes the `ServedResource` of each kind; the table has what cannot be derived. As in the real server,
+beta and alpha versions are off by default.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STREAM = ("create", "get")
 class _Kind:
     """A row of the table; `sub` names subresources, those of `_SUBRESOURCES` or plain ones (get, patch, update).
 
-    `rules` is the strategy class with the rules of the kind.
+    `rules` is the strategy class of the kind.
     """
 
     plural: str
@@ -208,13 +208,13 @@ _CHECKED_BY_VERSION = {
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "PodDisruptionBudget",
     "RuntimeClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
     "VolumeAttachment"}
-# A write to the status of these kinds leaves all metadata as it is.
+# A write to the status of these kinds does not change metadata.
 _METADATA_KEPT = {"APIService", "FlowSchema", "PriorityLevelConfiguration", "ResourceClaim", "ServiceCIDR",
                   "ValidatingAdmissionPolicy", "VolumeAttachment"}
 
-# Where the objects of a type are stored, if not under its own group and plural: one Event is seen through two groups.
+# Where the objects of a type are stored, if not under their own group and plural: two groups serve the same Events.
 _STORAGE = {("events.k8s.io", "events"): "/events"}
-# The (group, version, kind) of the stored form, where it is not the served one.
+# The (group, version, kind) of the stored form, if it is not the served one.
 _STORED_AS = {
     ("events.k8s.io", "v1", "Event"): ("", "v1", "Event"),
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): ("autoscaling", "v2", "HorizontalPodAutoscaler"),
@@ -269,5 +269,5 @@ def _hash(group: str, version: str, row: _Kind) -> str:
 
 
 def storage_version_hash(group: str, version: str, kind: str) -> str:
-    """What discovery shows as storageVersionHash: equal hashes mean the same storage version."""
+    """The storageVersionHash in discovery: equal hashes mean the same storage version."""
     return base64.b64encode(hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()[:8]).decode()

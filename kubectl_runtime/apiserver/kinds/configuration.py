@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets, which can be frozen, and ServiceAccounts."""
+"""ConfigMaps and Secrets, which can be immutable, and ServiceAccounts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _keys(data: Object | None, path: str) -> Iterator[Cause]:
 
 
 def _frozen_causes(new: Object, old: Object, keys: tuple[str, ...]) -> list[Cause]:
-    """What an object with ``immutable: true`` may not change."""
+    """The causes of changes to an object with ``immutable: true``."""
     if not old.get("immutable"):
         return []
     causes = [] if new.get("immutable") else [errors.forbidden_field("immutable", _FROZEN)]
@@ -41,7 +41,7 @@ def _frozen_causes(new: Object, old: Object, keys: tuple[str, ...]) -> list[Caus
 
 
 def _texts(obj: Object, path: str) -> Iterator[Cause]:
-    """The keys of texts, each of which is no key of a binary value too."""
+    """The causes of text keys that are invalid, or are also keys of binary values."""
     for key in sorted(obj.get("data") or {}):
         at = f"{path}data[{key}]"
         yield from _ANY_KEY(key, at)
@@ -61,7 +61,7 @@ class ConfigMapStrategy(BuiltinStrategy):
     rules = r.Rules(("", _texts), ("binaryData", _keys), ("", _size))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation, and immutable ones do not change."""
+        """Validate as at creation, and refuse changes of immutable objects."""
         return _frozen_causes(new, old, ("data", "binaryData")) + self.validate_create(new, ctx)
 
 
@@ -71,7 +71,7 @@ def _secret_size(data: Object | None, path: str) -> list[Cause]:
 
 
 def _required_of_type(obj: Object, path: str) -> list[Cause]:
-    """What the known types of Secrets require."""
+    """The causes of keys that a known type of Secret requires."""
     kind, data = obj.get("type", ""), obj.get("data") or {}
     if kind == "kubernetes.io/service-account-token":
         annotation = "kubernetes.io/service-account.name"
@@ -87,7 +87,7 @@ def _required_of_type(obj: Object, path: str) -> list[Cause]:
 
 
 def _json_error(data: bytes) -> str:
-    """Why Go's decoder would not take it, "" if it would; the words of the commonest cases."""
+    """The message of Go's decoder for a JSON text, "" if it is valid; only for the commonest errors."""
     try:
         if isinstance(json.loads(data), dict | None):
             return ""
@@ -108,7 +108,7 @@ class SecretStrategy(BuiltinStrategy):
     rules = r.Rules(("data", _keys, _secret_size), ("", _required_of_type))
 
     def default(self, obj: Object) -> None:
-        """The type; stringData as base64."""
+        """Fill in the type, and merge stringData as base64."""
         put_default(obj, "type", "Opaque")
         if texts := obj.pop("stringData", None):
             data = obj.setdefault("data", {})
@@ -116,7 +116,7 @@ class SecretStrategy(BuiltinStrategy):
                 data[key] = base64.b64encode(text.encode()).decode()
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """A certificate or key that is none. (Whether they belong together is not looked at.)"""
+        """Warn about an invalid certificate or key. (Whether they match is not checked.)"""
         data = obj.get("data") or {}
         for key, title in (("tls.crt", "certificate"), ("tls.key", "key")) if obj.get("type") == _TLS else ():
             if b"-----BEGIN" not in base64.b64decode(data.get(key) or ""):
@@ -124,7 +124,7 @@ class SecretStrategy(BuiltinStrategy):
         return []
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation; the type never changes."""
+        """Validate as at creation; the type never changes."""
         changed = [] if new.get("type") == old.get("type") else [errors.immutable("type", new.get("type"))]
         return changed + _frozen_causes(new, old, ("data",)) + self.validate_create(new, ctx)
 
@@ -138,16 +138,16 @@ class ServiceAccountStrategy(BuiltinStrategy):
     delete_returns_object = True
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Of references to Secrets only the names are kept."""
+        """Keep only the names of references to Secrets."""
         if obj.get("secrets"):
             obj["secrets"] = [{"name": entry["name"]} if entry.get("name") else {} for entry in obj["secrets"]]
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """As at creation."""
+        """Keep only the names of references to Secrets."""
         self.prepare_create(new, ctx)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """An annotation that has been replaced by namespaces."""
+        """Warn about an annotation that Namespaces have replaced."""
         known = ((old or {}).get("metadata") or {}).get("annotations") or {}
         if _MOUNTABLE in (obj["metadata"].get("annotations") or {}) and _MOUNTABLE not in known:
             return [f"metadata.annotations[{_MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces to isolate "

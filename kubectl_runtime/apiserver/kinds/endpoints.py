@@ -22,7 +22,7 @@ MAX_ADDRESSES, MAX_ENDPOINTS, MAX_PORTS = 100, 1000, 20000
 
 
 def _slice_addresses(obj: Object, path: str) -> Iterator[Cause]:
-    """Each endpoint has addresses of the slice's type."""
+    """The causes of endpoints whose addresses are not of the slice's type."""
     kind = obj.get("addressType") or ""
     for index, endpoint in enumerate(obj.get("endpoints") or ()):
         at, addresses = f"{path}endpoints[{index}]", endpoint.get("addresses") or ()
@@ -74,27 +74,27 @@ class EndpointSliceStrategy(BuiltinStrategy):
     )
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The topology of the beta versions is no more."""
+        """Drop the topology of the beta versions."""
         for endpoint in obj.get("endpoints") or ():
             endpoint.pop("deprecatedTopology", None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """As at creation."""
+        """Drop the topology of the beta versions."""
         self.prepare_create(new, ctx)
 
     def generation_part(self, obj: Object) -> object:
-        """Everything but the metadata; of that, the labels."""
+        """Everything except metadata, and the labels."""
         rest = {key: value for key, value in obj.items() if key not in ("metadata", "kind", "apiVersion")}
         return rest, obj["metadata"].get("labels") or {}
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """The address type is fixed; nothing else is looked at if it changed."""
+        """Validate an update: the address type is fixed, and if it changed nothing else is checked."""
         if new.get("addressType") != old.get("addressType"):
             return [errors.immutable("addressType", new.get("addressType"))]
         return self.validate_create(new, ctx)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Names as addresses; addresses in an unusual form."""
+        """Warnings about names as addresses, and about addresses that are not canonical."""
         found = ["spec.addressType: FQDN endpoints are deprecated"
                  ] if old is None and obj.get("addressType") == "FQDN" else []
         return found + [text for index, endpoint in enumerate(obj.get("endpoints") or ())
@@ -140,7 +140,7 @@ class EndpointsStrategy(BuiltinStrategy):
     )))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Addresses in an unusual form."""
+        """Warnings about addresses that are not canonical."""
         return [text for index, subset in enumerate(obj.get("subsets") or ())
                 for key in ("addresses", "notReadyAddresses") for number, address in enumerate(subset.get(key) or ())
                 for text in ip_warnings(f"subsets[{index}].{key}[{number}].ip", address.get("ip") or "")]

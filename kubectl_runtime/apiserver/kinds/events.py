@@ -1,8 +1,8 @@
 """Events, which two groups serve: the same objects as core/v1 and as events.k8s.io/v1, stored in the form of core/v1.
 
-Surprising truths, as recorded: a create through events.k8s.io is validated strictly, but its causes name some fields as
-core/v1 does (``involvedObject.namespace``, ``message``) and print "" for the value; a create through core/v1 is hardly
-validated; regarding another namespace is allowed, regarding none is not, except in the namespace default.
+Surprising, as recorded: a create through events.k8s.io is validated strictly, but its causes name some fields of
+core/v1 (``involvedObject.namespace``, ``message``) and show "" for the value; a create through core/v1 is hardly
+validated. An Event may regard an object in another namespace; without a namespace it is allowed only in default.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RENAMED = {
 }
 _BACK = {core: name for name, core in _RENAMED.items()}
 _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_WRITTEN_EMPTY = ("reportingComponent", "reportingInstance")  # core/v1 writes them always, the new group with a value
+_WRITTEN_EMPTY = ("reportingComponent", "reportingInstance")  # core/v1 always writes them
 
 
 def _source(obj: Object) -> str:
@@ -41,7 +41,8 @@ _NEW_FIELDS = frozenset({*_BOTH, "reportingController", *(f"regarding.{name}" fo
 
 
 def _namespace(obj: Object, path: str) -> list[Cause]:
-    """An Event is in the namespace of what it regards. One with an eventTime may regard any other, but not none."""
+    """The cause of an Event outside the namespace of its object. With an eventTime the object may be in any other
+    namespace, but must have one."""
     regarded, namespace = (obj.get("involvedObject") or {}).get("namespace") or "", obj["metadata"].get("namespace", "")
     if obj.get("eventTime"):
         agree = bool(regarded) or namespace in ("default", "kube-system")
@@ -56,7 +57,7 @@ def _at_most(limit: int) -> r.Check:
 
 
 def _common(controller: str) -> tuple[r.Row | r.When, ...]:
-    """What both groups check; `controller` is the group's name of the controller's field."""
+    """The rows of both groups; `controller` is the group's name of the controller's field."""
     def named(obj: Object, path: str) -> list[Cause]:
         given, at = obj.get("reportingComponent"), path + controller
         return [*r.REQUIRED(given, at), *r.ANY_QUALIFIED(given, at)]
@@ -80,7 +81,7 @@ class EventStrategy(BuiltinStrategy):
     """Events of core/v1."""
 
     collects_dependents = False
-    # An Event is stored once for both groups, so that its fields are kept under the names of both.
+    # An Event is stored once for both groups, so its fields have the names of both.
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         **{f"{head}.{name}": f"involvedObject.{name}"
            for name in _REFERENCE for head in ("involvedObject", "regarding")},
@@ -88,7 +89,7 @@ class EventStrategy(BuiltinStrategy):
         "source": _source, "type": "type"}
 
     def selectable_field_names(self) -> frozenset[str]:
-        """The names of core/v1."""
+        """The names of core/v1's fields."""
         return _CORE_FIELDS
 
     rules = r.Rules(*_common("reportingComponent"))
@@ -98,22 +99,22 @@ class NewEventStrategy(EventStrategy):
     """Events of events.k8s.io/v1."""
 
     def selectable_field_names(self) -> frozenset[str]:
-        """The names of events.k8s.io/v1."""
+        """The names of events.k8s.io/v1's fields."""
         return _NEW_FIELDS
 
     @property
     def converts(self) -> bool:
-        """The stored form is core/v1's."""
+        """True: the stored form is core/v1's."""
         return True
 
     def to_storage(self, obj: Object, version: str) -> Object:
-        """As core/v1."""
+        """The object as core/v1."""
         stored = {_RENAMED.get(key, key): value for key, value in obj.items()}
         stored.update({key: stored.get(key, "") for key in _WRITTEN_EMPTY})
         return stored
 
     def from_storage(self, obj: Object, version: str) -> Object:
-        """As events.k8s.io/v1, which writes a series whole."""
+        """The object as events.k8s.io/v1, which writes all fields of a series."""
         shown = {_BACK.get(key, key): value for key, value in obj.items() if value or key not in _WRITTEN_EMPTY}
         if (series := shown.get("series")) is not None:
             shown["series"] = {"count": 0, "lastObservedTime": None, **series}
@@ -131,12 +132,12 @@ class NewEventStrategy(EventStrategy):
     update_rules = r.Rules(*_common("reportingController"))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Only the series may change."""
+        """Validate an update: only the series may change."""
         causes = super().validate_update(new, old, subresource, ctx)
         if new.get("series") != old.get("series"):
             causes += _SERIES(new.get("series"), "series")
         keys = [key for key in {**old, **new} if key not in ("metadata", "series", "kind", "apiVersion")]
         names = {"reportingComponent": "reportingController"}
-        keys += [key for key in keys if key == "reason"]  # surprising: the real server looks at it twice
+        keys += [key for key in keys if key == "reason"]  # surprising: the real server checks it twice
         return causes + [errors.immutable(names.get(key, key), new.get(key))
                          for key in keys if (new.get(key) or None) != (old.get(key) or None)]

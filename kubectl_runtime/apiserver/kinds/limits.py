@@ -1,8 +1,8 @@
 """LimitRanges and ResourceQuotas, and the requests and limits of Pods.
 
-The admission plugin LimitRanger gives containers the default requests and limits of their namespace, and the Pod an
-annotation that says so. It refuses a new Pod or claim outside of the limits with 403. ResourceQuotas are stored, not
-enforced.
+As the admission plugin LimitRanger does, new Pods get the default requests and limits of their namespace and an
+annotation about them, and a new Pod or claim outside of the limits is refused with 403. `policies.quotas` enforces
+ResourceQuotas.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COMPUTE = {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "l
 _COUNTED = {"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
             "persistentvolumeclaims", "services.nodeports", "services.loadbalancers"}
 _PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
-# (part, its name, the part that it may not exceed, the name of that)
+# (part, its name, the part that it may not exceed, that part's name)
 _ORDERS = (("min", "min", "max", "max"), ("defaultRequest", "default request", "max", "max"),
            ("default", "default", "max", "max"), ("defaultRequest", "default request", "default", "default limit"),
            ("min", "min", "defaultRequest", "default request"), ("min", "min", "default", "default"))
@@ -49,7 +49,7 @@ def _amounts(limit: Object, path: str) -> Iterator[Cause]:
             elif "/" not in name and name not in STANDARD and not name.startswith("hugepages-"):
                 yield errors.invalid_value(f"{path}.{part}[{name}]", name,
                                            "must be a standard resource type or fully qualified")
-            if is_extended(name) and value_of(amount).denominator != 1:  # that one is negative, nobody minds
+            if is_extended(name) and value_of(amount).denominator != 1:  # the other one is then negative and accepted
                 yield errors.invalid_value(f"{path}.{part}[{name}]", amount, "must be an integer")
 
 
@@ -59,7 +59,7 @@ def _orders(limit: Object, path: str) -> Iterator[Cause]:
             most = (limit.get(upper) or {}).get(name)
             if most is None or value_of(amount) <= value_of(most):
                 continue
-            # Which of the two fields is blamed, and which value is shown, is as the real server has it.
+            # The blamed field and the shown value are those of the real server.
             blamed = upper if lower == "min" and upper != "max" else lower
             shown = most if (lower, upper) in (("default", "max"), ("min", "defaultRequest")) else amount
             yield errors.invalid_value(f"{path}.{blamed}[{name}]", shown, f"{lower_name} value {amount} is greater "
@@ -131,19 +131,19 @@ def _quota_name_causes(name: str, path: str) -> Iterator[Cause]:
 
 
 def _is_beside(scope: str, name: str) -> bool:
-    """Whether a scope says nothing of a resource: best effort counts Pods only, others their compute resources too."""
+    """Whether a scope excludes a resource: best effort counts only Pods, other scopes also compute resources."""
     if name not in STANDARD:
         return False
     return name != "pods" if scope == "BestEffort" else name not in {"pods", *_COMPUTE}
 
 
 class LimitRangeStrategy(BuiltinStrategy):
-    """LimitRanges: what is left out follows from the other limits, as in the real server."""
+    """LimitRanges: as in the real server, missing limits derive from the other limits."""
 
     rules = r.Rules(("spec.limits[*]", _LIMIT))
 
     def default(self, obj: Object) -> None:
-        """Container limits default from max, requests from limits, then from min."""
+        """Fill in container limits from max, and requests from limits, then from min."""
         for item in (obj.get("spec") or {}).get("limits") or ():
             if item.get("type") != "Container":
                 continue
@@ -172,12 +172,12 @@ class ResourceQuotaStrategy(BuiltinStrategy):
     )
 
 
-_POD_COMPUTE = ("cpu", "memory")  # what the quality of service looks at
+_POD_COMPUTE = ("cpu", "memory")  # the resources that decide the quality of service
 _HUGE_PAGES = "hugepages-"
 
 
 def default_resources(spec: Object) -> None:
-    """Requests from limits, for each container and for the whole Pod if it has resources of its own."""
+    """Fill in requests from limits, for each container and for a Pod with resources of its own."""
     for key in ("containers", "initContainers"):
         for container in spec.get(key) or ():
             if limits := (container.get("resources") or {}).get("limits"):
@@ -198,7 +198,7 @@ def default_resources(spec: Object) -> None:
 
 
 def aggregated(spec: Object, part: str) -> dict[str, str]:
-    """What all containers need together: the sum of the main ones and sidecars, or the largest init container."""
+    """The need of all containers together: the sum of main containers and sidecars, or the largest init container."""
     total: dict[str, Fraction] = {}
     largest: dict[str, Fraction] = {}
     texts: dict[str, str] = {}
@@ -224,14 +224,15 @@ def _pod_amounts(container: Object, part: str) -> Iterable[tuple[str, str]]:
 
 
 def _text(value: Fraction, *, like: str) -> str:
-    """A sum as the real server writes it: in the family (binary or decimal) of its parts."""
+    """A sum in the real server's form: in the suffix family (binary or decimal) of its parts."""
     if "i" in like and value.denominator == 1 and value % 1024 == 0:
         return canonical(f"{int(value) // 1024}Ki")
     return canonical(f"{int(value * 10**9)}n")
 
 
 def quality_of_service(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort, from the requests and limits of the Pod or, without them, its containers."""
+    """Guaranteed, Burstable or BestEffort, from the requests and limits of the Pod or, without them, of its containers.
+    """
     whole = spec.get("resources") or {}
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     parts = [whole] if whole.get("limits") or whole.get("requests") else [
@@ -244,7 +245,7 @@ def quality_of_service(spec: Object) -> str:
 
 
 def _compute(resources: Object, part: str) -> dict[str, Fraction]:
-    """CPU and memory that are more than zero."""
+    """CPU and memory above zero."""
     amounts = ((name, value_of(amount)) for name, amount in (resources.get(part) or {}).items() if name in _POD_COMPUTE)
     return {name: amount for name, amount in amounts if amount > 0}
 
@@ -285,7 +286,7 @@ def _fill(container: Object, part: str, defaults: Amounts) -> list[str]:
 
 
 def check_pod(pod: Object, ctx: StrategyContext) -> None:
-    """Refuse a Pod that is not within the limits; raises the 403."""
+    """Check a Pod against the limits. Raises the 403."""
     namespace, spec = pod["metadata"].get("namespace", ""), pod["spec"]
     why: list[str] = []
     for limit in _limits(namespace, "Container", ctx):
@@ -299,7 +300,7 @@ def check_pod(pod: Object, ctx: StrategyContext) -> None:
 
 
 def check_claim(claim: Object, ctx: StrategyContext) -> None:
-    """Refuse a claim that is not within the limits; raises the 403."""
+    """Check a claim against the limits. Raises the 403."""
     requests = (claim["spec"].get("resources") or {}).get("requests") or {}
     why: list[str] = []
     for limit in _limits(claim["metadata"].get("namespace", ""), "PersistentVolumeClaim", ctx):

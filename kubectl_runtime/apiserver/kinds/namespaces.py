@@ -43,7 +43,7 @@ _FINALIZERS = r.Rules(("spec.finalizers[*]", _finalizer))
 
 
 class NamespaceStrategy(BuiltinStrategy):
-    """Namespaces: spec.finalizers holds a deletion until the namespace is empty."""
+    """Namespaces: spec.finalizers delays a deletion until the namespace is empty."""
 
     has_status = True
     terminates = True
@@ -54,25 +54,25 @@ class NamespaceStrategy(BuiltinStrategy):
     delete_returns_object = True
 
     def default(self, obj: Object) -> None:
-        """The label with the name, and the phase."""
+        """Fill in the label with the name, and the phase."""
         fill(obj.setdefault("status", {}), phase="Active")
         if name := obj.setdefault("metadata", {}).get("name"):
             labels = obj["metadata"].get("labels") or {}
             obj["metadata"]["labels"] = {**labels, NAME_LABEL: name}
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Active, held by the namespace controller."""
+        """Set the phase Active and the finalizer of the namespace controller."""
         finalizers = (obj.get("spec") or {}).get("finalizers") or []
         obj["spec"] = {"finalizers": finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]}
         obj["status"] = {"phase": "Active"}
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """A generated name gets its label when it has been checked."""
+        """Set the label of a generated name, after validation."""
         self.default(obj)
         return False
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Finalizers of the spec change through /finalize only."""
+        """Keep spec.finalizers, which change only through /finalize."""
         if subresource == "finalize":
             self.keep("status", new, old)
             return
@@ -80,7 +80,7 @@ class NamespaceStrategy(BuiltinStrategy):
         self.keep("spec", new, old)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """The phase belongs to the deletion."""
+        """Validate an update: the phase follows the deletion."""
         if subresource == "finalize":
             return list(_FINALIZERS(new))
         phase, deleting = (new.get("status") or {}).get("phase"), bool(old["metadata"].get("deletionTimestamp"))
@@ -91,11 +91,12 @@ class NamespaceStrategy(BuiltinStrategy):
         return [errors.invalid_value("status.Phase", phase, rule)]
 
     def holds_deletion(self, obj: Object) -> bool:
-        """While the spec has finalizers. Surprising: a first deletion never removes it, even without any."""
+        """Whether the spec has finalizers. Surprising: a first deletion never removes the Namespace, even without
+        finalizers."""
         return bool((obj.get("spec") or {}).get("finalizers")) or not obj["metadata"].get("deletionTimestamp")
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
-        """The phase shows the deletion; the policy may add a finalizer."""
+        """Set the phase Terminating; the policy may add a finalizer."""
         meta = obj["metadata"]
         finalizers = collector_finalizers(meta.get("finalizers") or [], policy)
         if finalizers:
@@ -148,7 +149,7 @@ _SET_ONCE = (_set_once("podCIDRs", "podCIDR"), _set_once("providerID", "provider
 
 
 class NodeStrategy(BuiltinStrategy):
-    """Nodes: a kubelet brings the status along when it creates its Node."""
+    """Nodes: a kubelet sends the status with the Node that it creates."""
 
     has_status = True
     rules = r.Rules(
@@ -164,7 +165,7 @@ class NodeStrategy(BuiltinStrategy):
         "spec.unschedulable": lambda obj: "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
 
     def default(self, obj: Object) -> None:
-        """What can be had is all there is; the first network is named twice."""
+        """Fill in allocatable from capacity, and the pod network in both fields."""
         spec, status = obj["spec"], obj.setdefault("status", {})
         if status.get("capacity"):
             put_default(status, "allocatable", dict(status["capacity"]))
@@ -174,14 +175,14 @@ class NodeStrategy(BuiltinStrategy):
             spec["podCIDRs"] = blocks if blocks and blocks[0] == block else [block]
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Admission taints a new Node until its conditions are known."""
-        obj["spec"].pop("configSource", None)  # of a feature that is gone
+        """Taint a new Node until its conditions are known, as admission does."""
+        obj["spec"].pop("configSource", None)  # a removed feature
         taints = obj["spec"].get("taints") or []
         if not any(all(entry.get(key) == value for key, value in NOT_READY.items()) for entry in taints):
             obj["spec"]["taints"] = [*taints, dict(NOT_READY)]
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Fields that nobody uses any more."""
+        """Warn about obsolete fields."""
         found = []
         if obj["spec"].get("configSource") is not None:
             found.append("spec.configSource: the feature is removed")

@@ -34,7 +34,7 @@ _WILDCARD_MESSAGE = ("a wildcard DNS-1123 subdomain must start with '*.', follow
 
 
 def _class_name(obj: Object, path: str) -> Iterator[Cause]:
-    """The annotation agrees with the field that replaced it."""
+    """The cause of an annotation that differs from the field that replaced it."""
     given = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
     if None not in (given, name := obj["spec"].get("ingressClassName")) and given != name:
         yield errors.invalid_value(f"{path}annotations.{CLASS_ANNOTATION}", given,
@@ -111,19 +111,19 @@ class IngressStrategy(BuiltinStrategy):
     status_rules = r.Rules(("status.loadBalancer.ingress[*]", LOAD_BALANCER_POINT))
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """What admission adds."""
+        """Add what admission adds."""
         super().prepare_create(obj, ctx)
         self.admit(obj, ctx)
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
-        """The default class, if there is one."""
+        """Set the default class, if there is one."""
         annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
         if obj["spec"].get("ingressClassName") is None and not annotated and (
                 name := default_class(ctx, "networking.k8s.io", "ingressclasses", DEFAULT_CLASS)):
             obj["spec"]["ingressClassName"] = name
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The annotation that the class had before it became a field."""
+        """Warn about the annotation that became a field."""
         annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
         if old is None and annotated and obj["spec"].get("ingressClassName") is None:
             return [f'annotation "{CLASS_ANNOTATION}" is deprecated, please use \'spec.ingressClassName\' instead']
@@ -165,7 +165,7 @@ def _end_port(port: Object, path: str) -> Iterator[Cause]:
     elif isinstance(number, str):
         yield errors.invalid_value(at, end, "may not be specified when `port` is non-numeric")
     else:
-        if end < number:  # the real server shows the port, indeed
+        if end < number:  # the real server shows the port
             yield errors.invalid_value(at, number, "must be greater than or equal to `port`")
         yield from r.PORT_NUMBER(end, at)
 
@@ -214,7 +214,7 @@ class NetworkPolicyStrategy(BuiltinStrategy):
 
 
 class IPAddressStrategy(BuiltinStrategy):
-    """IPAddresses: their name is the address."""
+    """IPAddresses, whose name is the address."""
 
     name_errors = staticmethod(canonical_ip_errors)
     rules = r.Rules(

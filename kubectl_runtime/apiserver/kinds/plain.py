@@ -1,13 +1,9 @@
-"""Kinds that the server stores and does not act on; their rules are rows alone.
+"""Kinds whose rules are rows alone.
 
-Leases; FlowSchemas and PriorityLevelConfigurations (all requests are treated alike); APIServices (none is proxied to);
-the classes, slices and claims of devices in resource.k8s.io.
-
-PriorityClasses, RuntimeClasses and PodDisruptionBudgets.
-
-CertificateSigningRequests.
-
-Roles and bindings. Their names only have to fit into a path; escalation is checked by access, not here.
+- Stored without effect: Leases; FlowSchemas and PriorityLevelConfigurations (all requests are treated alike);
+  APIServices (there is no proxy); the classes, slices and claims of devices in resource.k8s.io; RuntimeClasses.
+- PriorityClasses, PodDisruptionBudgets and CertificateSigningRequests.
+- Roles and bindings: their names only have to fit into a path; access checks escalation.
 """
 from __future__ import annotations
 
@@ -37,7 +33,7 @@ from kubectl_runtime.core.meta.metav1 import format_time
 class LeaseStrategy(BuiltinStrategy):
     """Leases."""
 
-    dropped = ("spec.strategy", "spec.preferredHolder")  # of coordinated leader election
+    dropped = ("spec.strategy", "spec.preferredHolder")  # for coordinated leader election
     rules = r.Rules(
         ("spec.leaseDurationSeconds", r.at_least(1, "must be greater than 0")),
         ("spec.leaseTransitions", r.NATURAL),
@@ -204,7 +200,7 @@ class ResourceClaimStrategy(BuiltinStrategy):
 
 
 class ResourceClaimTemplateStrategy(ResourceClaimStrategy):
-    """ResourceClaimTemplates: claims one level lower."""
+    """ResourceClaimTemplates: their spec has the spec of a claim."""
 
     defaults = _request_defaults("spec.spec.devices")
     rules = r.Rules(("spec.spec.devices", _DEVICES))
@@ -214,7 +210,7 @@ SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-crit
 
 
 def _priority(obj: Object, path: str) -> list[Cause]:
-    """User-defined priorities end at a thousand million."""
+    """Refuse user-defined priorities above a thousand million."""
     name = obj["metadata"].get("name", "")
     if name in SYSTEM_PRIORITIES:
         return []
@@ -232,7 +228,7 @@ class PriorityClassStrategy(BuiltinStrategy):
     has_generation = True
     immortal = frozenset(SYSTEM_PRIORITIES)
     immortal_text = "this is a system priority class and cannot be deleted"
-    generation_path = "spec"  # there is none: nothing raises the generation
+    generation_path = "spec"  # it has no spec: nothing raises the generation
     defaults = r.Defaults({"preemptionPolicy": "PreemptLowerPriority"})
     rules = r.Rules(("preemptionPolicy", r.choice("PreemptLowerPriority", "Never")), ("", _priority))
     update_rules = r.Rules(("value", r.fixed("may not be changed in an update.")), ("preemptionPolicy", r.FIXED))
@@ -242,7 +238,7 @@ _TOLERATION = (("Key", ""), ("Operator", ""), ("Value", ""), ("Effect", ""), ("T
 
 
 def _internal(toleration: Object) -> Object:
-    """A toleration as the real server prints its internal type."""
+    """A toleration in the form of the real server's internal type."""
     return {key: toleration.get(key[:1].lower() + key[1:], empty) for key, empty in _TOLERATION}
 
 
@@ -289,7 +285,7 @@ _BEGIN, _END = b"-----BEGIN CERTIFICATE REQUEST-----", b"-----END CERTIFICATE RE
 
 
 def _is_request(text: str) -> bool:
-    """Whether it is a PEM block of the right type with something in it."""
+    """Whether a text is a non-empty PEM block of the right type."""
     try:
         data = base64.b64decode(text)
     except binascii.Error:
@@ -317,7 +313,7 @@ def _signer(given: str | None, path: str) -> Iterator[Cause]:
 
 
 class SigningRequestStrategy(BuiltinStrategy):
-    """CertificateSigningRequests: the server writes who asks."""
+    """CertificateSigningRequests: the server writes the requesting user."""
 
     has_status = True
     name_errors = staticmethod(path_segment_errors)
@@ -332,14 +328,14 @@ class SigningRequestStrategy(BuiltinStrategy):
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"spec.signerName": "spec.signerName"}
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The user of the request, not what the body says."""
+        """Set the user of the request, whatever the body says."""
         super().prepare_create(obj, ctx)
         for key in ("uid", "groups", "extra"):
             obj["spec"].pop(key, None)
         obj["spec"].update(ctx.identity)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """The spec is fixed; /approval changes conditions of the status only."""
+        """Keep the spec; /approval changes only conditions of the status."""
         super().prepare_update(new, old, "status" if subresource == "approval" else subresource, ctx)
         self.keep("spec", new, old)
         for condition in (new.get("status") or {}).get("conditions") or ():
@@ -350,7 +346,8 @@ class SigningRequestStrategy(BuiltinStrategy):
             condition["lastUpdateTime"] = condition.get("lastUpdateTime") or format_time(ctx.now)
 
     def reset(self, subresource: str) -> ResetFields:
-        """Surprising: not even the spec is the client's, though a create sets it."""
+        """The fields that a request does not own. Surprising: not even the spec is the client's, though a create sets
+        it."""
         return super().reset(subresource) if subresource else ResetFields(drop=(("spec",), ("status",)))
 
 
@@ -383,7 +380,7 @@ def _aggregated(selector: Object, path: str) -> list[Cause]:
 
 
 class ClusterRoleStrategy(BuiltinStrategy):
-    """ClusterRoles: their rules may have URLs, and they may be made of others."""
+    """ClusterRoles: their rules may have URLs, and they may aggregate other roles."""
 
     name_errors = staticmethod(path_segment_errors)
     rules = r.Rules(
@@ -395,7 +392,7 @@ class ClusterRoleStrategy(BuiltinStrategy):
 
 
 def _internal_role(role: Object) -> Object:
-    """A roleRef as the real server prints its internal type."""
+    """A roleRef in the form of the real server's internal type."""
     return {"APIGroup": role["apiGroup"], "Kind": role.get("kind", ""), "Name": role.get("name", "")}
 
 
@@ -420,7 +417,7 @@ def _group_of(subject: Object) -> str | None:
 
 
 class BindingStrategy(BuiltinStrategy):
-    """RoleBindings: the role is fixed, the subjects are not."""
+    """RoleBindings: the role cannot change, the subjects can."""
 
     name_errors = staticmethod(path_segment_errors)
     defaults = r.Defaults({"roleRef": {}}, zero={"roleRef.apiGroup": GROUP, "subjects[*].apiGroup": _group_of})
@@ -433,7 +430,7 @@ class BindingStrategy(BuiltinStrategy):
 
 
 class ClusterBindingStrategy(BindingStrategy):
-    """ClusterRoleBindings: for ClusterRoles alone, and with the namespaces of ServiceAccounts."""
+    """ClusterRoleBindings: only for ClusterRoles, and with namespaces of ServiceAccounts."""
 
     rules = r.Rules(
         *_ROLE,

@@ -1,6 +1,6 @@
 """The rules of built-in kinds: rows of data, and the interpreter that evaluates them.
 
-A `Rules` table holds rows. A row is a path and its checks; the causes come in the order of the rows::
+A `Rules` table holds rows. A row is a path and its checks; the causes have the order of the rows::
 
     PORT = r.Rules(
         ("name", r.DNS_LABEL, r.UNIQUE),
@@ -14,15 +14,15 @@ A `Rules` table holds rows. A row is a path and its checks; the causes come in t
     )
 
 - A path is relative to the object of the table. ``[*]`` stands for each item of a list, "" for the object itself.
-- A check is a function of a value and its path that yields causes; a value that is absent is None. A table is a check
-  too: it skips None. Most checks skip what is absent or empty, and leave that to `REQUIRED`.
+- A check is a function of a value and its path that yields causes; a missing value is None. A table is also a check; it
+  skips None. Most checks skip missing and empty values, and leave them to `REQUIRED`.
 - `FIXED` compares with the old object of an update. It works in the table of a kind, not in tables of parts.
-- `UNIQUE` compares with the items before this one in the same list; `UNIQUE_IF_SET` skips empty values.
+- `UNIQUE` compares with the earlier items of the same list; `UNIQUE_IF_SET` skips empty values.
 - `when` applies rows only to objects for which conditions hold.
 
-`Defaults` maps paths to the values that are filled in where the parent is there and the field is not.
+`Defaults` maps paths to values that are filled in if the parent is present and the field is missing.
 
-The modules of kinds import this one as `r`.
+The modules of kinds import this module as `r`.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ Object = dict[str, Any]
 Check = Callable[[Any, str], Iterable[Cause]]
 Condition = Callable[[Object], bool]
 Row = tuple[Any, ...]  # a path, then checks
-Steps = tuple[tuple[str, bool], ...]  # keys, each with whether the value is a list to go through
+Steps = tuple[tuple[str, bool], ...]  # keys, each with whether its value is a list to iterate over
 
 
 class Fixed(NamedTuple):
-    """The value of an update is that of the old object. `refuse` makes the cause of a path and the new value."""
+    """The new value must equal the old object's. `refuse` makes the cause from a path and the new value."""
 
     refuse: Callable[[str, Any], Cause] = errors.immutable
-    of: Callable[[Any], Any] = lambda value: value  # what is compared
-    changed: Callable[[Any, Any], bool] = ne  # whether a new value is another one than the old, as the rule means it
+    of: Callable[[Any], Any] = lambda value: value  # the compared part
+    changed: Callable[[Any, Any], bool] = ne  # whether the rule sees a change
 
 
 FIXED = Fixed()
@@ -68,16 +68,16 @@ def once_set(value: Any, before: Any) -> bool:
 
 
 def fixed(why: str) -> Fixed:
-    """Forbid a change, in words of the kind's own."""
+    """Forbid a change, with a text of the kind's own."""
     return Fixed(lambda path, _: errors.forbidden_field(path, why))
 
 
 class Unique(NamedTuple):
-    """No earlier item of the list has this value."""
+    """No earlier item of the list has the same value."""
 
-    of: Callable[[Any], Any] = lambda value: value or ""  # what is compared
-    shown: Callable[[Any], Any] | None = None  # what the cause shows of the value; by default what is compared
-    empty: bool = True  # empty values count too
+    of: Callable[[Any], Any] = lambda value: value or ""  # the compared part
+    shown: Callable[[Any], Any] | None = None  # the value in the cause; by default the compared part
+    empty: bool = True  # whether empty values count
 
 
 UNIQUE, UNIQUE_IF_SET = Unique(), Unique(empty=False)
@@ -91,12 +91,12 @@ class When(NamedTuple):
 
 
 def when(*parts: Condition | Row | When) -> When:
-    """Apply rows only to objects for which all conditions hold: first conditions, then rows."""
+    """Apply rows only to objects for which all conditions hold; the conditions come before the rows."""
     return When(tuple(part for part in parts if not isinstance(part, tuple)),
                 tuple(part for part in parts if isinstance(part, tuple)))
 
 
-_OPTIONAL: set[Any] = set()  # checks that accept an absent value, so that rows of them need not be evaluated for it
+_OPTIONAL: set[Any] = set()  # checks that accept a missing value, so that their rows can be skipped for it
 
 
 def _optional(check: Check) -> Check:
@@ -109,7 +109,7 @@ class _Compiled(NamedTuple):
     path: str
     steps: Steps
     lists: bool  # whether the path goes through lists
-    optional: bool  # whether no check looks at an absent value
+    optional: bool  # whether no check examines a missing value
     checks: tuple[Any, ...]
 
 
@@ -127,14 +127,14 @@ def _steps(path: str) -> Steps:
 
 
 class Rules:
-    """A table of rows, compiled once. Calling it gives the causes of an object."""
+    """A table of rows, compiled once. Calling it returns the causes of an object."""
 
     def __init__(self, *rows: Row | When) -> None:
         self._rows = tuple(_compile(rows))
 
     def __call__(self, obj: Any, path: str = "", *, old: Object | None = None,
                  seen: dict[int, set[Any]] | None = None) -> list[Cause]:
-        """The causes of an object at a path; `seen` holds values of the items before it, for `UNIQUE`."""
+        """The causes of an object at a path; `seen` holds the values of earlier items, for `UNIQUE`."""
         found: list[Cause] = []
         if obj is None:
             return found
@@ -156,7 +156,7 @@ class Rules:
 
 def _check(found: list[Cause], checks: tuple[Any, ...], value: Any, path: str, seen: dict[int, set[Any]] | None,
            row: int, *, updated: bool = False, before: Any = None) -> None:
-    """Add the causes of a value to those found."""
+    """Add the causes of a value to `found`."""
     for check in checks:
         if isinstance(check, Rules):
             found += check(value, path, seen=seen)
@@ -174,7 +174,7 @@ def _check(found: list[Cause], checks: tuple[Any, ...], value: Any, path: str, s
 
 def _values(value: Any, path: str, steps: Steps,
             seen: dict[int, set[Any]] | None) -> Iterator[tuple[Any, str, dict[int, set[Any]] | None]]:
-    """The values at the steps, each with its path and what is known of the items before it."""
+    """The values at the steps, each with its path and the values seen in earlier items."""
     for number, (key, many) in enumerate(steps, 1):
         value = value.get(key) if value else None
         path = f"{path}.{key}" if path else key
@@ -193,16 +193,16 @@ def _value(obj: Any, steps: Steps) -> Any:
 
 
 class Defaults:
-    """What is filled in, path by path: a value, or a function of the parent that returns one or None."""
+    """Defaults by path: a value, or a function of the parent that returns a value or None."""
 
     def __init__(self, values: Mapping[str, Any] | None = None, *, zero: Mapping[str, Any] | None = None) -> None:
-        """`zero` has the defaults of fields in which an empty text or 0 counts as absent."""
+        """`zero` has the defaults of fields in which an empty text or 0 counts as missing."""
         self._rows = [(steps[:-1], "[*]" in path, steps[-1][0], value, zeros)
                       for zeros, part in ((False, values), (True, zero)) for path, value in (part or {}).items()
                       if (steps := _steps(path))]
 
     def __or__(self, more: Defaults) -> Defaults:
-        """These defaults, then others."""
+        """These defaults, followed by others."""
         both = Defaults()
         both._rows = self._rows + more._rows
         return both
@@ -221,31 +221,31 @@ class Defaults:
 # Conditions
 
 def has(*paths: str) -> Condition:
-    """A value, which may be empty, at each of the paths."""
+    """There is a value, which may be empty, at each of the paths."""
     steps = [_steps(path) for path in paths]
     return lambda obj: all(_value(obj, each) is not None for each in steps)
 
 
 def absent(*paths: str) -> Condition:
-    """No value at any of the paths."""
+    """There is no value at any of the paths."""
     steps = [_steps(path) for path in paths]
     return lambda obj: all(_value(obj, each) is None for each in steps)
 
 
 def filled(*paths: str) -> Condition:
-    """A value that is not empty at each of the paths."""
+    """There is a value that is not empty at each of the paths."""
     steps = [_steps(path) for path in paths]
     return lambda obj: all(_value(obj, each) for each in steps)
 
 
 def some(*paths: str) -> Condition:
-    """A value that is not empty at one of the paths."""
+    """There is a value that is not empty at one of the paths."""
     steps = [_steps(path) for path in paths]
     return lambda obj: any(_value(obj, each) for each in steps)
 
 
 def lacks(*paths: str) -> Condition:
-    """No value, or an empty one, at each of the paths."""
+    """There is no value, or an empty one, at each of the paths."""
     found = some(*paths)
     return lambda obj: not found(obj)
 
@@ -256,7 +256,7 @@ def negated(condition: Condition) -> Condition:
 
 
 def equals(path: str, *values: Any) -> Condition:
-    """One of some values at a path."""
+    """There is one of some values at a path."""
     steps = _steps(path)
     return lambda obj: _value(obj, steps) in values
 
@@ -264,7 +264,7 @@ def equals(path: str, *values: Any) -> Condition:
 # Checks
 
 def required(why: str = "", *, unless: Callable[[Any], bool] = bool) -> Check:
-    """Refuse what is absent or empty."""
+    """Refuse a missing or empty value."""
     return lambda value, path: () if unless(value) else (errors.required(path, why),)
 
 
@@ -272,25 +272,25 @@ REQUIRED = required()
 
 
 def present(why: str = "") -> Check:
-    """Refuse what is absent; an empty value is fine."""
+    """Refuse a missing value; an empty value is allowed."""
     return required(why, unless=lambda value: value is not None)
 
 
 def missing(why: str) -> Check:
-    """Say that something is required: the condition of the row says when."""
+    """Report that something is required; the condition of the row decides when."""
     return lambda _, path: (errors.required(path, why),)
 
 
 def forbidden(why: str, *, empty: bool = False) -> Check:
-    """Refuse what is there; an empty value only if `empty`."""
+    """Refuse a value; an empty value only with `empty`."""
     return _optional(
         lambda value, path: (errors.forbidden_field(path, why),) if value or (empty and value is not None) else ())
 
 
 def choice(*supported: str, zero: Any = None, shown: Callable[[Any], Any] = lambda value: value) -> Check:
-    """Refuse what is not among some values. `zero` stands for a value that is missing or empty; None accepts it.
+    """Refuse a value that is not among `supported`. `zero` stands for a missing or empty value; None accepts it.
 
-    `shown` makes what the cause shows of the value.
+    `shown` makes the value in the cause.
     """
     def check(value: Any, path: str) -> Iterable[Cause]:
         given = value or zero
@@ -304,9 +304,9 @@ _ITSELF: Any = object()
 
 
 def must(test: Callable[[Any], bool], why: str, *, zero: Any = None, shown: Any = _ITSELF) -> Check:
-    """Refuse a value that fails a test. `zero` stands for a value that is missing; None accepts it.
+    """Refuse a value that fails a test. `zero` stands for a missing value; None accepts it.
 
-    `shown` is the value that the cause names, if it is not the value itself.
+    `shown` is the value in the cause, if it is not the value itself.
     """
     def check(value: Any, path: str) -> Iterable[Cause]:
         given = zero if value is None else value
@@ -333,12 +333,12 @@ PORT_NUMBER = between(1, 65535)
 
 
 def prohibited(why: str) -> Check:
-    """Forbid a field, whatever is there: the condition of the row says when."""
+    """Forbid a field with any value; the condition of the row decides when."""
     return lambda _, path: (errors.forbidden_field(path, why),)
 
 
 def invalid(why: str, *, shown: Any = _ITSELF) -> Check:
-    """Refuse whatever is there: the condition of the row says when. `shown` is the value that the cause names."""
+    """Refuse any value; the condition of the row decides when. `shown` is the value in the cause."""
     return lambda value, path: (errors.invalid_value(path, value if shown is _ITSELF else shown, why),)
 
 
@@ -358,7 +358,7 @@ def quantity(test: Callable[[Any], bool], why: str) -> Check:
 
 
 def name(wrong: Callable[[str], Iterable[str]], *, empty: bool = False) -> Check:
-    """Refuse a text in which a function finds something wrong; an empty or absent one is looked at only if `empty`."""
+    """Refuse a text in which a function finds problems; an empty or missing text is checked only with `empty`."""
     def check(value: Any, path: str) -> Iterable[Cause]:
         if not value and not empty:
             return ()

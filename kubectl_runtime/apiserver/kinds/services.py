@@ -1,8 +1,8 @@
 """Services of a cluster with IPv4 only: rules, and the allocation of addresses and node ports.
 
-The ranges are kube-apiserver's defaults. An address belongs to a Service from create to delete. The first one of a
-sequence that is free is taken; the sequence begins at a hash of the Service's namespace and name, so that the same
-manifests get the same addresses.
+The ranges are kube-apiserver's defaults. A Service keeps its address from create to delete. It gets the first free
+address of a sequence that begins at a hash of its namespace and name, so that the same manifests get the same
+addresses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 
 
 def allocation_causes(obj: Object, ctx: StrategyContext) -> list[Cause]:
-    """Whether what the client asks for is in the ranges and free."""
+    """The causes of requested addresses and ports that are out of range or taken."""
     spec, causes = obj["spec"], []
     others = _others(obj, ctx)
     address = parse_ip(spec.get("clusterIP") or "")
@@ -74,13 +74,13 @@ def _node_port_causes(ports: Iterable[Object], others: list[Object]) -> list[Cau
 
 
 def allocate(obj: Object, ctx: StrategyContext) -> None:
-    """Set address, families and node ports that the client left open."""
+    """Set the address, families and node ports that the client omitted."""
     spec = obj["spec"]
     if spec.get("type") == "ExternalName":
         return
     address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
     headless_without_selector = address == "None" and not spec.get("selector")
-    # A headless Service without selector may point anywhere: it is dual-stack even on a single-stack cluster.
+    # A headless Service without a selector may point anywhere: it is dual-stack even on a single-stack cluster.
     put_default(spec, "ipFamilies", ["IPv4", "IPv6"] if headless_without_selector else ["IPv4"])
     put_default(spec, "ipFamilyPolicy", "RequireDualStack" if headless_without_selector else "SingleStack")
     if not address:
@@ -95,7 +95,7 @@ def allocate(obj: Object, ctx: StrategyContext) -> None:
 
 
 def refuse_unnamed(obj: Object, ctx: StrategyContext) -> None:
-    """An address is allocated before the Service is validated, and written down together with the Service's name."""
+    """Refuse a Service without a name, as the allocation of its address does before validation."""
     name: str = obj["metadata"].get("name", "")
     found = [f"Invalid value: {errors.go_value(name)}: {why}" for why in path_segment_errors(name)]
     if found or not name:
@@ -117,7 +117,7 @@ def _start(obj: Object, size: int) -> int:
 
 
 def _network(others: list[Object]) -> ipaddress.IPv4Network:
-    """The range of addresses. The real server refuses when its range is full; this one widens it."""
+    """The range of addresses. The real server refuses a Service when its range is full; here the range grows."""
     network = SERVICE_NETWORK
     while len(others) > network.num_addresses // 2:
         network = network.supernet()
@@ -135,7 +135,7 @@ def _free_address(obj: Object, ctx: StrategyContext) -> str:
 
 
 def _allocate_node_ports(obj: Object, ctx: StrategyContext, *, wants_ports: bool, checked: bool) -> None:
-    """A port on the nodes for each port, and one more for the health check."""
+    """Allocate a node port for each port, and one more for the health check."""
     spec = obj["spec"]
     entries = [spec, *_others(obj, ctx)]
     taken = {port.get("nodePort") for entry in entries for port in entry.get("ports") or ()}
@@ -182,7 +182,7 @@ def _addresses(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _families(spec: Object, path: str) -> Iterator[Cause]:
-    free = spec.get("clusterIP") == "None" and not spec.get("selector")  # the server knows no addresses of its own then
+    free = spec.get("clusterIP") == "None" and not spec.get("selector")  # the server then allocates no address
     families, policy = spec.get("ipFamilies") or (), spec.get("ipFamilyPolicy")
     for index, family in enumerate(families):
         at = f"{path}.ipFamilies[{index}]"
@@ -221,7 +221,7 @@ def _is_reachable(obj: Object) -> bool:
 
 
 def _is_checked(obj: Object) -> bool:
-    """Whether a load balancer asks the nodes for their health."""
+    """Whether a load balancer checks the health of nodes."""
     spec: Object = obj["spec"]
     return (spec.get("type"), spec.get("externalTrafficPolicy")) == ("LoadBalancer", "Local")
 
@@ -267,7 +267,7 @@ _PORTS_AND_ADDRESSES = (
         1, MAX_AFFINITY_SECONDS, f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}")),
 )
 
-#: A point at which a load balancer of a Service or an Ingress is reached.
+#: The ingress point of a load balancer, for a Service or an Ingress.
 LOAD_BALANCER_POINT = r.Rules(
     ("ip", r.must(lambda text: not text or is_ip(text), IP_MESSAGE)),
     ("hostname", r.DNS_SUBDOMAIN, r.must(lambda host: not host or not is_ip(host),
@@ -321,7 +321,7 @@ class ServiceStrategy(BuiltinStrategy):
     }, zero={"spec.ports[*].targetPort": lambda port: port.get("port", 0)})
 
     def default(self, obj: Object) -> None:
-        """What goes with the affinity, and the mode of a load balancer's addresses."""
+        """Fill in the timeout of the affinity, and the mode of a load balancer's addresses."""
         super().default(obj)
         spec = obj["spec"]
         if spec["sessionAffinity"] == "None":
@@ -335,19 +335,19 @@ class ServiceStrategy(BuiltinStrategy):
                     put_default(point, "ipMode", "VIP")
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The status is the server's; one address makes a list of addresses."""
+        """Set the server's status, and the list of addresses from the single address."""
         super().prepare_create(obj, ctx)
         _list_address(obj["spec"])
         if obj["spec"]["type"] != "ExternalName" and not obj["spec"].get("clusterIPs"):
             refuse_unnamed(obj, ctx)
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """Allocate what the client left open."""
+        """Allocate what the client omitted."""
         allocate(obj, ctx)
         return False
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """What was allocated stays where the client leaves it out."""
+        """Keep allocated values that the client omits."""
         super().prepare_update(new, old, subresource, ctx)
         if subresource:
             return
@@ -366,15 +366,15 @@ class ServiceStrategy(BuiltinStrategy):
         _list_address(spec)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Fields that are ignored or deprecated; addresses in an unusual form."""
+        """Warnings about ignored or deprecated fields, and about addresses that are not canonical."""
         return list(_warnings(obj))
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The spec in itself, and whether its address and ports are free."""
+        """Validate the spec, and whether its address and ports are free."""
         return super().validate_create(obj, ctx) + allocation_causes(obj, ctx)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation; the address does not change."""
+        """Validate as at creation; the address does not change."""
         if subresource:
             return super().validate_update(new, old, subresource, ctx)
         causes = []
@@ -416,7 +416,7 @@ def _warnings(obj: Object) -> Iterator[str]:
 
 
 def _drop_of_other_type(spec: Object, before: Object) -> None:
-    """What only the old type could have goes with it, unless the client has just changed it."""
+    """Drop fields that only the old type may have, unless the client has just changed them."""
     kind = spec["type"]
     ports, old_ports = spec.get("ports") or (), before.get("ports") or ()
     if kind not in WITH_NODE_PORTS and [port.get("nodePort") for port in ports] == [
@@ -438,7 +438,7 @@ def _drop_of_other_type(spec: Object, before: Object) -> None:
 
 
 def _keep_allocated(spec: Object, before: Object) -> None:
-    """A PUT need not repeat what the server allocated."""
+    """Keep allocated values, which a PUT may omit."""
     if not spec.get("clusterIP") and not spec.get("clusterIPs"):
         for key in ("clusterIP", "clusterIPs"):
             if key in before:

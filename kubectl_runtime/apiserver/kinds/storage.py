@@ -38,7 +38,7 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def protect(obj: Object, finalizer: str) -> None:
-    """Admission adds a finalizer so that what is in use is not deleted."""
+    """Add a finalizer, as admission does, that prevents the deletion of an object in use."""
     finalizers = obj["metadata"].get("finalizers") or []
     if finalizer not in finalizers:
         obj["metadata"]["finalizers"] = [*finalizers, finalizer]
@@ -63,32 +63,32 @@ class ClaimStrategy(BuiltinStrategy):
     defaults = r.Defaults({"spec.volumeMode": "Filesystem", "status": {}, "status.phase": "Pending"})
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
-        """The protection; the default storage class, if there is one."""
+        """Add the protection, and the default storage class if there is one."""
         protect(obj, "kubernetes.io/pvc-protection")
         if obj["spec"].get("storageClassName") is None and (
                 default := default_class(ctx, "storage.k8s.io", "storageclasses", DEFAULT_CLASS)):
             obj["spec"]["storageClassName"] = default
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """A fresh status, the data source in both fields, and what admission adds."""
+        """Set a fresh status, the data source in both fields, and what admission adds."""
         obj["status"] = {"phase": "Pending"}
         _normalize_data_source(obj["spec"], created=True)
         self.admit(obj, ctx)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """The data source in both fields."""
+        """Set the data source in both fields."""
         super().prepare_update(new, old, subresource, ctx)
         if not subresource:
             _normalize_data_source(new["spec"], created=False)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The annotation that the class had before it became a field; fractions of bytes."""
+        """Warn about the annotation that became a field, and about fractions of bytes."""
         return [*(f'metadata.annotations[{_CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute '
                   "instead" for key in obj["metadata"].get("annotations") or () if key == _CLASS_ANNOTATION),
                 *claim_spec_warnings(obj["spec"], "spec")]
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """The phase of a new claim is a default of reading."""
+        """Set the phase of a new claim, a default that the real server adds on reading."""
         return True
 
     rules = r.Rules(
@@ -103,14 +103,14 @@ class ClaimStrategy(BuiltinStrategy):
     )
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The rows; then the limits of the namespace, which refuse by themselves."""
+        """Evaluate the rows, then the limits of the namespace, which raise their own refusal."""
         causes = super().validate_create(obj, ctx)
         if not causes:
             limits.check_claim(obj, ctx)
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """A claim may grow once it is bound; the rest of its spec is fixed."""
+        """Validate an update: a claim may grow once it is bound; the rest of its spec is fixed."""
         if subresource == "status":
             return []
         causes = self.validate_create(new, ctx)
@@ -128,9 +128,9 @@ class ClaimStrategy(BuiltinStrategy):
 
 
 def _normalize_data_source(spec: Object, *, created: bool) -> None:
-    """dataSource and its successor dataSourceRef tell the same; what is of no use is dropped, as it once was."""
+    """Make dataSource and its successor dataSourceRef equal; invalid sources are dropped, as in old versions."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if created and reference is not None and reference.get("namespace"):  # of a feature that is off
+    if created and reference is not None and reference.get("namespace"):  # a feature that is off
         spec.pop("dataSourceRef")
         reference = None
     if source is not None and reference is None:
@@ -145,7 +145,7 @@ def _normalize_data_source(spec: Object, *, created: bool) -> None:
 
 
 def _fixed_parts(spec: Object, before: Object) -> Object:
-    """What may not change in the spec of a claim that was `before`: a volume and a class can still be set once."""
+    """The fixed parts of a claim's spec whose old spec is `before`: a volume and a class can still be set once."""
     mutable = ["volumeAttributesClassName"] if before.get("volumeName") else []
     mutable += [key for key, unset in (("volumeName", ""), ("storageClassName", None))
                 if before.get(key, unset) in (unset, None)]
@@ -203,21 +203,21 @@ class VolumeStrategy(BuiltinStrategy):
     )
 
     def default(self, obj: Object) -> None:
-        """Those of its source too."""
+        """Fill in the rows, and the defaults of the source."""
         super().default(obj)
         default_volume_source(obj["spec"])
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
-        """The protection."""
+        """Add the protection."""
         protect(obj, "kubernetes.io/pv-protection")
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """What admission adds, and when the phase began."""
+        """Add what admission adds, and the time of the phase."""
         obj["status"] = {"phase": "Pending", _SINCE: format_time(ctx.now)}
         self.admit(obj, ctx)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """A change of the phase is dated, unless the client does it."""
+        """Set the time of a changed phase, unless the client sets it."""
         super().prepare_update(new, old, subresource, ctx)
         if subresource != "status":
             return
@@ -229,7 +229,7 @@ class VolumeStrategy(BuiltinStrategy):
             status[_SINCE] = format_time(ctx.now)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Deprecated annotations, policies, labels and kinds of volumes."""
+        """Warnings about deprecated annotations, policies, labels and volume types."""
         spec = obj["spec"]
         found = [f"metadata.annotations[{key}]: {why}" for key, why in _DEPRECATED_ANNOTATIONS.items()
                  if key in (obj["metadata"].get("annotations") or {})]
@@ -249,7 +249,7 @@ def _no_empty_name(parameters: Object | None, path: str) -> list[Cause]:
 
 def _topologies(terms: Sequence[Object] | None, path: str) -> Iterator[Cause]:
     for index, term in enumerate(terms or ()):
-        if not term.get("matchLabelExpressions"):  # an empty term selects what the one before selected
+        if not term.get("matchLabelExpressions"):  # an empty term selects what the term before selected
             yield errors.duplicate(f"{path}[{index}].matchLabelExpressions", "")
         yield from _TOPOLOGY(term, f"{path}[{index}]")
 
@@ -287,7 +287,7 @@ class AttributesClassStrategy(BuiltinStrategy):
     )
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The protection."""
+        """Add the protection."""
         protect(obj, "kubernetes.io/vac-protection")
 
 
@@ -311,7 +311,7 @@ class CSIDriverStrategy(BuiltinStrategy):
     )
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Tokens belong into secrets."""
+        """Warn about tokens that belong in secrets."""
         tokens = obj["spec"].get("tokenRequests")
         changed = old is None or old["spec"].get("tokenRequests") != tokens
         if changed and tokens and obj["spec"].get("serviceAccountTokenInSecrets") is None:

@@ -1,1 +1,1 @@
-"""What tables show of the built-in kinds, as kube-apiserver's printers have it."""
+"""The table columns of the built-in kinds, as in kube-apiserver's printers."""

@@ -1,9 +1,8 @@
-"""What tables show of the built-in kinds: the columns of kube-apiserver's printers, in their order.
+"""The table columns of the built-in kinds, in the order of kube-apiserver's printers, and the cells of the smaller
+kinds.
 
-`COLUMNS` maps (group, kind) to columns; kinds that are not there show Name and Created At. A cell that is just a field
-is a `path`; the others are functions of cells.py and of the modules of Pods, workloads and networks.
-
-Cells of tables that are more than a field: events, nodes, volumes, bindings and the rest of the small kinds.
+`COLUMNS` maps (group, kind) to columns; other kinds show Name and Created At. A cell that only shows a field is a
+`path`; other cells are functions, those of workloads in workload_columns.py.
 """
 from __future__ import annotations
 
@@ -45,19 +44,19 @@ def count(key: str) -> Cell:
 
 
 def data_count(obj: Object, _now: datetime) -> int:
-    """Keys of data and binaryData."""
+    """The number of keys of data and binaryData."""
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
 def node_status(obj: Object, _now: datetime) -> str:
-    """Ready, NotReady or Unknown, and whether it is cordoned."""
+    """Ready, NotReady or Unknown, and whether the Node is cordoned."""
     conditions = {entry.get("type"): entry.get("status") for entry in dig(obj, "status.conditions") or ()}
     ready = "Ready" if conditions.get("Ready") == "True" else "NotReady" if "Ready" in conditions else "Unknown"
     return f"{ready},SchedulingDisabled" if dig(obj, "spec.unschedulable") else ready
 
 
 def node_roles(obj: Object, _now: datetime) -> str:
-    """Roles by label."""
+    """The roles in a Node's labels."""
     labels = obj["metadata"].get("labels") or {}
     roles = {key.removeprefix(_ROLE_LABEL) for key in labels if key.startswith(_ROLE_LABEL)}
     if labels.get("kubernetes.io/role"):
@@ -118,7 +117,7 @@ EVENT_COLUMNS = (
 
 
 def modes(key: str) -> Cell:
-    """Access modes, abbreviated."""
+    """Access modes in short form."""
     return lambda obj, _now: ",".join(_MODES.get(mode, mode) for mode in dig(obj, key) or ())
 
 
@@ -129,12 +128,12 @@ def claim(obj: Object, _now: datetime) -> str:
 
 
 def if_bound(cell: Cell) -> Cell:
-    """What a claim's status says of its volume; nothing while it has none."""
+    """A field of a claim's status about its volume; empty while there is none."""
     return lambda obj, now: cell(obj, now) if dig(obj, "spec.volumeName") else ""
 
 
 def amount(key: str) -> Cell:
-    """A quantity, 0 without one."""
+    """A quantity; 0 if it is missing."""
     return lambda obj, _now: dig(obj, key) or "0"
 
 
@@ -144,7 +143,7 @@ def phase(obj: Object, _now: datetime) -> str:
 
 
 def subjects(kind: str) -> Cell:
-    """Names of subjects of a kind."""
+    """The names of the subjects of a kind."""
     def cell(obj: Object, _now: datetime) -> str:
         chosen = [entry for entry in obj.get("subjects") or () if entry.get("kind") == kind]
         if kind == "ServiceAccount":
@@ -161,7 +160,7 @@ def role(obj: Object, _now: datetime) -> str:
 
 
 def quota(prefixes: tuple[str, ...], *, others: bool) -> Cell:
-    """Used and hard amounts, of limits or of the others."""
+    """Used and hard amounts, of limits or of the other resources."""
     def cell(obj: Object, _now: datetime) -> str:
         hard, used = dig(obj, "status.hard") or {}, dig(obj, "status.used") or {}
         return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)
@@ -189,7 +188,7 @@ def seconds(key: str) -> Cell:
 
 
 def service(obj: Object, _now: datetime) -> str:
-    """The Service behind an APIService."""
+    """The Service of an APIService."""
     service = dig(obj, "spec.service")
     return f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
 
@@ -219,17 +218,17 @@ def controller(obj: Object, _now: datetime) -> str:
 
 
 def of_none(key: str) -> Cell:
-    """A field, ``<none>`` if it is not there."""
+    """A field, ``<none>`` if it is missing."""
     return lambda obj, _now: dig(obj, key) or "<none>"
 
 
 def of_unknown(key: str) -> Cell:
-    """A field, ``<unknown>`` if it is not there."""
+    """A field, ``<unknown>`` if it is missing."""
     return lambda obj, _now: dig(obj, key) or "<unknown>"
 
 
 def unset(key: str) -> Cell:
-    """A field, ``<unset>`` if it is not there."""
+    """A field, ``<unset>`` if it is missing."""
     return lambda obj, _now: dig(obj, key) or "<unset>"
 
 
@@ -240,7 +239,7 @@ def param_kind(obj: Object, _now: datetime) -> str:
 
 
 def param_ref(obj: Object, _now: datetime) -> str:
-    """The parameters themselves."""
+    """The reference to the parameters."""
     reference = dig(obj, "spec.paramRef")
     if not reference:
         return "<unset>"
@@ -249,7 +248,7 @@ def param_ref(obj: Object, _now: datetime) -> str:
 
 
 def class_name(obj: Object, _now: datetime) -> str:
-    """The name, marked if it is the default class."""
+    """The name, with a mark if it is the default class."""
     annotations = obj["metadata"].get("annotations") or {}
     default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
     return f"{obj['metadata']['name']} (default)" if default else str(obj["metadata"]["name"])
@@ -261,7 +260,7 @@ def length(key: str) -> Cell:
 
 
 def joined(key: str) -> Cell:
-    """The texts at a path."""
+    """The texts at a path, joined."""
     return lambda obj, _now: ",".join(dig(obj, key) or ()) or "<none>"
 
 

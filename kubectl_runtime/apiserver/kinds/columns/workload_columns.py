@@ -1,7 +1,4 @@
-"""The cells of workloads, Pods, Services, Endpoints, EndpointSlices, Ingresses and NetworkPolicies in tables.
-
-The status of a Pod is a summary of phase, conditions and container states.
-"""
+"""The cells of workloads, Pods, Services, Endpoints, EndpointSlices, Ingresses and NetworkPolicies in tables."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ Object = dict[str, Any]
 
 
 def path(dotted: str) -> Cell:
-    """A cell that is just a field; "" if it is not there."""
+    """A cell that shows a field; "" if it is missing."""
     def cell(obj: Object, _now: datetime) -> Any:
         value = dig(obj, dotted)
         return "" if value is None else value
@@ -25,7 +22,7 @@ def path(dotted: str) -> Cell:
 
 
 def number(dotted: str) -> Cell:
-    """A number; 0 if it is not there."""
+    """A number; 0 if it is missing."""
     return lambda obj, _now: dig(obj, dotted) or 0
 
 
@@ -40,7 +37,7 @@ def _containers(spec: str, key: str) -> Cell:
 def _selector(obj: Object, _now: datetime) -> str:
     selector = dig(obj, "spec.selector")
     if selector and "matchLabels" not in selector and "matchExpressions" not in selector:
-        return labels_text(selector)  # a ReplicationController's is a plain map
+        return labels_text(selector)  # a ReplicationController's selector is a plain map
     return selector_text(selector)
 
 
@@ -169,12 +166,12 @@ def _statuses(obj: Object, key: str) -> list[Object]:
 
 
 def _sidecars(obj: Object) -> set[str]:
-    """Names of init containers that keep running beside the main ones."""
+    """The names of init containers that keep running beside the main containers."""
     return {entry["name"] for entry in dig(obj, "spec.initContainers") or () if entry.get("restartPolicy") == "Always"}
 
 
 def ready(obj: Object, _now: datetime) -> str:
-    """``1/2``: main containers (and sidecars) that are ready, of all."""
+    """``1/2``: the ready main containers and sidecars, of all of them."""
     sidecars = _sidecars(obj)
     total = len(dig(obj, "spec.containers") or ()) + len(sidecars)
     counted = [entry for entry in _statuses(obj, "initContainerStatuses") if entry.get("name") in sidecars]
@@ -184,7 +181,8 @@ def ready(obj: Object, _now: datetime) -> str:
 
 
 def status(obj: Object, _now: datetime) -> str:
-    """The reason that says most: Pending, Init:0/1, CrashLoopBackOff, Running, Completed, Terminating, ..."""
+    """The most specific reason, from phase, conditions and containers: Pending, Init:0/1, CrashLoopBackOff, Running,
+    Completed, Terminating, ..."""
     text = dig(obj, "status.reason") or dig(obj, "status.phase") or "Unknown"
     if any(entry.get("type") == "PodScheduled" and entry.get("reason") == "SchedulingGated"
            for entry in dig(obj, "status.conditions") or ()):
@@ -273,7 +271,7 @@ POD_COLUMNS = (
 )
 
 
-_SHOWN = 3  # so many hosts, ports or endpoints are shown, then "+ 2 more..."
+_SHOWN = 3  # hosts, ports or endpoints that are shown before "+ 2 more..."
 
 
 def _shortened(texts: list[str], empty: str = "<none>") -> str:

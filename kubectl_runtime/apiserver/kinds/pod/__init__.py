@@ -1,1 +1,1 @@
-"""Pods and the pod specs in the templates of workloads: defaults, validation, what updates may change."""
+"""Pods and the pod specs in templates of workloads: defaults, validation, allowed updates."""

@@ -34,7 +34,7 @@ _HUGE_PAGES = "hugepages-"
 
 def resource_causes(resources: Object, path: str, *, claims: Collection[str] = (),
                     pod: bool = False) -> Iterator[Cause]:
-    """What is wrong with the resources of a container or, if `pod`, of a whole Pod."""
+    """The causes of invalid resources of a container or, with `pod`, of a whole Pod."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
@@ -63,7 +63,7 @@ def resource_causes(resources: Object, path: str, *, claims: Collection[str] = (
 
 
 def name_causes(name: str, path: str) -> Iterator[Cause]:
-    """A resource that containers may ask for."""
+    """The causes of a resource name that containers cannot request."""
     found = qualified_name_errors(name)
     yield from (errors.invalid_value(path, name, why) for why in found)
     if "/" in name or found:
@@ -83,7 +83,7 @@ def _pod_name_causes(name: str, path: str) -> Iterator[Cause]:
 
 
 def amount_causes(name: str, amount: str, path: str) -> Iterator[Cause]:
-    """Amounts are not negative; what can only be had as a whole is counted in integers."""
+    """The causes of a negative amount, or of a fraction of a resource that is counted in integers."""
     if value_of(amount) < 0:
         yield errors.invalid_value(path, amount, NOT_NEGATIVE)
     if is_extended(name) and value_of(amount).denominator != 1:
@@ -91,7 +91,7 @@ def amount_causes(name: str, amount: str, path: str) -> Iterator[Cause]:
 
 
 def is_extended(name: str) -> bool:
-    """A resource of somebody's own, such as ``example.com/gpu``."""
+    """Whether a resource is an extended one, such as ``example.com/gpu``."""
     domain = name.partition("/")[0]
     return "/" in name and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
                                 or name.startswith("requests."))
@@ -138,7 +138,7 @@ _ACTIONS: dict[str, r.Rules] = {
 
 
 def handler_causes(container: Object, path: str, grace: int) -> Iterator[Cause]:
-    """What is wrong with the probes and hooks of a container in a Pod that has `grace` seconds to end."""
+    """The causes of invalid probes and hooks of a container in a Pod with `grace` seconds to end."""
     for hook in ("postStart", "preStop"):
         if (handler := (container.get("lifecycle") or {}).get(hook)) is not None:
             yield from _handler(handler, f"{path}.lifecycle.{hook}", grace)
@@ -221,13 +221,13 @@ _ESCALATION = r.Rules(r.when(
 
 
 def pod_security_causes(context: Object, path: str, os: str) -> Iterator[Cause]:
-    """What is wrong with the security context of a Pod."""
+    """The causes of an invalid security context of a Pod."""
     yield from _POD_SECURITY(context, path)
     yield from _os_causes(context, path, os, _NOT_ON_WINDOWS_POD)
 
 
 def container_security_causes(context: Object, path: str, *, host_users: bool, os: str) -> Iterator[Cause]:
-    """What is wrong with the security context of a container."""
+    """The causes of an invalid security context of a container."""
     yield from _CONTAINER_SECURITY(context, path)
     if context.get("procMount") == "Unmasked" and host_users:
         yield errors.invalid_value(f"{path}.procMount", "Unmasked", "`hostUsers` must be false to use `Unmasked`")
@@ -253,7 +253,7 @@ _ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef
 
 @dataclass(frozen=True)
 class PodContext:
-    """What the validation of a container must know of its Pod."""
+    """The facts about a Pod that the validation of its containers needs."""
 
     volumes: dict[str, Object]
     claims: frozenset[str]
@@ -325,7 +325,7 @@ _INIT_CONTAINER = r.Rules(*((key, _NO_SIDECAR) for key in ("lifecycle", "livenes
 
 
 def containers_causes(spec: Object, path: str, pod: PodContext) -> Iterator[Cause]:
-    """What is wrong with all containers of a pod spec."""
+    """The causes of invalid containers of a pod spec."""
     names: set[str] = set()
     for key in ("containers", "initContainers", "ephemeralContainers"):
         host_ports: set[tuple[str, str, int]] = set()
@@ -367,7 +367,7 @@ def _host_port_causes(ports: Iterable[Object], path: str, taken: set[tuple[str, 
 
 
 def _mount_causes(container: Object, path: str, volumes: dict[str, Object]) -> Iterator[Cause]:
-    # The real server names some fields without the index of the mount.
+    # For some fields the real server's path lacks the index of the mount.
     where, seen = f"{path}.volumeMounts", set()
     privileged = (container.get("securityContext") or {}).get("privileged")
     for index, mount in enumerate(container.get("volumeMounts") or ()):

@@ -1,4 +1,4 @@
-"""Validation of a pod's spec, in the real server's order and words: the Pod as a whole, and where it may run."""
+"""Validation of a pod's spec, in the real server's order and words: the Pod as a whole, and its scheduling."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _WEIGHT = ("weight", r.between(1, 100, "must be in the range 1-100", zero=0))
 
 def _namespaces(term: Object, path: str) -> Iterator[Cause]:
     for namespace in term.get("namespaces") or ():
-        yield from r.ANY_LABEL(namespace, f"{path}.namespace")  # the real server's path, indeed
+        yield from r.ANY_LABEL(namespace, f"{path}.namespace")  # the real server's path
 
 
 _POD_TERM = r.Rules(
@@ -95,21 +95,21 @@ def _spread(constraints: list[Object] | None, path: str) -> Iterator[Cause]:
     for index, constraint in enumerate(constraints or ()):
         yield from _SPREAD(constraint, f"{path}[{index}]")
         pair = (constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", ""))
-        if pair in seen:  # the real server's path is that of the constraint before
+        if pair in seen:  # the real server's path is that of the earlier constraint
             yield errors.duplicate(f"{path}[{index - 1}].{{topologyKey, whenUnsatisfiable}}", f"{{{', '.join(pair)}}}")
         seen.add(pair)
         yield from _SPREAD_POLICIES(constraint, f"{path}[{index}]")
 
 
 def _operator(toleration: Object, path: str) -> Iterator[Cause]:
-    """The operator, and the value that goes with it: the causes of both are at the operator."""
+    """The causes of an operator and its value, all at the path of the operator."""
     at, operator, value = f"{path}.operator", toleration.get("operator", ""), toleration.get("value", "")
     if operator in ("Equal", ""):
         yield from (errors.invalid_value(at, value, why) for why in label_value_errors(value))
     elif operator == "Exists":
         if value:
             yield errors.invalid_value(at, value, "value must be empty when `operator` is 'Exists'")
-    else:  # operators of a feature that is off: the real server names them all the same
+    else:  # the real server names these operators although their feature is off
         yield errors.not_supported(at, operator, ("Equal", "Exists", "Lt", "Gt") if operator in ("Gt", "Lt")
                                    else ("Equal", "Exists"))
 
@@ -136,14 +136,14 @@ _SEARCH_MESSAGE = ("a lowercase RFC 1123 subdomain must consist of lower case al
 
 @remembers_good
 def pod_spec_causes(spec: Object, path: str, *, is_pod: bool = True) -> list[Cause]:
-    """What is wrong with a pod spec; `path` is ``spec`` or ``spec.template.spec``."""
+    """The causes of an invalid pod spec; `path` is ``spec`` or ``spec.template.spec``."""
     return list(_causes(spec, path, is_pod))
 
 
 def template_causes(template: Object, path: str) -> list[Cause]:
-    """What is wrong with a pod template: its labels and spec."""
+    """The causes of an invalid pod template: its labels and spec."""
     metadata = template.get("metadata") or {}
-    causes = labels_causes(metadata.get("labels") or {}, f"{path}.labels")  # the real server's path, indeed
+    causes = labels_causes(metadata.get("labels") or {}, f"{path}.labels")  # the real server's path
     causes += [errors.invalid_value(f"{path}.annotations", key, why)
                for key in metadata.get("annotations") or () for why in qualified_name_errors(key.lower())]
     causes += pod_spec_causes(template.get("spec") or {}, f"{path}.spec", is_pod=False)

@@ -1,7 +1,4 @@
-"""Validation of the volumes of a pod spec, and of what PersistentVolumes and claims have in common with them.
-
-References of a pod spec to its own fields and resources, and the paths of files in its volumes.
-"""
+"""Validation of the volumes of a pod spec, of PersistentVolumes and claims, and of references to fields and files."""
 from __future__ import annotations
 
 import re
@@ -27,7 +24,7 @@ _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", 
 
 
 def field_path_causes(reference: Object, path: str, supported: Iterable[str]) -> Iterator[Cause]:
-    """What is wrong with a fieldRef."""
+    """The causes of an invalid fieldRef."""
     field, version = reference.get("fieldPath", ""), reference.get("apiVersion", "")
     at = f"{path}.fieldPath"
     name, bracket, rest = field.partition("['")
@@ -50,7 +47,7 @@ def field_path_causes(reference: Object, path: str, supported: Iterable[str]) ->
 
 
 def resource_field_causes(reference: Object, path: str, *, in_volume: bool) -> Iterator[Cause]:
-    """What is wrong with a resourceFieldRef."""
+    """The causes of an invalid resourceFieldRef."""
     resource, divisor = reference.get("resource", ""), reference.get("divisor") or "0"
     if in_volume and not reference.get("containerName"):
         yield errors.required(f"{path}.containerName")
@@ -68,20 +65,20 @@ def resource_field_causes(reference: Object, path: str, *, in_volume: bool) -> I
 
 
 def local_path_causes(text: str, path: str) -> Iterator[Cause]:
-    """A path that stays below where it begins; dots inside of names are fine."""
+    """The causes of a path that is not relative, or has a part ``..``; other dots are allowed."""
     if text.startswith("/"):
         yield errors.invalid_value(path, text, "must be a relative path")
     yield from back_step_causes(text, path)
 
 
 def back_step_causes(text: str | None, path: str) -> Iterator[Cause]:
-    """A path without ``..`` as one of its parts."""
+    """The cause of a path with the part ``..``."""
     if ".." in (text or "").split("/"):
         yield errors.invalid_value(path, text, "must not contain '..'")
 
 
 def file_path_causes(text: str | None, path: str) -> Iterator[Cause]:
-    """The path of a file in a volume."""
+    """The causes of an invalid path of a file in a volume."""
     if not text:
         yield errors.required(path)
         return
@@ -107,7 +104,7 @@ _IQN = re.compile(r"iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)".replace("
 
 
 def source_causes(sources: Object, path: str, *, required: str = "") -> Iterator[Cause]:
-    """One source, and a good one; none is an error if there is a text for it."""
+    """The causes of several sources or an invalid one; with `required`, also of a missing source."""
     given = sorted((key for key in sources if sources[key] is not None), key=_ORDER.get)  # type: ignore[arg-type]
     for index, kind in enumerate(given):
         if index:
@@ -118,7 +115,7 @@ def source_causes(sources: Object, path: str, *, required: str = "") -> Iterator
         yield errors.required(path, required)
 
 
-#: What is wrong with the volumes of a pod spec.
+#: The rules of the volumes of a pod spec.
 VOLUME = r.Rules(
     ("name", r.REQUIRED, r.DNS_LABEL, r.UNIQUE_IF_SET),
     ("", lambda volume, path: source_causes({key: value for key, value in volume.items() if key != "name"}, path)),
@@ -133,7 +130,7 @@ _CLAIM_SOURCE = r.Rules(
 
 
 def claim_causes(spec: Object | None, path: str) -> list[Cause]:
-    """What is wrong with the spec of a PersistentVolumeClaim."""
+    """The causes of an invalid spec of a PersistentVolumeClaim."""
     return _CLAIM_SOURCE(spec or {}, path)
 
 
@@ -144,7 +141,7 @@ def _storage(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _needs(*keys: str) -> r.Rules:
-    """A source that must have some fields and is free in the others."""
+    """The rules of a source with some required fields and no other checks."""
     return r.Rules(*((key, r.REQUIRED) for key in keys))
 
 
@@ -201,7 +198,7 @@ def _projected(source: Object, path: str) -> Iterator[Cause]:
             yield from r.REQUIRED(part["serviceAccountToken"].get("path"), f"{path}.path")
 
 
-# In the order in which the real server looks at them: all but the first are forbidden.
+# In the real server's order: all but the first are forbidden.
 _CHECKS: dict[str, r.Check] = {
     "emptyDir": r.Rules(r.when(lambda source: value_of(source.get("sizeLimit") or "0") < 0, ("sizeLimit", r.forbidden(
         "SizeLimit field must be a valid resource quantity")))),

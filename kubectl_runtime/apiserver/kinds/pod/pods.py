@@ -1,9 +1,7 @@
-"""Pods: their own defaults, the additions of admission, and what updates may change, by subresource.
+"""Pods: defaults of pod specs, the additions of admission, and the allowed updates of each subresource.
 
-Defaults of a pod's spec, in a Pod itself and in the templates of workloads.
-
-Called on decoded objects (see typed), so that structs such as ``resources`` are there. What only a Pod gets, and no
-template (service links, requests from limits), is in pods.py.
+The functions work on decoded objects (see typed), in which structs such as ``resources`` are present. Only a Pod, and
+no template, gets service links and requests from limits.
 """
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ def default_pod_spec(spec: Object) -> None:
     put_default(spec, "securityContext", {})
     put_default(spec, "schedulerName", "default-scheduler")
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = account  # the old name of the field is kept in step
+        spec["serviceAccountName"] = spec["serviceAccount"] = account  # the old name of the field has the same value
     for container in all_containers(spec):
         _container(container)
     for volume in spec.get("volumes") or ():
@@ -63,7 +61,7 @@ def all_containers(spec: Object) -> Iterator[Object]:
 
 
 def _round_up(amounts: Object) -> None:
-    """Resources are counted in thousandths at the finest."""
+    """Round resources up to thousandths."""
     for name, amount in amounts.items():
         if amount.endswith(("n", "u")):
             amounts[name] = canonical(f"{math.ceil(value_of(amount) * 1000)}m")
@@ -133,7 +131,7 @@ def _volume(volume: Object) -> None:
 
 
 def default_volume_source(source: Object) -> None:
-    """The defaults that volumes of Pods and PersistentVolumes share."""
+    """Fill in the defaults that volumes of Pods and PersistentVolumes share."""
     for kind, defaults in _SOURCE_DEFAULTS.items():
         if (found := source.get(kind)) is not None:
             fill(found, **defaults)
@@ -160,7 +158,7 @@ _RESIZABLE = ("cpu", "memory")
 
 
 def update_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """An update of the Pod itself, from spec to spec: images, deadline, tolerations and gates may change."""
+    """The causes of an update of the Pod itself, in its spec: images, deadline, tolerations and gates may change."""
     for key in ("containers", "initContainers"):
         if len(new.get(key) or ()) != len(old.get(key) or ()):
             yield errors.forbidden_field(f"spec.{key}", "pod updates may not add or remove containers")
@@ -193,7 +191,7 @@ def _deadline_causes(new: int | None, old: int | None) -> Iterator[Cause]:
 
 
 def _keeps_tolerations(new: list[Object], old: list[Object]) -> bool:
-    """Whether each old toleration is still there; for how long it tolerates may change."""
+    """Whether each old toleration is still present; only its seconds may change."""
     def without_time(toleration: Object) -> Object:
         return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
@@ -201,7 +199,7 @@ def _keeps_tolerations(new: list[Object], old: list[Object]) -> bool:
 
 
 def _with_allowed_changes(old: Object, new: Object, *, gated: bool) -> Object:
-    """The old spec with those parts of the new one that may change, or of which has been spoken already."""
+    """The old spec with the parts of the new one that may change, or that other causes already report."""
     allowed: Object = json_copy(old)
     for key in ("containers", "initContainers"):
         for container, changed in zip(allowed.get(key) or (), new.get(key) or (), strict=True):
@@ -222,20 +220,20 @@ def _with_allowed_changes(old: Object, new: Object, *, gated: bool) -> Object:
 
 
 def _adds_affinity(old: Object, new: Object) -> bool:
-    """Whether the affinity to nodes was narrowed: it was none before."""
+    """Whether an affinity to nodes was added where there was none."""
     parts = [{key: value for key, value in (spec.get("affinity") or {}).items() if key != "nodeAffinity"}
              for spec in (old, new)]
     return parts[0] == parts[1] and not (old.get("affinity") or {}).get("nodeAffinity")
 
 
 def _difference(before: Any, after: Any) -> str:
-    """A diff for people. The real server prints its internal Go structs, field by field; this prints the API's JSON."""
+    """A readable difference. The real server prints its internal Go structs; this prints the API's JSON."""
     old, new = (json.dumps(value, indent=1, sort_keys=True).splitlines(keepends=True) for value in (before, after))
     return "".join(list(difflib.unified_diff(old, new))[2:])
 
 
 def ephemeral_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """Ephemeral containers are added, and never changed or removed."""
+    """The causes of ephemeral containers that were changed or removed; they may only be added."""
     known = {entry.get("name") for key in ("containers", "initContainers") for entry in new.get(key) or ()}
     given = {entry.get("name"): entry for entry in new.get("ephemeralContainers") or ()}
     for index, container in enumerate(new.get("ephemeralContainers") or ()):
@@ -256,7 +254,7 @@ def ephemeral_causes(new: Object, old: Object) -> Iterator[Cause]:
 
 
 def resize_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """CPU and memory may change as long as the quality of service stays."""
+    """The causes of a resize: CPU and memory may change as long as the quality of service stays."""
     quality = dig(old, "status.qosClass") or quality_of_service(old["spec"])
     if quality_of_service(new["spec"]) != quality:
         yield errors.invalid_value("spec", quality, "Pod QOS Class may not change as a result of resizing")
@@ -272,7 +270,7 @@ def _fixed_resources(spec: Object) -> list[Object]:
 
 
 def status_causes(new: Object, old: Object) -> list[Cause]:
-    """The quality of service was decided at creation; a Node has a name that Nodes can have."""
+    """The causes of a status that changes the quality of service, or has an invalid Node name."""
     quality, before = new.get("qosClass"), old.get("qosClass")
     node = new.get("nominatedNodeName") or ""
     causes = [errors.invalid_value("status.nominatedNodeName", node, why) for why in dns_subdomain_errors(node)
@@ -281,7 +279,7 @@ def status_causes(new: Object, old: Object) -> list[Cause]:
 
 
 def in_step(status: Object) -> None:
-    """The first of several addresses is the one address, which wins."""
+    """Make the single address and the first address of the list equal; the single address wins."""
     for one, several in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         first, listed = status.get(one), status.get(several) or []
         if first and (not listed or listed[0].get("ip") != first):
@@ -318,12 +316,12 @@ class PodStrategy(BuiltinStrategy):
         "spec.hostNetwork": _host_network,
         "status.phase": "status.phase",
         "status.podIP": "status.podIP",
-        "status.podIPs": lambda _: "",  # surprising: known, but no pod has it
+        "status.podIPs": lambda _: "",  # surprising: the field is selectable, but no Pod has a value
         "status.nominatedNodeName": "status.nominatedNodeName",
     }
 
     def default(self, obj: Object) -> None:
-        """The spec's defaults, requests from limits, service links."""
+        """Fill in the spec's defaults, requests from limits, and service links."""
         spec = obj["spec"]
         if obj.get("status"):
             in_step(obj["status"])
@@ -336,13 +334,13 @@ class PodStrategy(BuiltinStrategy):
                     fill(port, hostPort=port.get("containerPort"))
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
-        """Default resources, tolerations and priority, and what the runtime class wants."""
+        """Add default resources, tolerations and priority, and what the runtime class adds."""
         limits.fill_in(obj, ctx)
         _admit(obj, ctx)
         admit_runtime_class(obj, ctx)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """What admission adds; a fresh status."""
+        """Add what admission adds, and set a fresh status."""
         self.admit(obj, ctx)
         if obj["spec"]["terminationGracePeriodSeconds"] < 0:
             obj["spec"]["terminationGracePeriodSeconds"] = 1
@@ -351,11 +349,11 @@ class PodStrategy(BuiltinStrategy):
             obj["status"]["conditions"] = [{**_GATED, "lastTransitionTime": format_time(ctx.now)}]
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Each subresource changes its own part only."""
+        """Keep everything except the part of the subresource."""
         if subresource == "":
             super().prepare_update(new, old, subresource, ctx)
             _default_tolerations(new["spec"])
-            for key in ("priority", "preemptionPolicy"):  # the client need not repeat what admission set
+            for key in ("priority", "preemptionPolicy"):  # the client may omit what admission has set
                 put_default(new["spec"], key, old["spec"].get(key))
         elif subresource == "status":
             super().prepare_update(new, old, subresource, ctx)
@@ -364,7 +362,7 @@ class PodStrategy(BuiltinStrategy):
             _keep_all_but(new, old, subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The whole spec, and annotations with a meaning."""
+        """Validate the whole spec, and annotations with a meaning."""
         spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
         causes = pod_spec_causes(spec, "spec") + _annotation_causes(annotations, spec)
         if spec.get("ephemeralContainers"):
@@ -377,7 +375,7 @@ class PodStrategy(BuiltinStrategy):
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Each subresource has its own rules."""
+        """Validate by the rules of the subresource."""
         if subresource == "status":
             return status_causes(new.get("status") or {}, old.get("status") or {})
         causes = pod_spec_causes(new["spec"], "spec")
@@ -388,13 +386,13 @@ class PodStrategy(BuiltinStrategy):
         return causes + list(update_causes(new["spec"], old["spec"]))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Those of the spec, at creation only: what updates Pods are programs."""
+        """The spec's warnings, only at creation: updates of Pods come from programs."""
         if old is not None:
             return []
         return name_warnings(obj["metadata"].get("name", ""), "the Pod's hostname") + template_warnings(obj, "")
 
     def grace_period(self, obj: Object, requested: int | None) -> int:
-        """The spec's grace period, or the requested one; a Pod that is on no node or has ended is deleted at once."""
+        """The requested or the spec's grace period; 0 for a Pod that has no node or has ended."""
         phase = dig(obj, "status.phase")
         if not dig(obj, "spec.nodeName") or phase in ("Succeeded", "Failed"):
             return 0
@@ -404,7 +402,7 @@ class PodStrategy(BuiltinStrategy):
 
 
 def admit_runtime_class(obj: Object, ctx: StrategyContext) -> None:
-    """What the admission plugin RuntimeClass adds to a Pod of a class: overhead, node selector and tolerations."""
+    """Add what the admission plugin RuntimeClass adds to a Pod of a class: overhead, node selector and tolerations."""
     spec, name = obj["spec"], obj["spec"].get("runtimeClassName")
 
     def refuse(why: str) -> errors.StatusError:
@@ -448,7 +446,7 @@ def _annotation_causes(annotations: Object, spec: Object) -> list[Cause]:
 
 
 def _admit(obj: Object, ctx: StrategyContext) -> None:
-    """What the admission plugins Priority and DefaultTolerationSeconds add."""
+    """Add what the admission plugins Priority and DefaultTolerationSeconds add."""
     spec = obj["spec"]
     _default_tolerations(spec)
     name = spec.get("priorityClassName") or ""
@@ -465,7 +463,8 @@ def _admit(obj: Object, ctx: StrategyContext) -> None:
 
 
 def _priority(name: str, pod: str, ctx: StrategyContext) -> tuple[str, int, str]:
-    """Name, value and preemption policy of a PriorityClass, or of the default; raises the 403 if there is none."""
+    """Name, value and preemption policy of a PriorityClass, or of the default. Raises the 403 if the class does not
+    exist."""
     if name in SYSTEM_PRIORITIES:
         return name, SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
     classes = list(ctx.objects("scheduling.k8s.io", "priorityclasses"))
@@ -490,7 +489,7 @@ def _default_tolerations(spec: Object) -> None:
 
 
 def _keep_all_but(new: Object, old: Object, subresource: str) -> None:
-    """For ephemeralcontainers and resize: everything is the old object's but what the subresource is for."""
+    """Restore everything except the part of the subresource, for ephemeralcontainers and resize."""
     spec = new.get("spec") or {}
     managed = new.get("metadata", {}).get("managedFields")
     kept = json_copy(old)

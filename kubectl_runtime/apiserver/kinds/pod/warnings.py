@@ -47,14 +47,14 @@ _BYTES = ("memory", "ephemeral-storage")
 
 
 def name_warnings(name: str, used: str = "Pod names and hostnames") -> list[str]:
-    """A name with which hostnames are made should be a DNS label."""
+    """Warn about a name that is not a DNS label, and is used in hostnames."""
     found = dns_label_errors(name)
     return [f"metadata.name: this is used in {used}, which can result in surprising behavior; a DNS label is "
             f"recommended: [{' '.join(found)}]"] if found else []
 
 
 def template_warnings(template: Object, path: str) -> list[str]:
-    """What the server warns of in a Pod (path "") or a template (path ``spec.template.``)."""
+    """The warnings for a Pod (path "") or a template (path ``spec.template.``)."""
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     return _warnings(template.get("spec") or {}, path, tuple(key for key in _DEPRECATED_ANNOTATIONS
                                                              if key in annotations))
@@ -80,14 +80,15 @@ def _warnings(spec: Object, path: str, deprecated_annotations: tuple[str, ...]) 
 
 
 def containers_with_paths(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
-    """All containers in the real server's order of visits: init containers first."""
+    """All containers in the real server's order: init containers first."""
     for key in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(key) or ()):
             yield f"{path}.{key}[{index}]", container
 
 
 def selector_term_warnings(term: Object, path: str, *, values: bool) -> Iterator[str]:
-    """Deprecated node labels of a node selector term; its values too, where validation leaves them."""
+    """Warnings about deprecated node labels in a node selector term, and about values that validation does not check.
+    """
     for index, expression in enumerate(term.get("matchExpressions") or ()):
         at, key = f"{path}.matchExpressions[{index}]", expression.get("key", "")
         if key in DEPRECATED_NODE_LABELS:
@@ -97,7 +98,7 @@ def selector_term_warnings(term: Object, path: str, *, values: bool) -> Iterator
 
 
 def claim_spec_warnings(spec: Object, path: str) -> Iterator[str]:
-    """Volumes are made of whole bytes."""
+    """Warnings about claims for fractions of bytes."""
     for part in ("requests", "limits"):
         amounts = (spec.get("resources") or {}).get(part) or {}
         yield from _fractions({key: value for key, value in amounts.items() if key == "storage"},
@@ -145,7 +146,7 @@ _GO_NAMES = {"storageos": "storageOS"}
 
 
 def _overlaps(volumes: Iterable[Object]) -> Iterator[str]:
-    """Files of one volume that hide each other."""
+    """Warnings about files of one volume that hide each other."""
     for volume in volumes:
         name = volume.get("name", "")
         for kind, title, key in (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"),

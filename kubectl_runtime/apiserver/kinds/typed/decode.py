@@ -1,21 +1,18 @@
-"""Gives JSON the shape of the real server's typed objects: what decoding into a Go struct and encoding it again leaves.
+"""Gives JSON the shape of the real server's typed objects: the result of decoding into a Go struct and encoding it
+again.
 
-Per field (types.json.gz tells which is which; tests/tools/generate.py writes it): an optional value that is empty goes;
-a pointer only if it is null; a struct and a required field are written even when empty (``resources: {}``,
+types.json.gz (written by tests/tools/generate.py) has the declaration of each field. An empty optional value is
+removed, a pointer only if it is null; a struct and a required field are written even if empty (``resources: {}``,
 ``machineID: ""``, ``lastProbeTime: null``). Unknown fields are dropped and their paths collected in the order of the
-text; times, quantities and durations get their canonical form; fields are put in the order of the Go struct, which is
-that of the real server's answers. A value of the wrong JSON type raises `BodyDecodeError` in the words of Go's decoder.
-
-Types are compiled at first use. Thread safe: two threads may at worst compile the same type twice.
-
-Decoders of the values without children of their own in a typed object, and the texts for places and wrong types.
+text; times, quantities and durations get their canonical form; fields get the order of the Go struct, as in the real
+server's answers. A value of the wrong JSON type raises `BodyDecodeError` in the words of Go's decoder, and a text that
+is not a time has the message of Go's time package.
 
 A decoder takes a value that is not null, its place, and the list that collects unknown fields. Places are linked tuples
-``(outer place, name or index, Go struct)``; they become text only for an error or an unknown field.
+``(outer place, name or index, Go struct)``; they become text only for an error or an unknown field. Times are ``Time``
+in seconds and ``MicroTime`` with six digits, both in UTC.
 
-Times as the real server reads and writes them: ``Time`` in seconds, ``MicroTime`` with six digits, both in UTC.
-
-A text that does not parse is refused in the words of Go's time package, which clients print.
+Types are compiled on first use. Thread-safe: two threads may at worst compile the same type twice.
 """
 from __future__ import annotations
 
@@ -41,11 +38,11 @@ MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 
 _plain = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _plain_micro = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
-# The parts of the layouts in order: the text before it, its name in errors, its pattern, limits and name of its range.
+# The parts of the layouts in order: the text before each, its name in errors, its pattern, limits and range name.
 _PARTS = (
     ("", "2006", r"\d{4}", 0, 9999, "year"),
     ("-", "01", r"\d\d", 1, 12, "month"),
-    ("-", "02", r"\d\d", 0, 99, "day"),  # the range of a day depends on the month: it is checked at the end
+    ("-", "02", r"\d\d", 0, 99, "day"),  # the last day depends on the month and is checked at the end
     ("T", "15", r"\d{1,2}", 0, 23, "hour"),
     (":", "04", r"\d\d", 0, 59, "minute"),
     (":", "05", r"\d\d", 0, 59, "second"),
@@ -56,19 +53,19 @@ _micros = re.compile(r"\.\d{6}")
 
 
 def canonical_time(text: str) -> str:
-    """A Time in UTC and whole seconds (fractions are cut off); raises ValueError."""
+    """A Time in UTC and whole seconds (fractions are cut off). Raises ValueError."""
     return text if _is_canonical(text, _plain) else _parse(text, TIME_LAYOUT).isoformat(timespec="seconds") + "Z"
 
 
 def canonical_micro_time(text: str) -> str:
-    """A MicroTime in UTC with six digits; raises ValueError."""
+    """A MicroTime in UTC with six digits. Raises ValueError."""
     if _is_canonical(text, _plain_micro):
         return text
     return _parse(text, MICRO_LAYOUT).isoformat(timespec="microseconds") + "Z"
 
 
 def _is_canonical(text: str, pattern: re.Pattern[str]) -> bool:
-    """Whether it is written as it should be already, and a date that exists."""
+    """Whether a text is already canonical, and a date that exists."""
     if not pattern.fullmatch(text):
         return False
     try:
@@ -100,7 +97,7 @@ def _parse(text: str, layout: str) -> datetime:
         micro, rest = int(digits[0][1:]), rest[7:]
         if rest[:1].isdecimal():
             raise _refusal(text, layout, rest, "Z07:00")
-    elif digits := _fraction.match(rest):  # Go accepts a fraction that the layout does not have
+    elif digits := _fraction.match(rest):  # Go accepts a fraction that the layout lacks
         rest = rest[digits.end():]
     zone = _zone.match(rest)
     if zone is None:
@@ -132,7 +129,7 @@ _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def leaf_decoder(base: str, go_name: str) -> Decoder | None:
-    """The decoder of a scalar or a type with a JSON form of its own; None if the name is neither."""
+    """The decoder of a scalar or of a type with its own JSON form; None for other names."""
     if base in _INTEGERS:
         return _integer(base, _INTEGERS[base], go_name)
     if base in _SCALARS:
@@ -189,7 +186,7 @@ def _int_or_string(value: Any, place: Place, _unknown: list[str]) -> Any:
 def _bytes(value: Any, place: Place, _unknown: list[str]) -> Any:
     if type(value) is not str:
         raise mismatch(value, place, "[]uint8")
-    text: str = value.replace("\n", "").replace("\r", "")  # line breaks are no part of the data
+    text: str = value.replace("\n", "").replace("\r", "")  # line breaks are not part of the data
     try:
         b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -206,12 +203,12 @@ def _any(value: Any, _place: Place, _unknown: list[str]) -> Any:
 
 
 def mismatch(value: Any, place: Place, go_name: str, kind: str = "", base: str = "") -> BodyDecodeError:
-    """A value of the wrong JSON type, in the words of Go's decoder. `base`: the kind of a scalar."""
+    """The error of a value of the wrong JSON type, in the words of Go's decoder. `base` is the kind of a scalar."""
     kind = kind or _JSON_KINDS[type(value)]
     holder, names = "", []
     while place is not None:
         outer, name, go_struct = place
-        if go_struct:  # indexes and keys of maps are not part of Go's path
+        if go_struct:  # Go's path has no indexes and keys of maps
             holder = holder or go_struct
             names.append(str(name))
         place = outer
@@ -223,7 +220,7 @@ def mismatch(value: Any, place: Place, go_name: str, kind: str = "", base: str =
 
 
 def strict_path(place: Place) -> str:
-    """A place as strict field validation names it: ``spec.containers[0].x``."""
+    """A place in the form of strict field validation: ``spec.containers[0].x``."""
     parts: list[str] = []
     while place is not None:
         outer, name, _ = place
@@ -255,13 +252,13 @@ def decode(type_name: str, obj: Object) -> list[str]:
 
 
 def blank(type_name: str) -> Object:
-    """The shape of an object of the type without any content; a fresh copy."""
+    """The shape of an object of the type without content; a fresh copy."""
     return struct(type_name).zero()
 
 
 @cache
 def written_lists(type_name: str) -> tuple[tuple[str, ...], ...]:
-    """The paths of lists and maps that are written even when empty, but for those inside of other lists."""
+    """The paths of lists and maps that are written even if empty, except those inside of other lists."""
     found: list[tuple[str, ...]] = []
     for name, spec in types()[type_name].items():
         typed = spec.rpartition("@")[0]
@@ -274,7 +271,7 @@ def written_lists(type_name: str) -> tuple[tuple[str, ...], ...]:
 
 
 def known(type_name: str) -> bool:
-    """Whether there is such a type."""
+    """Whether the type exists."""
     return type_name in types()
 
 
@@ -288,18 +285,18 @@ def types() -> dict[str, dict[str, str]]:
 
 @dataclass(slots=True)
 class _Field:
-    """One field: how to decode it, whether it is written though empty, and what an empty one is."""
+    """One field: its decoder, whether it is written if empty, and its empty value."""
 
     index: int
     decode: Decoder
-    plain: type | None  # values of this Python type are taken as they are
+    plain: type | None  # values of this Python type are not decoded further
     pointer: bool
     always: bool
     zero: Callable[[], Any]
 
 
 class _Struct:
-    """A struct type; its fields are compiled at their first use, since types contain themselves."""
+    """A struct type; its fields are compiled on first use, since types may contain themselves."""
 
     def __init__(self, type_name: str) -> None:
         self.go_name = type_name.rpartition(".")[2]
@@ -316,7 +313,7 @@ class _Struct:
         return [name for name, field in self.fields.items() if field.always]
 
     def zero(self) -> Object:
-        """What is written of an empty struct."""
+        """The encoded empty struct."""
         return {name: self.fields[name].zero() for name in self._always}
 
     def decode(self, value: Any, place: Place, unknown: list[str]) -> Object:
@@ -353,7 +350,7 @@ class _Struct:
 
 @cache
 def struct(type_name: str) -> _Struct:
-    """The type of that name; raises KeyError for an unknown one."""
+    """The type with that name. Raises KeyError for an unknown one."""
     return _Struct(type_name)
 
 
@@ -362,7 +359,7 @@ def _field(index: int, spec: str) -> _Field:
     typed = spec.rpartition("@")[0]
     bare = typed.lstrip("*!")
     flags = typed[:len(typed) - len(bare)]
-    pointer = "*" in flags or bare == "any"  # any JSON stays as the text that it is, even {}
+    pointer = "*" in flags or bare == "any"  # any JSON stays unchanged, even {}
     return _Field(index, _decoder(bare), _PLAIN.get(bare.partition(":")[0]), pointer, "!" in flags,
                   _null if pointer else _zero(bare))
 
@@ -410,7 +407,7 @@ def _list_decoder(spec: str) -> Decoder:
 def _map_decoder(spec: str) -> Decoder:
     element_spec = spec.partition("}")[2]
     element = _decoder(element_spec)
-    zero = _empty if element_spec == "bytes" else _zero(element_spec)  # the stored form knows no null in a map
+    zero = _empty if element_spec == "bytes" else _zero(element_spec)  # the stored form has no null in a map
     go_name = _go_name(spec)
 
     def decode_map(value: Any, place: Place, unknown: list[str]) -> Any:
@@ -423,7 +420,7 @@ def _map_decoder(spec: str) -> Decoder:
 
 
 def _schema_or(value: Any, place: Place, unknown: list[str]) -> Any:
-    """A JSON schema, or what may stand in its place: a list of schemas, a boolean, a list of names."""
+    """A JSON schema, or one of its alternatives: a list of schemas, a boolean, a list of names."""
     schema = struct("apiextensions.v1.JSONSchemaProps")
     if type(value) is dict:
         return schema.decode(value, place, unknown)
@@ -434,7 +431,7 @@ def _schema_or(value: Any, place: Place, unknown: list[str]) -> Any:
 
 
 def _go_name(spec: str) -> str:
-    """A type as Go prints it: ``[]v1.Container``, ``map[string]string``."""
+    """A type in Go's notation: ``[]v1.Container``, ``map[string]string``."""
     spec = spec.lstrip("*!#")
     if spec.startswith("[]"):
         return "[]" + _go_name(spec[2:])

@@ -1,8 +1,8 @@
-"""Reads objects in Kubernetes' protobuf encoding, which typed Go clients (kubectl among them) send to built-in kinds.
+"""Reads objects in Kubernetes' protobuf encoding, which typed Go clients (for example kubectl) send for built-in kinds.
 
-``decode_protobuf(body)`` gives the object as JSON would have it; the server answers in JSON all the same, which these
-clients accept. An object is an envelope (``k8s`` and a zero byte, then apiVersion, kind and the message); the numbers
-of the fields come from types.json.gz. Unknown fields are skipped, as the real decoder does.
+``decode_protobuf(body)`` returns the object as its JSON form; the server answers in JSON, which these clients accept.
+An object is an envelope (``k8s`` and a zero byte, then apiVersion, kind and the message); the field numbers come from
+types.json.gz. Unknown fields are skipped, as in the real decoder.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ProtobufError(ValueError):
-    """The bytes are no object in protobuf."""
+    """The bytes are not an object in protobuf."""
 
 
 class UnknownTypeError(ProtobufError):
-    """An object of a kind that has no protobuf form, as custom resources have none."""
+    """An object of a kind without a protobuf form, such as a custom resource."""
 
 
 def decode_protobuf(body: bytes) -> Object:
-    """The object; raises ProtobufError."""
+    """The object in its JSON form. Raises ProtobufError."""
     if not body.startswith(MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     envelope = dict(_fields(body[len(MAGIC):]))
