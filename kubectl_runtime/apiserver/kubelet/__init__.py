@@ -1,15 +1,7 @@
 """The stand-in for scheduler and kubelets: Pods live by rules, and answer as a test says. No container ever runs.
 
-What a test sets up:
-
-    kubelet             `Kubelet`: rules, logs, and functions that answer exec and attach
-    rules               the rules for Pods: which Pods, and the times and ends of their containers
-    sessions            logs and their followers; one exec or attach: channels, and the function that answers
-
-The controller ``kubelet``, which runs Pods:
-
-    pod_loop            which Pods are due, and the writes that follow
-    pod_machine         the next step of a Pod, with phase and conditions (pure)
-    container_machine   the next step of a container (pure)
-    nodes               which node a Pod gets, and what a Node reports (pure)
+A test uses ``kubelet`` (`Kubelet`: rules, logs, functions that answer exec and attach), ``rules`` (the times and ends
+of containers) and ``sessions`` (logs and their followers, exec, attach). The controller ``kubelet`` runs Pods:
+``pod_loop`` has the Pods that are due and the writes; ``pod_machine``, ``container_machine`` and ``nodes`` are pure
+functions for the next step of a Pod, the next step of a container, and the choice and status of a Node.
 """

@@ -1,4 +1,4 @@
-"""What one container does next: a pure function of its status, its behaviour and the time (`advance`).
+"""The next step of one container: a pure function of its status, its behaviour and the time (`advance`).
 
 =====================  ==============================================  ================================================
 state                  after                                           next
@@ -8,17 +8,16 @@ waiting: its turn      `start` s, the image cannot be pulled           waiting E
 ErrImagePull           at once                                         waiting ImagePullBackOff
 ImagePullBackOff       10 s, doubled with each failure, 300 s at most  waiting ErrImagePull
                        at once, when the image can be pulled           running
-running                `ready` s                                       running, ready (or not any more)
+running                `ready` s                                       running, ready (or no longer ready)
                        `run` s                                         terminated, with `exit_code`
-terminated             its first end, or a run of 10 min, if the Pod   running, restartCount + 1
-                       restarts it
-                       otherwise, if the Pod restarts it               waiting CrashLoopBackOff
+terminated             first end or a run of 10 min, to be restarted   running, restartCount + 1
+                       any other end, to be restarted                  waiting CrashLoopBackOff
 CrashLoopBackOff       10 s, doubled with each restart, 300 s at most  running, restartCount + 1
                        at once, when it would not end any more         running, restartCount + 1
 =====================  ==============================================  ================================================
 
-States, reasons and texts are those of a kubelet 1.36; the backoffs are its own (MaxContainerBackOff, and 10 s to begin
-with). What it does not have: probes are not run, and lifecycle hooks neither.
+States, reasons, texts and backoffs are those of a kubelet 1.36 (MaxContainerBackOff, starting with 10 s). Probes and
+lifecycle hooks are not run.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Object = dict[str, Any]
 
 FIRST_BACKOFF, LAST_BACKOFF = 10.0, 300.0
 CALM = 600.0
-"""Seconds of a run after which the next restart is as the first."""
+"""Seconds of a run after which the next restart counts as the first."""
 KILLED = 137
 
 
@@ -48,22 +47,22 @@ class Container:
     status: Object
     behaviour: Behaviour
     elapsed: float
-    """Seconds for which it has been in its state."""
+    """Seconds that it has been in its state."""
     pulls: int
-    """How often its image could not be pulled so far."""
+    """How often the image pull failed so far."""
     policy: str
-    """Whether it is started again: Always, OnFailure or Never."""
+    """When it is restarted: Always, OnFailure or Never."""
     pod: str
-    """How texts name the Pod: ``web_default(UID)``."""
+    """The Pod's name in texts: ``web_default(UID)``."""
     now: datetime
     new_id: Callable[[], str]
-    """The id of a container that starts now."""
+    """Returns the id of a container that starts now."""
 
 
 @dataclass(slots=True)
 class Step:
-    """What comes of it: another status, or None, and after how many seconds to look again, or None for never; Events
-    as (type, reason, message)."""
+    """The result of `advance`: another status, or None; the seconds after which to look again, or None for never;
+    Events as (type, reason, message)."""
 
     status: Object | None = None
     wait: float | None = None
@@ -73,7 +72,7 @@ class Step:
 
 
 def advance(container: Container) -> Step:
-    """What the container, whose turn it is, does now."""
+    """The next step of a container whose turn it is."""
     state = container.status.get("state") or {}
     if "running" in state:
         return _run(container)
@@ -107,12 +106,12 @@ def terminated(status: Object, code: int, now: datetime) -> Object:
 
 
 def restarts(policy: str, ended: Object) -> bool:
-    """Whether a container that ended like this is started again."""
+    """Whether a container that ended in this way is restarted."""
     return policy == "Always" or (policy == "OnFailure" and ended.get("exitCode", 0) != 0)
 
 
 def backoff(failures: int) -> float:
-    """Seconds to wait after so many failures, the first of which counts as 1."""
+    """Seconds to wait after this many failures (1 for the first)."""
     return float(min(LAST_BACKOFF, FIRST_BACKOFF * 2 ** min(max(0, failures - 1), 10)))
 
 
@@ -149,7 +148,7 @@ def _after_end(container: Container) -> Step:
 
 
 def _lasted(ended: Object) -> float:
-    """How many seconds a run took; 0 if it is not told, by somebody else who wrote the status."""
+    """How many seconds a run took; 0 if the status, written by another client, does not say."""
     start, end = ended.get("startedAt"), ended.get("finishedAt")
     if not start or not end:
         return 0.0
@@ -212,7 +211,7 @@ def _status(spec: Object, state: Object) -> Object:
 
 
 def image_name(image: str) -> str:
-    """An image's full name, as a container runtime tells it: ``nginx`` is ``docker.io/library/nginx:latest``."""
+    """An image's full name as a container runtime reports it: ``nginx`` is ``docker.io/library/nginx:latest``."""
     first, slash, rest = image.partition("/")
     if not slash:
         image = f"docker.io/library/{image}"
@@ -222,7 +221,7 @@ def image_name(image: str) -> str:
 
 
 def image_id(name: str) -> str:
-    """The digest under which an image is known: of its name, since there is no content."""
+    """The digest of an image, computed from its name, since there is no content."""
     repository = name.partition("@")[0]
     last = repository.rpartition("/")[2]
     if ":" in last:

@@ -1,6 +1,6 @@
-"""`Kubelet`: what becomes of the server's Pods, and what they answer when they are asked for logs, exec or attach.
+"""`Kubelet`: how the server's Pods run, and how they answer requests for logs, exec, attach and port-forward.
 
-    server.kubelet.rules.on("app=web").crash()               what Pods do, where the controller "kubelet" runs them
+    server.kubelet.rules.on("app=web").crash()               what Pods do, if the controller "kubelet" runs them
 
     log = server.kubelet.logs("web", "starting\\n")            the log of every container of the Pod default/web
     log.write("ready\\n")                                      followers see it at once
@@ -13,13 +13,12 @@
 
     server.kubelet.portforward("db-*", 5432, to=local_port)    connections to the Pod's port go to 127.0.0.1
 
-What is given for one container is preferred to what is given for all (`container=None`), and what is given for one Pod
-to what is given for a pattern (`"web-*"`). It holds in any namespace unless one is named, which may be a pattern, too;
-what names the namespace is preferred. The Pod itself has to be there, as for a real
-server; it need not have a node. Safe to use from any thread.
+The most specific setting wins: one for a container over one for all (`container=None`), one for a Pod over one for a
+pattern (`"web-*"`), one for a namespace over one for any. The Pod has to exist, as for a real server; it need not have
+a node.
 
-Where Pods run, each has a log, too: empty, or what a rule says (`PodRule.log`). Such a log ends with its container;
-what a test gave stays as the test left it.
+If Pods run, each also has a log: empty, or the text of a rule (`PodRule.log`). It ends with its container; a log that a
+test made stays as the test left it.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from kubectl_runtime.core.base.clock import Clock
 
 T = TypeVar("T")
 _Key = tuple[str, str, str, str | None]
-_MOST_GIVEN = 10  # of which an error tells
+_MOST_GIVEN = 10  # names in the text of an error
 
 
 class Kubelet:
-    """See the module."""
+    """Runs the server's Pods by `rules` and answers for them. Safe to use from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,15 +46,15 @@ class Kubelet:
         self._logs: dict[_Key, ContainerLog] = {}
         self._handlers: dict[_Key, ExecHandler] = {}
         self._forwards: dict[_Key, ForwardHandler] = {}
-        self._own: set[_Key] = set()  # logs that running containers brought along
+        self._own: set[_Key] = set()  # logs of running containers, not made by a test
         self.rules = PodRules()
-        """What becomes of Pods; see `PodRules`."""
+        """The rules by which Pods run; see `PodRules`."""
 
     def logs(self, pod: str, content: bytes | str = b"", *, namespace: str = "*", container: str | None = None,
              previous: bool = False) -> ContainerLog:
-        """The log of a container, to write to: a new one for the first call, then always the same.
+        """The log of a container, to write to: the first call makes it, later calls return the same log.
 
-        `content` is written to it. `previous`: of the container's last instance.
+        `content` is written to it. With `previous` it is the log of the container's last instance.
         """
         key = ("previous" if previous else "log", namespace, pod, container)
         with self._lock:
@@ -66,26 +65,26 @@ class Kubelet:
 
     def exec(self, pod: str, handler: ExecHandler, *, namespace: str = "*",
              container: str | None = None) -> None:
-        """Have `handler` answer every exec in the container, in place of one given before.
+        """Let `handler` answer every exec in the container, in place of an earlier handler.
 
-        It is called in the thread of the connection and returns the exit code. What it raises is logged and answered as
-        a command that could not be run.
+        It is called in the thread of the connection and returns the exit code. What it raises is logged, and the client
+        gets the answer of a command that could not be run.
         """
         self._set(("exec", namespace, pod, container), handler)
 
     def attach(self, pod: str, handler: ExecHandler, *, namespace: str = "*",
                container: str | None = None) -> None:
-        """As `exec`, for attach: the call's command is empty."""
+        """Let `handler` answer every attach, as `exec` does; the call's command is empty."""
         self._set(("attach", namespace, pod, container), handler)
 
     def portforward(self, pod: str, port: int, handler: ForwardHandler | None = None, *, to: int | None = None,
                     namespace: str = "*") -> None:
-        """Have `handler` answer every connection to a port of the Pod, or lead the connections to the port `to` of
+        """Let `handler` answer every connection to a port of the Pod, or forward the connections to the port `to` of
         127.0.0.1.
 
-        The function gets one `ForwardedConnection` and is called in a thread of its own; when it returns, the
-        connection ends. What it raises is logged, and the client reads it as the failure of the port. Raises
-        ValueError unless exactly one of both is given, and for a number that is no port.
+        The function gets a `ForwardedConnection` and is called in a thread of its own; when it returns, the connection
+        ends. What it raises is logged, and the client reads it as the failure of the port. Raises ValueError unless
+        exactly one of `handler` and `to` is given, and for a number that is not a port.
         """
         if (handler is None) == (to is None):
             raise ValueError("portforward wants either a function or the local port to which connections go")
@@ -100,18 +99,18 @@ class Kubelet:
         with self._lock:
             self._handlers[key] = handler
 
-    # What the server asks
+    # Called by the server.
 
     def find_log(self, namespace: str, pod: str, container: str, *, previous: bool) -> ContainerLog | None:
-        """What was given for the container; None for nothing."""
+        """The log that was set for the container; None if there is none."""
         return self._find(self._logs, "previous" if previous else "log", namespace, pod, container)
 
     def open_log(self, namespace: str, pod: str) -> ContainerLog:
-        """The log of a Pod that runs and for which nothing was given: an empty one."""
+        """The log of a running Pod for which no log was set: an empty one."""
         return self._own_log(("log", namespace, pod, None))
 
     def begin_log(self, namespace: str, pod: str, container: str, content: bytes) -> None:
-        """A container starts, and writes this; the log of its last run is the previous one from now on."""
+        """A container starts and writes this; the log of its last run becomes the previous log."""
         key, before = ("log", namespace, pod, container), ("previous", namespace, pod, container)
         with self._lock:
             if key in self._own:
@@ -129,7 +128,7 @@ class Kubelet:
         self._end(("log", namespace, pod, None))
 
     def forget_pod(self, namespace: str, pod: str) -> None:
-        """The Pod is gone: a namesake has logs of its own."""
+        """The Pod is gone: another Pod with its name gets logs of its own."""
         with self._lock:
             gone = {key for key in self._own if key[1:3] == (namespace, pod)}
             self._own -= gone
@@ -151,15 +150,15 @@ class Kubelet:
             log.end()
 
     def find_handler(self, what: str, namespace: str, pod: str, container: str) -> ExecHandler | None:
-        """What answers `exec` or `attach`; None for nothing."""
+        """The handler of `exec` or `attach`; None if there is none."""
         return self._find(self._handlers, what, namespace, pod, container)
 
     def find_forward(self, namespace: str, pod: str, port: int) -> ForwardHandler | None:
-        """What answers connections to a port; None for nothing."""
+        """The handler of connections to a port; None if there is none."""
         return self._find(self._forwards, "portforward", namespace, pod, str(port))
 
     def given(self, what: str) -> str:
-        """What was given for `log`, `exec`, `attach` or `portforward`, in words for an error; "" for nothing."""
+        """What was set for `log`, `exec`, `attach` or `portforward`, in words for an error; "" if nothing was."""
         with self._lock:
             keys = [key for known in (self._logs, self._handlers, self._forwards) for key in known
                     if key[0] == what and key not in self._own]
@@ -168,7 +167,7 @@ class Kubelet:
                          for _, namespace, pod, detail in keys[:_MOST_GIVEN])
 
     def _find(self, given: dict[_Key, T], what: str, namespace: str, pod: str, detail: str) -> T | None:
-        """What was given for a container or port; what says more exactly what it is for is preferred."""
+        """The most specific setting for a container or port."""
         with self._lock:
             found = [key for key in given if key[0] == what and key[3] in (detail, None)
                      and fnmatch.fnmatchcase(namespace, key[1]) and fnmatch.fnmatchcase(pod, key[2])]

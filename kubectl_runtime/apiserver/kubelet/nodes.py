@@ -1,8 +1,9 @@
-"""The node of a Pod, and the status of a Node that nothing stands behind. Pure functions.
+"""The node of a Pod, and the status of a Node without a machine. Pure functions.
 
-The scheduler's filters choose the node: whether it takes new Pods, its taints, the Pod's node selector and required
-node affinity. Amounts, ports, other Pods and volumes do not count. Of several nodes the one with the fewest Pods wins.
-Conditions, amounts and machine data of a Node are those of KWOK (its stage node-initialize), except for the names.
+The scheduler's filters choose the node: whether it is schedulable, its taints, the Pod's node selector and required
+node affinity. Resource amounts, ports, other Pods and volumes do not count. Of several nodes the one with the fewest
+Pods wins. Conditions, amounts and machine data of a Node are those of KWOK (its stage node-initialize), except for the
+names.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 def choose_node(pod: Object, nodes: Iterable[Object], pods: Mapping[str, int]) -> tuple[str, str]:
-    """The name of the node for a Pod and ``""``, or ``""`` and why there is none. `pods` are counts by node."""
+    """The name of the node for a Pod and ``""``, or ``""`` and the reason why there is none. `pods` are counts by node.
+    """
     fits, refusals = [], Counter[str]()
     for node in nodes:
         if why := _refusal(pod["spec"], node):
@@ -47,7 +49,7 @@ def _refusal(spec: Object, node: Object) -> str:
 
 
 def untolerated(node: Object, tolerations: Iterable[Object]) -> list[Object]:
-    """The taints of a node that keep a Pod with these tolerations away."""
+    """The taints of a node that keep away a Pod with these tolerations."""
     return [taint for taint in (node.get("spec") or {}).get("taints") or ()
             if taint.get("effect") in ("NoSchedule", "NoExecute") and not _tolerated(taint, tolerations)]
 
@@ -65,7 +67,7 @@ def _tolerated(taint: Object, tolerations: Iterable[Object]) -> bool:
 
 
 def selects(spec: Object, node: Object) -> bool:
-    """Whether a node is one that a Pod's node selector and required affinity name."""
+    """Whether a Pod's node selector and required affinity select a node."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False
@@ -78,7 +80,7 @@ def selects(spec: Object, node: Object) -> bool:
 
 
 def _term(term: Object, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
-    """Whether all requirements of a term hold; a term without any selects nothing."""
+    """Whether all requirements of a term hold; a term without requirements selects nothing."""
     asked = [(entry, labels) for entry in term.get("matchExpressions") or ()]
     asked += [(entry, fields) for entry in term.get("matchFields") or ()]
     return bool(asked) and all(_holds(entry, held) for entry, held in asked)
@@ -108,7 +110,7 @@ _AMOUNTS = {"cpu": "1k", "memory": "1Ti", "pods": "1M"}
 
 
 def new_node(name: str) -> Object:
-    """A Node as its kubelet registers it."""
+    """A Node as a kubelet registers it."""
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": node_labels(name)}}
 
 
@@ -119,12 +121,12 @@ def node_labels(name: str) -> dict[str, str]:
 
 
 def is_reported(node: Object) -> bool:
-    """Whether somebody told already whether the Node is ready."""
+    """Whether a client has already reported whether the Node is ready."""
     return any(entry.get("type") == "Ready" for entry in (node.get("status") or {}).get("conditions") or ())
 
 
 def reported(node: Object, address: str, now: str) -> Object:
-    """The status of a Node that has none; what is there of it stays."""
+    """The status of a Node that has none; existing parts stay."""
     before, name = node.get("status") or {}, node["metadata"]["name"]
     known = {entry["type"] for entry in before.get("conditions") or ()}
     machine = hashlib.sha256(name.encode()).hexdigest()[:32]
@@ -146,6 +148,6 @@ def reported(node: Object, address: str, now: str) -> Object:
 
 
 def address_of(node: Object) -> str:
-    """The address at which the Node is reached; empty if it tells none."""
+    """The address of a Node; empty if it has none."""
     return next((entry["address"] for entry in (node.get("status") or {}).get("addresses") or ()
                  if entry.get("type") == "InternalIP"), "")

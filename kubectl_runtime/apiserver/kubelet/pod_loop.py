@@ -1,9 +1,9 @@
 """`KubeletLoop`: the scheduler and all kubelets of the cluster in one controller, named ``kubelet``; no container runs.
 
 It gives each Pod a node, leads it through its life by the rules of a test (`pod_machine`), and reports the status of
-every Node that no other client reports; a cluster without Nodes gets one at the start. There are no
-heartbeats: a Node stays as it is, and whoever makes it NotReady is believed. Pods on a Node that does not exist are
-left alone, but for their deletion; so are Pods of other schedulers until they are bound.
+every Node that no other client reports; a cluster without Nodes gets one at the start. There are no heartbeats: a Node
+keeps its status, also if another client makes it NotReady. Pods on a Node that does not exist are left alone, except
+for their deletion; so are Pods of other schedulers until they are bound.
 
 All writes go through the cluster's loopback, so that every rule of the server holds for them.
 """
@@ -52,7 +52,7 @@ KUBELET, SCHEDULER, DEFAULT_SCHEDULER = "kubelet", "kube-scheduler", "default-sc
 
 
 def report_node(cluster: Cluster, version: Version, address: str) -> bool:
-    """Report a Node that nobody reports yet; whether it was given the address."""
+    """Report a Node that no client has reported yet. Returns whether the Node was given the address."""
     node = version.decode()
     if is_reported(node):
         return False
@@ -68,8 +68,8 @@ def report_node(cluster: Cluster, version: Version, address: str) -> bool:
 
 def schedule(cluster: Cluster, version: Version, plan: Plan, pods_by_node: Mapping[str, int], *,
              binds_claims: bool = False) -> bool:
-    """Give a Pod a node if that is asked for and possible; False if it waits for a node. `binds_claims`: it waits for
-    its claims, too, since a controller binds them."""
+    """Give a Pod a node if it needs one and there is one. Returns False if the Pod waits for a node. With
+    `binds_claims` it also waits for its claims, since a controller binds them."""
     pod = version.decode()
     spec = pod["spec"]
     if spec.get("schedulerName") != DEFAULT_SCHEDULER or spec.get("schedulingGates") or version.deleting:
@@ -108,7 +108,7 @@ def _tell_unschedulable(cluster: Cluster, version: Version, pod: Object, why: st
 
 
 def carry_out(cluster: Cluster, version: Version, move: Move, plan: Plan, kubelet: Kubelet) -> None:
-    """Do what a Pod's move says: its status, its logs, Events, and its removal."""
+    """Carry out a Pod's move: its status, its logs, Events, and its removal."""
     pods, namespace, name = served_type(cluster, PODS), version.namespace, version.name
     if pods is None:
         return
@@ -130,35 +130,34 @@ def carry_out(cluster: Cluster, version: Version, move: Move, plan: Plan, kubele
             "gracePeriodSeconds": 0, "preconditions": {"uid": version.uid}}, agent=KUBELET)
 
 
-PER_STEP = 20  # Pods; between two steps requests get their turn
+PER_STEP = 20  # Pods; other requests are served between two steps
 POD_NETWORK, HOST_NETWORK = int(IPv4Address("10.244.0.1")), int(IPv4Address("172.18.0.1"))
 NETWORK_SIZE = (1 << 16) - 3
 
 
 class KubeletLoop:
-    """See the module. A `ControlLoop`."""
+    """The `ControlLoop` that schedules and runs Pods."""
 
     name = "kubelet"
 
     def __init__(self, kubelet: Kubelet, *, binds_claims: bool = False) -> None:
-        """`kubelet` is what a test gives: rules, and what becomes of logs. `binds_claims`: Pods wait for their claims.
-        """
+        """`kubelet` has the rules and logs of a test. With `binds_claims` Pods wait for their claims."""
         self._kubelet = kubelet
         self._binds_claims = binds_claims
         self._rules_seen = -1
         self._pods: dict[str, None] = {}  # keys to look at, in order
         self._nodes: dict[str, None] = {}
-        self._homeless: dict[str, None] = {}  # Pods that got no node
+        self._homeless: dict[str, None] = {}  # Pods without a node
         self._timers: list[tuple[float, str]] = []  # (when, Pod), a heap
-        self._first: dict[str, float] = {}  # the first timer of each Pod; later ones are not set beside it
+        self._first: dict[str, float] = {}  # the first timer of each Pod; a later one is not added
         self._next: float | None = None
         self._memories: dict[str, PodMemory] = {}  # by uid
         self._counts: Counter[str] = Counter()  # Pods by node
-        self._pod_number = self._host_number = 0  # the last addresses that were given
+        self._pod_number = self._host_number = 0  # the last addresses that were assigned
         self._observing = False
 
     def start(self, cluster: Cluster) -> None:
-        """Look at every Pod and Node, and observe; the first Node is there, and ready, when this returns."""
+        """Look at every Pod and Node, and observe changes; the first Node exists and is ready when this returns."""
         pods, nodes = cluster.storage.bucket(PODS), cluster.storage.bucket(NODES)
         self._pods, self._nodes = dict.fromkeys(pods.keys), dict.fromkeys(nodes.keys)
         self._homeless.clear()
@@ -206,11 +205,11 @@ class KubeletLoop:
         self._reckon()
 
     def due(self) -> float | None:
-        """At once if there is something to look at, else when the first Pod is to be looked at again."""
+        """At once if there is something to look at, else when the first Pod's timer ends."""
         return 0.0 if self._rules_seen != self._kubelet.rules.version else self._next
 
     def step(self, cluster: Cluster) -> None:
-        """Look at some Pods. What the rules ask of a test's functions is asked without the lock."""
+        """Look at some Pods. A test's functions are called without the lock."""
         with cluster.locked():
             self._look_at_nodes(cluster)
             versions = self._take(cluster)
@@ -221,18 +220,18 @@ class KubeletLoop:
                 if current is not None and current.uid == version.uid:
                     try:
                         self._look_at(cluster, current, plan)
-                    except Exception:  # one Pod must not keep the others from running
+                    except Exception:  # one Pod must not stop the others
                         log.exception("Pod %s cannot be run as it is: it stays so until it changes", current.key)
                 elif current is not None:
                     self._pods[current.key] = None
             self._reckon()
 
     def _reckon(self) -> None:
-        """Note when there is work next: `due` is asked without the lock."""
+        """Note when the next work is due: `due` is called without the lock."""
         self._next = 0.0 if self._pods or self._nodes else self._timers[0][0] if self._timers else None
 
     def _take(self, cluster: Cluster) -> list[Version]:
-        """The Pods that this step looks at."""
+        """The Pods of this step."""
         bucket, now = cluster.storage.bucket(PODS), cluster.clock.monotonic()
         if self._rules_seen != (version := self._kubelet.rules.version):
             self._rules_seen = version
@@ -252,7 +251,7 @@ class KubeletLoop:
         return found
 
     def _look_at_nodes(self, cluster: Cluster) -> None:
-        """Report new Nodes; Pods that wait for a node, and those on one that changed, are looked at again."""
+        """Report new Nodes; Pods that wait for a node, and Pods on a changed Node, are looked at again."""
         nodes = cluster.storage.bucket(NODES)
         while self._nodes:
             changed, self._nodes = self._nodes, {}
@@ -293,7 +292,7 @@ class KubeletLoop:
         return str(IPv4Address(HOST_NETWORK + 1 + self._host_number % NETWORK_SIZE))
 
     def _pod_address(self) -> str:
-        """The next address. None is given twice while there are fewer than 65,000 Pods."""
+        """The next address. Addresses repeat only from 65,000 Pods on."""
         self._pod_number += 1
         return str(IPv4Address(POD_NETWORK + self._pod_number % NETWORK_SIZE))
 
@@ -303,7 +302,7 @@ def _node_of(version: Version) -> str:
 
 
 def _number(address: str, network: int) -> int:
-    """The number that an address was given; 0 for one of another network."""
+    """The number of an address; 0 for an address of another network."""
     try:
         number = int(IPv4Address(address)) - network
     except ValueError:

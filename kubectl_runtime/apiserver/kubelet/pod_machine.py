@@ -1,24 +1,21 @@
-"""What one Pod that is on a node does next: a pure function of the Pod, its plan and the time (`advance`).
+"""The next step of one Pod on a node, with its phase and conditions: pure functions of the Pod, its plan and the time.
 
 ==================================  ===================================================================================
-the Pod                             what is done
+the Pod                             the step
 ==================================  ===================================================================================
-has no startTime                    admitted: Pending, addresses of the host, all containers waiting
-is in its turn                      init containers one after the other, then all others (see container_machine.py);
+has no startTime                    admit it: Pending, addresses of the host, all containers waiting
+is running its containers           init containers one after the other, then all others (see container_machine.py);
                                     phase and conditions follow from them
-is active for too long              its containers are killed; Failed, DeadlineExceeded
-has ended                           nothing; sidecars end with it
-is being deleted                    its containers are asked to end, and killed when the grace period is over; then
-                                    Succeeded or Failed, and removed
+is active for too long              kill its containers; Failed, DeadlineExceeded
+has ended                           none; sidecars end with it
+is being deleted                    ask its containers to end, kill them when the grace period is over; then Succeeded
+                                    or Failed, and remove the Pod
 ==================================  ===================================================================================
 
-One call makes at most one status, of which its caller hears as of any change, and calls again.
+One call writes at most one status; its caller observes that as a change, and calls again.
 
-`PodMemory`: since when the parts of one Pod are as they are. Objects tell it in whole seconds only, if at all.
-
-It is lost when the server starts anew or goes back to a state: what was waited for is then waited for again.
-
-A Pod's phase and conditions from the statuses of its containers, as a kubelet derives them. Pure functions.
+`PodMemory` has the times since which the parts of one Pod have their state, since objects have only whole seconds, if
+any. A restart or restore of the server loses it: waits then begin again.
 """
 from __future__ import annotations
 
@@ -35,34 +32,34 @@ from kubectl_runtime.core.meta.metav1 import format_time
 Object = dict[str, Any]
 
 ENDED = ("Succeeded", "Failed")
-"""The phases from which a Pod comes to no other."""
+"""The final phases of a Pod."""
 READY_TO_START, INITIALIZED, READY = "PodReadyToStartContainers", "Initialized", "Ready"
 CONTAINERS_READY, SCHEDULED = "ContainersReady", "PodScheduled"
 
 
 def is_sidecar(container: Object) -> bool:
-    """Whether an init container is one that goes on running."""
+    """Whether an init container keeps running beside the others."""
     return bool(container.get("restartPolicy") == "Always")
 
 
 def state_of(status: Object) -> str:
-    """``waiting``, ``running`` or ``terminated``; ``""`` for no status."""
+    """``waiting``, ``running`` or ``terminated``; ``""`` without a status."""
     return next(iter(status.get("state") or {}), "")
 
 
 def ended_well(status: Object) -> bool:
-    """Whether a container has ended with 0."""
+    """Whether a container has ended with exit code 0."""
     return ((status.get("state") or {}).get("terminated") or {}).get("exitCode") == 0
 
 
 def is_initialized(spec: Object, initial: Sequence[Object]) -> bool:
-    """Whether all init containers have done their work, and all sidecars have started."""
+    """Whether all init containers have ended and all sidecars have started."""
     return all(status.get("started") if is_sidecar(container) else ended_well(status)
                for container, status in zip(spec.get("initContainers") or (), initial, strict=False))
 
 
 def phase_of(spec: Object, main: Sequence[Object], initial: Sequence[Object], *, ending: bool) -> str:
-    """The phase; `ending`: no container is started any more."""
+    """The phase; with `ending` no container is started any more."""
     policy = "Never" if ending else spec.get("restartPolicy", "Always")
     if policy == "Never" and any(
             state_of(status) == "terminated" and not ended_well(status) and not is_sidecar(container)
@@ -83,9 +80,9 @@ def phase_of(spec: Object, main: Sequence[Object], initial: Sequence[Object], *,
 
 
 def conditions(pod: Object, status: Object, now: str, *, sandbox: bool) -> list[Object]:
-    """The conditions, of which those that did not change keep their time, and others than the kubelet's stay.
+    """The conditions. A condition that did not change keeps its time, and conditions of other clients stay.
 
-    `status` has phase and containers already; `sandbox`: whether the Pod has its network.
+    `status` already has phase and containers; `sandbox` is whether the Pod has its network.
     """
     spec, generation, phase = pod["spec"], pod["metadata"].get("generation"), status["phase"]
     before = {entry["type"]: entry for entry in (pod.get("status") or {}).get("conditions") or ()}
@@ -99,7 +96,7 @@ def conditions(pod: Object, status: Object, now: str, *, sandbox: bool) -> list[
     else:
         contained = _of(CONTAINERS_READY, not unready, "ContainersNotReady", message)
     wanted += [_ready(spec, before, contained), contained]
-    # A Pod that was made with a node has never seen the scheduler.
+    # A Pod that was created with a node has never been scheduled.
     known = {key: value for key, value in before.get(SCHEDULED, {}).items() if key != "lastTransitionTime"}
     wanted.append(known or _of(SCHEDULED, True))
     mine = {entry["type"] for entry in wanted}
@@ -128,7 +125,7 @@ def _unready(spec: Object, main: Iterable[Object], initial: Iterable[Object]) ->
 
 
 def _ready(spec: Object, before: dict[str, Object], contained: Object) -> Object:
-    """The Pod is ready when its containers are, and every gate is open."""
+    """The Pod is ready when its containers are, and every readiness gate is true."""
     if contained["status"] != "True":
         return {**contained, "type": READY}
     for gate in spec.get("readinessGates") or ():
@@ -152,35 +149,35 @@ _GROUPS = (("initContainers", "initContainerStatuses"), ("containers", "containe
 
 
 class Timers(Protocol):
-    """How long things have been as they are."""
+    """How long the parts of a Pod have had their state."""
 
     def elapsed(self, name: str, state: object) -> float:
-        """Seconds since `name` was first seen in this state; from another one on it begins anew."""
+        """Seconds since `name` was first seen in this state; another state starts again at 0."""
 
     def once(self, what: str) -> bool:
-        """True the first time for this Pod."""
+        """True at the first call for this Pod."""
 
     def pulls(self, container: str) -> int:
-        """How often the container's image could not be pulled."""
+        """How often the pull of the container's image failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a node has for its Pods."""
+    """What a node provides for its Pods."""
 
     now: datetime
     host: str
     """The node's address; empty if it has none."""
     address: Callable[[], str]
-    """A new address for a Pod."""
+    """Returns a new address for a Pod."""
     new_id: Callable[[], str]
-    """The id of a new container."""
+    """Returns the id of a new container."""
 
 
 @dataclass(slots=True)
 class Move:
-    """What is to be done: a status to write, Events to tell (type, reason, message), containers that started, ended, or
-    whose image could not be pulled, whether the Pod then goes, and after how many seconds to look again."""
+    """The result of `advance`: a status to write, Events (type, reason, message), containers that started, ended, or
+    whose image pull failed, whether to remove the Pod, and the seconds after which to look again."""
 
     status: Object | None = None
     events: list[tuple[str, str, str]] = field(default_factory=list)
@@ -192,10 +189,10 @@ class Move:
 
 
 def advance(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Move:
-    """What the Pod, which has a node, does now."""
+    """The next step of a Pod that has a node."""
     status, deleting = pod.get("status") or {}, "deletionTimestamp" in pod["metadata"]
     if status.get("phase") in ENDED:
-        # With finalizers it stays after its removal was asked for.
+        # With finalizers it stays after the kubelet's deletion.
         gone = deleting and (pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"))
         return Move(remove=bool(gone))
     if deleting:
@@ -264,7 +261,7 @@ def _turn(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Move
 
 
 def _whose_turn(spec: Object, known: dict[str, Object]) -> Iterator[tuple[Object, str]]:
-    """The containers that may do something, each with whether it is started again."""
+    """The containers that may take a step, each with its restart policy."""
     policy = spec.get("restartPolicy", "Always")
     for container in spec.get("initContainers") or ():
         status = known.get(container["name"]) or {}
@@ -286,7 +283,7 @@ def _step(pod: Object, container: Object, policy: str, status: Object, plan: Pla
     meta, name = pod["metadata"], container["name"]
     state = status.get("state") or {}
     told = state.get("waiting") or state.get("terminated") or state.get("running") or {}
-    # A container that was waiting for others begins to wait for itself at its turn.
+    # A container's own wait begins at its turn.
     reason = told.get("reason", "")
     signature = (state_of(status), "" if reason in ("PodInitializing", "ContainerCreating") else reason,
                  status.get("restartCount", 0))
@@ -306,7 +303,7 @@ def _note(move: Move, name: str, before: Object, step: Step) -> None:
 
 
 def _has_ended(spec: Object, known: dict[str, Object]) -> bool:
-    """Whether all containers but sidecars have ended for good."""
+    """Whether all containers except sidecars have ended for good."""
     policy = spec.get("restartPolicy", "Always")
     ends = [((known.get(container["name"]) or {}).get("state") or {}).get("terminated")
             for container in spec["containers"]]
@@ -314,7 +311,7 @@ def _has_ended(spec: Object, known: dict[str, Object]) -> bool:
 
 
 def _is_outdated(pod: Object, known: dict[str, Object], around: Surroundings) -> bool:
-    """Whether the conditions say something else than before although no container changed: a gate was opened, say."""
+    """Whether the conditions change although no container changed (for example, a readiness gate became true)."""
     before = pod.get("status") or {}
     sandbox = bool(before.get("podIP")) and any(state_of(status) != "waiting" or status.get("lastState")
                                                 for status in known.values())
@@ -327,7 +324,7 @@ def _is_outdated(pod: Object, known: dict[str, Object], around: Surroundings) ->
 
 
 def _deadline(pod: Object) -> float | None:
-    """When the Pod has been active for too long, as a timestamp."""
+    """The timestamp at which the Pod's activeDeadlineSeconds are over."""
     limit = pod["spec"].get("activeDeadlineSeconds")
     return None if limit is None else datetime.fromisoformat(pod["status"]["startTime"]).timestamp() + float(limit)
 
@@ -352,7 +349,7 @@ def _kill(known: dict[str, Object], move: Move, around: Surroundings) -> None:
 
 
 def _end(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Move:
-    """The deletion: each container has until the end of the grace period."""
+    """A deletion: each container has until the end of the grace period."""
     known, move = _statuses(pod), Move()
     grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
     elapsed = timers.elapsed("", "deletion")
@@ -379,7 +376,7 @@ def _end(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Move:
 
 @dataclass(slots=True)
 class PodMemory:
-    """What is remembered of one Pod."""
+    """The remembered states of one Pod."""
 
     states: dict[str, tuple[object, float]] = field(default_factory=dict)
     failed_pulls: dict[str, int] = field(default_factory=dict)

@@ -1,20 +1,15 @@
-"""`PodRules`: what becomes of the Pods of a server, by rules that a test adds and removes (`server.kubelet.rules`).
-
-Without rules each Pod gets a node, starts at once, is ready at once and runs until it is deleted, which takes its grace
-period; only the Pods of Jobs, and init containers, end by themselves, well and at once.
-
-`PodRule`: one sentence about Pods: which ones, and what becomes of them. Made by `PodRules.on`.
+"""`PodRules`: how the Pods of a server run, by rules that a test adds and removes (`server.kubelet.rules`).
 
     rules.on("app=web").fail_image_pull()
     rules.on(name="job-*").first(1).crash(code=3, after=2)
     rules.on(image="postgres:*").start(after=5).be_ready(after=20)
 
-Which Pods are meant comes first. A rule is in force from its first action on, until `remove()`. A later rule wins over
-an earlier one, action by action.
+Without rules each Pod gets a node, starts at once, is ready at once and runs until it is deleted, which takes its grace
+period; only init containers and the Pods of Jobs end by themselves, successfully and at once.
 
-`Behaviour`: what becomes of one container, as the rules of a test say; `Plan`: of all containers of a Pod.
-
-Times are seconds on the server's clock.
+A `PodRule` selects Pods first and says what happens to them then. It is in force from its first action until
+`remove()`. A later rule overrides an earlier one, action by action. `Behaviour` is the result for one container, `Plan`
+for all containers of a Pod. Times are seconds on the server's clock.
 """
 from __future__ import annotations
 
@@ -34,43 +29,43 @@ from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What becomes of one container; the defaults are those of a container that nobody says anything about."""
+    """How one container runs; the defaults are those of a container without rules."""
 
     unschedulable: str = ""
-    """Why its Pod gets no node; empty: it gets one."""
+    """Why its Pod gets no node; empty if it gets one."""
     start: float = 0.0
-    """From the moment at which it may start until it runs."""
+    """Seconds from its turn to start until it runs."""
     pull_error: str = ""
-    """What pulling its image fails with, instead of starting; empty: nothing."""
+    """The error of its image pull; empty if the pull succeeds."""
     ready: float | None = 0.0
-    """From running until it is ready; None: never."""
+    """Seconds from running until it is ready; None if it is never ready."""
     run: float | None = None
-    """From running until it ends; None: it does not end by itself."""
+    """Seconds from running until it ends; None if it does not end by itself."""
     exit_code: int = 0
-    """With what it ends then."""
+    """Its exit code at that end."""
     endings: int | None = None
-    """How many of its runs end like this, the others do not end; None: all of them."""
+    """How many of its runs end in this way, while later runs do not end; None for all."""
     stop: float | None = None
-    """From its Pod's deletion until it ends by itself; None: it is killed when the grace period is over."""
+    """Seconds from its Pod's deletion until it ends by itself; None if it is killed at the end of the grace period."""
     log: bytes = b""
-    """What it writes to its log when it starts."""
+    """The text that it writes to its log when it starts."""
 
     def run_time(self, restarts: int) -> float | None:
-        """How long its run after so many restarts takes; None: it does not end by itself."""
+        """Seconds of the run after this many restarts; None if it does not end by itself."""
         return None if self.endings is not None and restarts >= self.endings else self.run
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What becomes of a Pod."""
+    """How a Pod runs."""
 
     containers: Mapping[str, Behaviour]
-    """By the containers' names, those of init containers included."""
+    """By container name, including init containers."""
     unschedulable: str = ""
-    """Why it gets no node; empty: it gets one."""
+    """Why it gets no node; empty if it gets one."""
 
     def of(self, container: str) -> Behaviour:
-        """What becomes of a container; nothing special of one that was added later, an ephemeral one."""
+        """The behaviour of a container; the default for one that was added later (an ephemeral container)."""
         return self.containers.get(container) or Behaviour()
 
 
@@ -80,7 +75,7 @@ log = guarded_logger(__name__)
 
 
 class Rules(Protocol):
-    """What a rule asks of those that it belongs to; see `pod_rules.PodRules`."""
+    """What a rule needs from its collection; see `PodRules`."""
 
     def enforce(self, rule: PodRule) -> None: ...
 
@@ -89,7 +84,7 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PodMatch:
-    """What a Pod, or a container of it, must look like; None is anything."""
+    """The properties of the Pods or containers that a rule is about; None matches anything."""
 
     selector: Selector
     name: re.Pattern[str] | None = None
@@ -99,7 +94,7 @@ class PodMatch:
     where: Callable[[Object], object] | None = None
 
     def takes_pod(self, pod: Object) -> bool:
-        """Whether the Pod is meant. Calls `where`, and raises what it raises."""
+        """Whether the Pod matches. Calls `where`, and raises what it raises."""
         meta = pod["metadata"]
         if not (self.selector.matches(meta.get("labels")) and _fits(self.name, meta["name"])
                 and _fits(self.namespace, meta["namespace"])):
@@ -111,7 +106,7 @@ class PodMatch:
         return self.where is None or bool(self.where(json_copy(pod)))
 
     def takes_container(self, container: Object, *, initial: bool) -> bool:
-        """Whether this container of such a Pod is meant: init containers only by their name or image."""
+        """Whether a container of a matching Pod matches: init containers only by their name or image."""
         if initial and self.container is None and self.image is None:
             return False
         return _fits(self.container, container["name"]) and _fits(self.image, container.get("image", ""))
@@ -122,7 +117,8 @@ def _fits(pattern: re.Pattern[str] | None, text: str) -> bool:
 
 
 class PodRule:
-    """See the module. Every method returns the rule, and may be called from any thread."""
+    """One sentence about Pods: which ones, and how they run. Made by `PodRules.on`. Every method returns the rule, and
+    may be called from any thread."""
 
     def __init__(self, rules: Rules, match: PodMatch) -> None:
         self.match = match
@@ -130,8 +126,8 @@ class PodRule:
         self._lock = threading.Lock()
         self._changes: dict[str, Any] = {}
         self._count: int | None = None
-        self._pods: dict[str, str] = {}  # uid -> namespace/name of those that were taken, in order
-        self._failed: set[str] = set()  # the uids of those on which `where` failed
+        self._pods: dict[str, str] = {}  # uid -> namespace/name of the Pods that were taken, in order
+        self._failed: set[str] = set()  # the uids of Pods on which `where` failed
 
     def __repr__(self) -> str:
         said = ", ".join(f"{name}={value!r}" for name, value in self.changes.items())
@@ -139,18 +135,18 @@ class PodRule:
 
     @property
     def changes(self) -> Mapping[str, Any]:
-        """What it says, by the names of `Behaviour`."""
+        """The behaviour that the rule sets, by the names of `Behaviour`."""
         with self._lock:
             return dict(self._changes)
 
     @property
     def pods(self) -> list[str]:
-        """The Pods that it was applied to, as ``namespace/name``: a test can assert that what it means took place."""
+        """The Pods that the rule was applied to, as ``namespace/name``: a test can assert that its fault took place."""
         with self._lock:
             return list(self._pods.values())
 
     def takes(self, pod: Object) -> bool:
-        """Whether the rule holds for a Pod; those that it holds for are counted."""
+        """Whether the rule applies to a Pod; counts the Pods to which it does."""
         meta = pod["metadata"]
         try:
             if not self.match.takes_pod(pod):
@@ -166,7 +162,7 @@ class PodRule:
         return True
 
     def _tell_failure(self, meta: Object) -> None:
-        """Log that `where` raised: once for each Pod."""
+        """Log that `where` raised, once for each Pod."""
         with self._lock:
             known = meta["uid"] in self._failed
             self._failed.add(meta["uid"])
@@ -179,8 +175,8 @@ class PodRule:
         self._rules.remove(self)
 
     def first(self, count: int) -> PodRule:
-        """Only for the first `count` Pods that match; the others are those of the other rules. It comes before what
-        becomes of them, since the rule is in force from then on: raises ValueError afterwards."""
+        """Apply the rule only to the first `count` Pods that match; other rules apply to the rest. Call it before the
+        actions, since the rule is in force from the first action on; raises ValueError afterwards."""
         if self.changes:
             raise ValueError("the rule is in force already, for all Pods that match: say first(…) before what becomes "
                              "of them")
@@ -193,28 +189,29 @@ class PodRule:
     # -- what becomes of them
 
     def unschedulable(self, why: str = "the Pod fits no node, by a rule of the test") -> PodRule:
-        """They get no node, and their condition PodScheduled says why."""
+        """The Pods get no node, and their condition PodScheduled says why."""
         return self._says(unschedulable=_text("why", why))
 
     def start(self, *, after: Duration) -> PodRule:
-        """Each container takes so long to start, pulling its image included."""
+        """Each container takes this long to start, including the pull of its image."""
         return self._says(start=_seconds("after", after))
 
     def fail_image_pull(self, why: str = "not found") -> PodRule:
-        """Their images cannot be pulled: ErrImagePull, then ImagePullBackOff, until the rule is removed."""
+        """The image pulls fail: ErrImagePull, then ImagePullBackOff, until the rule is removed."""
         return self._says(pull_error=_text("why", why))
 
     def be_ready(self, *, after: Duration) -> PodRule:
-        """Their containers are ready so long after they started."""
+        """The containers are ready this long after they started."""
         return self._says(ready=_seconds("after", after))
 
     def never_be_ready(self) -> PodRule:
-        """Their containers run and are never ready, until the rule is removed."""
+        """The containers run and are never ready, until the rule is removed."""
         return self._says(ready=None)
 
     def crash(self, code: int = 1, *, after: Duration = 0, times: int | None = None) -> PodRule:
-        """Their containers end with this exit code so long after they started. As the Pod's restartPolicy says, they
-        start again, with a backoff (CrashLoopBackOff), or the Pod has failed. `times`: only so many runs of each end.
+        """The containers end with this exit code this long after they started. Depending on the Pod's restartPolicy
+        they start again, with a backoff (CrashLoopBackOff), or the Pod has failed. `times` limits how many runs of each
+        container end.
         """
         if isinstance(code, bool) or not isinstance(code, int) or not 1 <= code <= 255:
             raise ValueError(f"crash({code!r}): an exit code lies between 1 and 255; to end well is `succeed`")
@@ -223,16 +220,17 @@ class PodRule:
         return self._says(run=_seconds("after", after), exit_code=code, endings=times)
 
     def succeed(self, *, after: Duration = 0) -> PodRule:
-        """Their containers end well so long after they started, as those of Jobs do at once without any rule."""
+        """The containers end successfully this long after they started, as those of Jobs do at once without any rule.
+        """
         return self._says(run=_seconds("after", after), exit_code=0, endings=None)
 
     def keep_running(self) -> PodRule:
-        """Their containers do not end by themselves, those of a Job's Pods neither."""
+        """The containers do not end by themselves, not even those of a Job's Pods."""
         return self._says(run=None, exit_code=0, endings=None)
 
     def stop(self, *, after: Duration) -> PodRule:
-        """When their Pod is deleted, their containers end by themselves after so long (0: at once), if the grace period
-        is not over before. Without such a rule a deleted Pod takes all of its grace period."""
+        """When their Pod is deleted, the containers end by themselves after this time (0: at once), unless the grace
+        period is over before. Without such a rule a deleted Pod takes its whole grace period."""
         return self._says(stop=_seconds("after", after))
 
     def log(self, text: bytes | str) -> PodRule:
@@ -262,7 +260,7 @@ def _text(name: str, value: str) -> str:
 
 
 class PodRules:
-    """See the module. Safe to use from any thread; rules hold at once, also for Pods that are there already."""
+    """The rules for a server's Pods. Safe to use from any thread; rules apply at once, also to existing Pods."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -280,15 +278,15 @@ class PodRules:
     def on(self, selector: LabelSelection | None = None, *, name: str | None = None, namespace: str | None = None,
            container: str | None = None, image: str | None = None,
            where: Callable[[Object], object] | None = None) -> PodRule:
-        """Begin a rule for Pods that match all that is given, or for all Pods.
+        """Begin a rule for Pods that match all the arguments, or for all Pods.
 
-        `selector` is of labels, in any form; `name`, `namespace`, `container` and `image` are patterns with ``*``, the
-        image as the Pod's spec has it. With `container` or `image` the rule is about those containers of the Pods, else
-        about all but the init containers. `where` gets the Pod as a dict and is asked last, in a thread of the server
-        that holds no lock; what it raises is logged, and the Pod is not meant.
+        `selector` is a label selector in any form; `name`, `namespace`, `container` and `image` are patterns with
+        ``*``, the image as the Pod's spec has it. With `container` or `image` the rule is about those containers of the
+        Pods, else about all but the init containers. `where` gets the Pod as a dict and is called last, in a thread of
+        the server that holds no lock; what it raises is logged, and the Pod does not match.
 
-        Raises RequestError for what is no selector, ValueError for what is no pattern or function, and where no Pod
-        runs at all.
+        Raises RequestError for an invalid selector, ValueError for an invalid pattern or function, and if the server
+        runs no Pods.
         """
         if where is not None and not callable(where):
             raise ValueError(f"where={where!r}: a function is expected, from a Pod to whether it is meant")
@@ -305,7 +303,7 @@ class PodRules:
         self._tell()
 
     def enforce(self, rule: PodRule) -> None:
-        """Put a rule in force; its first action does this."""
+        """Put a rule in force; its first action calls this."""
         with self._lock:
             if rule not in self._rules:
                 self._rules += (rule,)
@@ -322,28 +320,28 @@ class PodRules:
             self._version += 1
         self._changed()
 
-    # -- for those who run Pods
+    # -- for the loop that runs Pods
 
     def use(self) -> None:
-        """Somebody acts by the rules."""
+        """Note that a loop runs Pods by these rules."""
         self._in_use = True
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody acts by the rules: then Pods run."""
+        """Whether a loop runs Pods by these rules."""
         return self._in_use
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called, in the thread of who changed a rule, after each change. One callback at a time."""
+        """Have `callback` called after each change, in the thread that changed a rule. Only one callback is kept."""
         self._changed = callback
 
     @property
     def version(self) -> int:
-        """Another number after each change."""
+        """A number that differs after each change."""
         return self._version
 
     def plan(self, pod: Object) -> Plan:
-        """What becomes of a Pod. Calls functions of the test: hold no lock."""
+        """The plan of a Pod. Calls functions of the test: hold no lock."""
         said = [(rule.match, rule.changes) for rule in self._rules if rule.takes(pod)]
         spec, containers = pod["spec"], {}
         usual = Behaviour(run=0.0) if _is_of_job(pod) else Behaviour()

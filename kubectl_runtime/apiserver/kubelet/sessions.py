@@ -1,13 +1,12 @@
-"""`ExecSession`: one exec or attach over a websocket, answered by a function of the test.
+"""Exec, attach and port-forward over websockets, answered by a test's functions; container logs that a test writes.
 
-The messages are those of a kubelet: the first byte is the channel (0 stdin, 1 stdout, 2 stderr, 3 the Status at the
-end, 4 the terminal's size; with v5 also 255, whose second byte is a channel that has ended). Everything runs in the
-thread of the connection: what the function does not read is not taken from the client, who then has to wait.
+The messages of exec and attach are those of a kubelet: the first byte is the channel (0 stdin, 1 stdout, 2 stderr, 3
+the Status at the end, 4 the terminal's size; with v5 also 255, whose second byte is a channel that has ended).
+Everything runs in the thread of the connection: if the function does not read, the client has to wait.
 
-`ContainerLog`: the log of one container, written by a test; `Selection`: the part that a client asked for.
-
-A log is a list of pieces, each with the time at which it was written, and at most one newline, at its end. A line may
-have several pieces; with timestamps its first one is marked. `LogTail` is the `EventStream` of one who follows.
+A log is a list of pieces, each with the time at which it was written, and with at most one newline, at its end. A line
+may have several pieces; with timestamps its first piece is marked. `Selection` is the part that a client asks for,
+`LogTail` the `EventStream` of a follower.
 """
 from __future__ import annotations
 
@@ -36,12 +35,12 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE_SIGNAL = 0, 1, 2, 3, 4, 255
 
 
 class ClientGone(ConnectionError):
-    """The client has closed the connection: raised by writing to it."""
+    """The client has closed the connection; raised by writing to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
-    """What a client asked for; `command` is empty for an attach."""
+    """The parameters of an exec or attach; `command` is empty for an attach."""
 
     namespace: str
     pod: str
@@ -54,7 +53,7 @@ class ExecRequest:
 
 
 class _Output:
-    """stdout or stderr; what is written to one that the client did not ask for goes nowhere."""
+    """stdout or stderr; a stream that the client did not ask for drops what is written."""
 
     def __init__(self, connection: MessageConnection, channel: int, asked: bool) -> None:
         self._connection, self._mark, self._asked = connection, bytes((channel,)), asked
@@ -70,13 +69,13 @@ class _Output:
 
 @dataclass
 class ExecCall:
-    """One exec, as the function that answers it sees it. `stdin` iterates over what comes until its end."""
+    """One exec for the function that answers it. `stdin` iterates over the input until its end."""
 
     request: ExecRequest
     stdout: _Output
     stderr: _Output
     size: tuple[int, int] | None = None
-    """The terminal's width and height, as far as has been read."""
+    """The terminal's width and height in the messages read so far."""
     _connection: MessageConnection | None = field(default=None, repr=False)
     _waiting: deque[bytes] = field(default_factory=deque, repr=False)
     _ended: bool = False
@@ -90,13 +89,13 @@ class ExecCall:
         return iter(self.read, b"")
 
     def read(self) -> bytes:
-        """The next piece of stdin; empty at its end, also when the client has gone. Blocks until it comes."""
+        """The next piece of stdin; empty at its end, also when the client is gone. Blocks until it comes."""
         while not self._waiting and not self._ended:
             self._next()
         return self._waiting.popleft() if self._waiting else b""
 
     def wait_for_size(self) -> tuple[int, int] | None:
-        """The terminal's size when it next changes; None when the client has gone or stdin has ended."""
+        """The terminal's size when it next changes; None when the client is gone or stdin has ended."""
         before, self.size = self.size, None
         while self.size is None and not self._ended:
             self._next()
@@ -104,7 +103,7 @@ class ExecCall:
         return found
 
     def _next(self) -> None:
-        """Take one message from the client."""
+        """Read one message from the client."""
         message = self._connection.receive() if self._connection is not None else None
         if message is None:
             self._ended = True
@@ -118,27 +117,27 @@ class ExecCall:
 
 
 ExecHandler = Callable[[ExecCall], int | None]
-"""Answers one exec; returns the exit code, None for 0."""
+"""Answers one exec; returns the exit code (None for 0)."""
 
 
 class ExecSession:
-    """Implements `wire.Session`."""
+    """Answers one exec or attach with a function. Implements `wire.Session`."""
 
     def __init__(self, request: ExecRequest, handler: ExecHandler) -> None:
         self._request, self._handler = request, handler
 
     def run(self, connection: MessageConnection) -> None:
-        """Answer, to the end of the session. Raises OSError when the connection breaks off."""
+        """Answer until the end of the session. Raises OSError when the connection breaks."""
         request = self._request
         call = ExecCall(request, _Output(connection, STDOUT, request.stdout),
                         _Output(connection, STDERR, request.stderr), _connection=connection)
-        if request.stdout or request.stderr:  # as a kubelet does, to say that the streams are there
+        if request.stdout or request.stderr:  # as a kubelet does, to show that the streams are there
             connection.send(bytes((STDOUT if request.stdout else STDERR,)))
         try:
             status = _exit_status(self._handler(call) or 0)
         except ClientGone:
             return
-        except Exception as error:  # a mistake in the test's function must not look like a lost connection
+        except Exception as error:  # a bug in the test's function must not look like a lost connection
             log.exception("the function that answers %s in %s/%s failed", " ".join(request.command) or "attach",
                           request.namespace, request.pod)
             status = {"metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
@@ -155,7 +154,7 @@ def _exit_status(code: int) -> dict[str, Any]:
 
 
 class ForwardedConnection:
-    """One connection to a port of a Pod, as the function that answers it sees it. For the thread of that function."""
+    """One connection to a port of a Pod, for the thread of the function that answers it."""
 
     def __init__(self, port: int, send: Callable[[bytes], None]) -> None:
         self.port = port
@@ -177,7 +176,7 @@ class ForwardedConnection:
             self._send(data[start:start + _PIECE])
 
     def put(self, data: bytes) -> None:
-        """What came from the client; empty for its end."""
+        """Add data from the client; empty for its end."""
         self._arrived.put(data)
 
 
@@ -188,7 +187,7 @@ _PIECE = 32 << 10
 
 
 def to_local_port(port: int) -> ForwardHandler:
-    """A handler that leads connections to a port of 127.0.0.1."""
+    """A handler that forwards connections to a port of 127.0.0.1."""
     def forward(connection: ForwardedConnection) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as local:
             local.settimeout(None)
@@ -218,7 +217,7 @@ class ForwardSession:
         self._pod, self._handlers = pod, handlers
 
     def run(self, connection: MessageConnection) -> None:
-        """Answer until the client closes the connection. Raises OSError when it breaks off."""
+        """Answer until the client closes the connection. Raises OSError when the connection breaks."""
         lock = threading.Lock()
 
         def send(channel: int, data: bytes) -> None:
@@ -266,7 +265,7 @@ def _size(content: bytes) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which part of a log: the last `tail` lines, of those written at `since` or later, no more than `limit` bytes."""
+    """A part of a log: the last `tail` lines among those written at `since` or later, at most `limit` bytes."""
 
     tail: int | None = None
     since: datetime | None = None
@@ -277,7 +276,7 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class _Piece:
     time: datetime
-    begins: bool  # whether it is the first of its line
+    begins: bool  # whether it is the first piece of its line
     data: bytes
 
 
@@ -292,8 +291,8 @@ class ContainerLog:
         self._followers: list[LogTail] = []
 
     def write(self, content: bytes | str) -> None:
-        """Add to the log, now on the server's clock; those who follow see it at once. Raises ValueError after the end.
-        """
+        """Append to the log, with the time of the server's clock; followers see it at once. Raises ValueError after the
+        end."""
         data = content.encode() if isinstance(content, str) else bytes(content)
         with self._lock:
             if self._ended:
@@ -307,7 +306,7 @@ class ContainerLog:
             follower.notify()
 
     def end(self) -> None:
-        """The container has ended: following its log ends. Safe to repeat."""
+        """Note that the container has ended: followers of its log end. Safe to repeat."""
         with self._lock:
             self._ended = True
             followers = list(self._followers)
@@ -315,21 +314,21 @@ class ContainerLog:
             follower.notify()
 
     def read(self, selection: Selection) -> bytes:
-        """The selected part as it is now."""
+        """The selected part of the present log."""
         tail = LogTail(self, selection)
         return tail.poll() or b""
 
     def follow(self, selection: Selection) -> LogTail:
-        """The selected part, and what comes after it."""
+        """The selected part, and everything written after it."""
         tail = LogTail(self, selection)
         with self._lock:
             self._followers.append(tail)
         return tail
 
-    # What tails ask
+    # Called by tails.
 
     def start(self, selection: Selection) -> int:
-        """The index of the first piece that is selected."""
+        """The index of the first selected piece."""
         with self._lock:
             begins = [index for index, piece in enumerate(self._pieces)
                       if piece.begins and (selection.since is None or piece.time >= selection.since)]
@@ -338,7 +337,7 @@ class ContainerLog:
             return begins[0] if begins else len(self._pieces)
 
     def since(self, index: int) -> tuple[list[_Piece], bool]:
-        """The pieces from `index` on, and whether there will be no more."""
+        """The pieces from `index` on, and whether the log has ended."""
         with self._lock:
             return self._pieces[index:], self._ended
 
@@ -365,7 +364,7 @@ class LogTail:
         return self._over
 
     def poll(self) -> bytes | None:
-        """What was written since the last time; None for nothing."""
+        """What was written since the last call; None if nothing was."""
         pieces, ended = self._log.since(self._next)
         self._next += len(pieces)
         data = b"".join(self._shown(piece) for piece in pieces)
@@ -379,7 +378,7 @@ class LogTail:
         self._ready = callback
 
     def notify(self) -> None:
-        """There is more, or the log has ended."""
+        """Signal that there is more, or that the log has ended."""
         self._ready()
 
     def close(self) -> None:
@@ -393,7 +392,7 @@ class LogTail:
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """The lines with their newlines. Not splitlines, for which a carriage return ends a line, too."""
+    """The lines with their newlines. splitlines would also split at a carriage return."""
     lines = [line + b"\n" for line in data.split(b"\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
