@@ -1,4 +1,4 @@
-"""Who owns which field of an object: ``metadata.managedFields`` and server-side apply."""
+"""Field ownership: ``metadata.managedFields`` and server-side apply."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The entries of ``metadata.managedFields``: read, written, told apart, capped.
+"""The entries of ``metadata.managedFields``: reading, writing, identity, limits, and the effect of a change on
+ownership.
 
-An entry is identified by manager, operation and subresource, and for updates also by apiVersion: an applier has one
-entry whatever the version it used last.
-
-Who loses what when an object changes, and which paths are nobody's: the part that updates and applies share.
+An entry is identified by manager, operation and subresource, for updates also by apiVersion: an applier has one entry
+for all versions.
 """
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ class EntryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry; `time` is the RFC 3339 text or "", `fields` the set (never changed in place)."""
+    """One entry; `time` is the RFC 3339 text or "", `fields` is the set (never changed in place)."""
 
     manager: str
     operation: str
@@ -53,7 +52,7 @@ class Entry:
 
     @property
     def identity(self) -> Identity:
-        """What tells the entry from others."""
+        """The parts that distinguish the entry from others."""
         version = "" if self.operation == APPLY else self.api_version
         return (self.manager, self.operation, version, self.subresource)
 
@@ -62,7 +61,7 @@ class Entry:
         return replace(self, fields=fields)
 
     def title(self) -> str:
-        """How messages name the manager: ``"beta"``, ``"kubectl-edit" with subresource "status" using v1``."""
+        """The manager's name in messages: ``"beta"``, ``"kubectl-edit" with subresource "status" using v1``."""
         text = f'"{self.manager}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
@@ -73,7 +72,7 @@ Managed = dict[Identity, Entry]
 
 
 def read(raw: Any) -> Managed:
-    """The entries of a managedFields list; `EntryError` if one of them is malformed."""
+    """The entries of a managedFields list. Raises `EntryError` if one of them is malformed."""
     managed: Managed = {}
     for item in raw or ():
         entry = _read_entry(item)
@@ -103,7 +102,7 @@ def _read_entry(item: Any) -> Entry:
 
 
 def _is_set(node: Any) -> bool:
-    """Whether a value is a set of paths: objects all the way down, with elements that say what they are."""
+    """Whether a value is a valid set of paths: nested objects whose keys are valid path elements."""
     if not isinstance(node, dict):
         return False
     for key, child in node.items():
@@ -125,12 +124,12 @@ def _is_item(key: str) -> bool:
 
 
 def is_reset(raw: Any) -> bool:
-    """Whether a list asks to forget all managers: empty, or one empty entry."""
+    """Whether a list resets all managers: it is empty, or has one empty entry."""
     return raw is not None and (raw == [] or (len(raw) == 1 and not any((raw[0] or {}).values())))
 
 
 def write(found: Iterable[Entry]) -> list[dict[str, Any]]:
-    """The managedFields list: by operation, time, manager, version and subresource."""
+    """The managedFields list, sorted by operation, time, manager, version and subresource."""
     return [_write_entry(entry) for entry in sorted(found, key=_rank)]
 
 
@@ -156,7 +155,8 @@ def drop_empty(managed: Managed) -> Managed:
 
 
 def cap_updaters(managed: Managed) -> Managed:
-    """At most `MAX_UPDATERS` entries of updates: the oldest ones of each version are joined as ``ancient-changes``."""
+    """At most `MAX_UPDATERS` entries of updates: the oldest entries of each version are joined as ``ancient-changes``.
+    """
     updaters = sorted((entry for entry in managed.values() if entry.operation == UPDATE), key=_rank)
     surplus = len(updaters) - MAX_UPDATERS
     if surplus <= 0:
@@ -176,7 +176,7 @@ def cap_updaters(managed: Managed) -> Managed:
 
 
 def _while_surplus(updaters: list[Entry], surplus: int) -> Iterable[Entry]:
-    """The oldest entries until as many were joined to an earlier one of their version as are too many."""
+    """The oldest entries, until enough of them were joined with an earlier entry of their version."""
     versions: set[str] = set()
     for entry in updaters:
         if surplus == 0:
@@ -195,9 +195,9 @@ NEVER_OWNED_METADATA = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class ResetFields:
-    """The paths that a request cannot write, whatever its body says: they are owned by nobody for it.
+    """The paths that a request cannot write, whatever its body contains; the request does not own them.
 
-    `drop` are paths that are left out with all below them (``("status",)`` on the main resource of a kind with
+    `drop` are paths that are left out with everything below them (``("status",)`` on the main resource of a kind with
     /status); `keep`, if set, is the only path that counts (``("status",)`` on /status).
     """
 
@@ -205,7 +205,7 @@ class ResetFields:
     keep: tuple[str, ...] = ()
 
     def apply(self, fields: Fields) -> Fields:
-        """A set without what the request cannot write."""
+        """The set without the paths that the request cannot write."""
         for path in self.drop:
             fields = without(fields, tuple("f:" + name for name in path))
         return only(fields, tuple("f:" + name for name in self.keep)) if self.keep else fields
@@ -217,7 +217,8 @@ STATUS = ResetFields(drop=(("status",),))
 
 
 def reset_for(subresource: str, *, has_status: bool) -> ResetFields:
-    """What a request to the main resource or to a subresource cannot write, for a kind with or without /status."""
+    """The paths that a request to the main resource or to a subresource cannot write, for a kind with or without
+    /status."""
     if subresource == "status":
         return ALL_BUT_STATUS
     return STATUS if has_status else NO_RESET
@@ -225,9 +226,9 @@ def reset_for(subresource: str, *, has_status: bool) -> ResetFields:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The kind that is written: the request's version and schema, and the schemas of the other served versions.
+    """The written kind: the request's version and schema, and the schemas of the other served versions.
 
-    An entry of a version that is not served any more is dropped at the next change. `versions` is None for kinds whose
+    An entry of a version that is no longer served is dropped at the next change. `versions` is None for kinds whose
     versions all have the fields of `schema`, as far as ownership goes.
     """
 
@@ -244,7 +245,7 @@ class Target:
 
 
 def strip(fields: Fields) -> Fields:
-    """A set without the paths that nobody owns: type, name, uid and the like; metadata itself too."""
+    """The set without the paths that have no owner: type, name, uid and similar ones, and metadata itself."""
     result = {key: node for key, node in fields.items() if key not in NEVER_OWNED}
     if "f:metadata" in result:
         metadata = {key: node for key, node in result["f:metadata"].items() if key not in NEVER_OWNED_METADATA}
@@ -256,7 +257,8 @@ def strip(fields: Fields) -> Fields:
 
 
 def known_versions(managed: Managed, target: Target) -> Managed:
-    """The entries of served versions, brought to today's schema: below what is one value now, nothing is owned."""
+    """The entries of served versions, adapted to the present schema: there are no paths below a value that is now a
+    single leaf."""
     result = {}
     for identity, entry in managed.items():
         schema = target.schema_of(entry.api_version)
@@ -278,11 +280,12 @@ def _collapse(fields: Fields, schema: Schema) -> Fields:
 def conversion_error(old: Object, new: Object, managed: Managed, target: Target, writer: Identity | None = None) -> str:
     """Why the objects cannot be compared in the versions of the other managers; "" if they can.
 
-    Versions of a custom resource are converted by name only: a field that one of them does not know has no place there.
+    Versions of a custom resource are converted by name only, so a field that one of them does not know cannot be
+    compared.
     """
     for version in {entry.api_version for identity, entry in managed.items() if identity != writer}:
         schema = target.schema_of(version)
-        if version == target.api_version or schema is None or schema.name:  # built-in kinds, which have names, convert
+        if version == target.api_version or schema is None or schema.name:  # named schemas are of built-in kinds
             continue
         for what, obj in (("old", old), ("new", new)):
             if found := typed_errors(obj, schema):
@@ -292,10 +295,10 @@ def conversion_error(old: Object, new: Object, managed: Managed, target: Target,
 
 def take_over(old: Object, new: Object, managed: Managed, target: Target, *, writer: Identity | None = None,
               changes: tuple[Fields, Fields] | None = None) -> tuple[Managed, dict[Identity, Fields]]:
-    """(entries less what the change took from them, what was taken from each other manager by value).
+    """(entries without the paths that the change took from them, the paths taken from each other manager by value).
 
-    The writer's own entry (None: there is none) is not touched. Entries that own nothing any more are gone. `changes`
-    is the comparison of the two objects in the request's version, if the caller has it.
+    The writer's own entry (None if there is none) is not touched. Entries that own nothing any more are dropped.
+    `changes` is the comparison of the two objects in the request's version, if the caller has it.
     """
     by_version: dict[str, tuple[Fields, Fields]] = {}
     if changes is not None:

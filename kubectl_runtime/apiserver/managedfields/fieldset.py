@@ -1,20 +1,14 @@
-"""Sets of field paths in the form in which managedFields store them (FieldsV1), and their algebra.
+"""Sets of field paths in the stored form of managedFields (FieldsV1), their algebra, and the comparison of values.
 
-A set is a dict of path elements: ``f:name`` a field or map key, ``k:{"name":"x"}`` an item of a map list, ``v:"x"``
-an item of a set, each with the node below it. In a node ``"."`` says that the path itself belongs to the set; a node
-without anything below it is a member and written ``{}``. So ``{"f:data": {".": {}, "f:k": {}}}`` holds ``.data`` and
-``.data.k``, and ``{"f:data": {"f:k": {}}}`` only the latter. The root is no path: an empty root is the empty set.
+A set is a dict of path elements: ``f:name`` a field or map key, ``k:{"name":"x"}`` an item of a map list, ``v:"x"`` an
+item of a set, each with its child node. In a node ``"."`` means that the path itself belongs to the set; a node without
+children is a member and written ``{}``. So ``{"f:data": {".": {}, "f:k": {}}}`` holds ``.data`` and ``.data.k``, and
+``{"f:data": {"f:k": {}}}`` only the latter. The root is not a path: an empty root is the empty set.
 
-All functions are pure: arguments are never changed, results may share nodes with them. What only takes away keeps the
-order of keys; `ordered` puts them in the server's.
+All functions are pure: arguments are never changed, results may share nodes with them. Functions that only remove paths
+keep the order of keys; `ordered` and `compare` give the server's order.
 
-Path elements of list items: what identifies an item of a map list or of a set (``k:{"name":"x"}``, ``v:"x"``).
-
-What changed between two values: the field paths that were added or modified, and those that were removed.
-
-The sets come in the order in which the server writes them (see `fieldset.ordered`).
-
-Surprising truths of the real server: a map or list that becomes non-empty is itself a new path (``"."``) only if it
+Surprising details of the real server: a map or list that becomes non-empty is itself a new path (``"."``) only if it
 was absent before, not if it was null or empty; two empty values that differ (null and {}) count as one modified leaf.
 """
 from __future__ import annotations
@@ -38,7 +32,7 @@ def is_member(node: Fields) -> bool:
 
 
 def _node(member: bool, children: Fields) -> Fields | None:
-    """A node, or None where nothing is left of it."""
+    """A node, or None if it is empty."""
     if not children:
         return {} if member else None
     return {SELF: {}, **children} if member else children
@@ -104,7 +98,7 @@ def contains(fields: Fields, path: tuple[str, ...]) -> bool:
 
 
 def without(fields: Fields, path: tuple[str, ...]) -> Fields:
-    """The set without a path and all that is below it."""
+    """The set without a path and everything below it."""
     head, *rest = path
     if head not in fields:
         return fields
@@ -115,7 +109,7 @@ def without(fields: Fields, path: tuple[str, ...]) -> Fields:
 
 
 def only(fields: Fields, path: tuple[str, ...]) -> Fields:
-    """What of the set is at a path or below it."""
+    """The part of the set at a path or below it."""
     head, *rest = path
     if head not in fields:
         return {}
@@ -126,7 +120,7 @@ def only(fields: Fields, path: tuple[str, ...]) -> Fields:
 
 
 def paths(fields: Fields, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The paths of the set in order, each before those below it."""
+    """The paths of the set in order, each before the paths below it."""
     for key in sorted(fields):
         if key == SELF:
             continue
@@ -137,7 +131,7 @@ def paths(fields: Fields, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def ordered(fields: Fields) -> Fields:
-    """The same set with its keys in the order in which the server writes them."""
+    """The same set with its keys in the server's order."""
     result: Fields = {}
     for key in sorted(fields):
         node = fields[key]
@@ -146,12 +140,12 @@ def ordered(fields: Fields) -> Fields:
 
 
 def path_text(path: tuple[str, ...]) -> str:
-    """A path as messages show it: ``.spec.containers[name="main"].image``."""
+    """A path in messages: ``.spec.containers[name="main"].image``."""
     return "".join(element_text(element) for element in path)
 
 
 def element_text(element: str) -> str:
-    """A path element as messages show it: ``.data``, ``[name="main"]``, ``[="value"]``, ``[0]``."""
+    """A path element in messages: ``.data``, ``[name="main"]``, ``[="value"]``, ``[0]``."""
     kind, _, rest = element.partition(":")
     if kind == "f":
         return "." + rest
@@ -169,7 +163,7 @@ class ItemError(ValueError):
 
 
 def item_element(schema: Schema, item: Any) -> str:
-    """The path element of an item of a list of type map or set; `ItemError` if it has none."""
+    """The path element of an item of a list of type map or set. Raises `ItemError` if it has none."""
     if schema.list_type == "map":
         return _keyed(schema, item)
     if isinstance(item, str):
@@ -189,7 +183,7 @@ def _keyed(schema: Schema, item: Any) -> str:
         raise ItemError(f"associative list with keys may not have {what}")
     keys = schema.map_keys
     parts = []
-    # A key that is left out stands for its default; without default it is no part of the identity, which then differs.
+    # A missing key stands for its default; without a default it is not part of the identity.
     for key in sorted(keys):
         if key in item:
             value = item[key]
@@ -214,12 +208,12 @@ def _key_text(value: Any) -> str:
 
 @lru_cache(maxsize=4096)
 def _named(key: str, name: str) -> str:
-    """The element of an item that is identified by one text, as most are."""
+    """The element of an item that is identified by a single text, as most are."""
     return f"k:{{{encode_basestring(key)}:{encode_basestring(name)}}}"
 
 
 def by_element(schema: Schema, items: Any) -> dict[str, list[Any]]:
-    """The items of a list by their path element, in order; items that cannot be identified are left out."""
+    """The items of a list by their path element, in order; items without identity are left out."""
     index: dict[str, list[Any]] = {}
     key = schema.map_keys[0] if len(schema.map_keys) == 1 else ""
     for item in items or ():
@@ -236,7 +230,7 @@ Value = dict[str, Any]
 
 
 def compare(old: Value, new: Value, schema: Schema) -> tuple[Fields, Fields]:
-    """(added or modified paths, removed paths) on the way from `old` to `new`, two whole objects of the schema."""
+    """(added or modified paths, removed paths) between `old` and `new`, two whole objects of the schema."""
     changed: Fields = {}
     removed: Fields = {}
     _compare_maps(old, new, schema, changed, removed)
@@ -244,7 +238,7 @@ def compare(old: Value, new: Value, schema: Schema) -> tuple[Fields, Fields]:
 
 
 def all_paths(value: Any, schema: Schema) -> Fields:
-    """The node of a value that is wholly new (or gone): its own path and every path below it."""
+    """The node of a value that is entirely new (or removed): its own path and every path below it."""
     if schema.leaf or not value:
         return {}
     if isinstance(value, dict):
@@ -270,7 +264,7 @@ def all_paths(value: Any, schema: Schema) -> Fields:
 
 @lru_cache(maxsize=1024)
 def _flat_node(schema: Schema, keys: tuple[str, ...]) -> Fields | None:
-    """The node of a map that has these keys, whatever its values are; None if one of them is no leaf."""
+    """The node of a map with these keys, whatever its values are; None if one of its fields is not a leaf."""
     if all((schema.field(key) or ANY).leaf for key in keys):
         return {SELF: {}, **{"f:" + key: {} for key in sorted(keys)}}
     return None
@@ -292,7 +286,7 @@ def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, remov
 
 
 def _compare(before: Any, after: Any, schema: Schema, *, name: str, changed: Fields, removed: Fields) -> None:
-    """Two present values that are not equal; `name` is their path element."""
+    """Compare two present values that differ; `name` is their path element."""
     below_changed: Fields = {}
     below_removed: Fields = {}
     itself = False
@@ -308,7 +302,7 @@ def _compare(before: Any, after: Any, schema: Schema, *, name: str, changed: Fie
     else:
         old_map = before if isinstance(before, dict) else None
         new_map = after if isinstance(after, dict) else None
-        # Where any value is allowed, a scalar or list that takes the place of a map, or leaves it, changes the path.
+        # Where any value is allowed, replacing a map by a scalar or list, or the reverse, changes the path.
         mixed = schema.kind == "any" and not all(value is None or isinstance(value, dict) for value in (before, after))
         itself = mixed or not (old_map or new_map)
         _compare_maps(old_map or {}, new_map or {}, schema, below_changed, below_removed)
@@ -327,10 +321,10 @@ def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed:
         olds, news = before.get(name, []), after.get(name, [])
         if equal_json(olds, news):
             continue
-        if len(olds) > 1 and len(news) > 1:  # repeated items are one value as a whole
+        if len(olds) > 1 and len(news) > 1:  # repeated items count as one value
             changed[name] = {}
             continue
-        # Repeated items are a leaf of their own: they come and go as such, whatever the single item that replaces them.
+        # Repeated items are one leaf: it is removed or added as a whole, whatever single item replaces it.
         if len(olds) > 1:
             removed[name] = {}
         elif olds and len(news) != 1:

@@ -1,22 +1,19 @@
-"""`update` and `apply`: what a write does to an object and to its ``metadata.managedFields``.
+"""`update` and `apply`: the effect of a write on an object and on its ``metadata.managedFields``.
 
-* Update (create, PUT, patches): the writer owns what it added or changed, besides what it owned before; others lose
-  that, and everybody loses what was removed. The time of its entry moves only if it took something.
-* Apply (server-side apply): the configuration is laid over the object. What the applier applied before and not now is
-  removed unless somebody else owns it. Other managers' differing values are conflicts.
+- Update (create, PUT, patches): the writer owns the fields that it added or changed, besides those that it owned
+  before; other managers lose them, and all managers lose removed fields. The time of the writer's entry changes only if
+  it took something.
+- Apply (server-side apply): the configuration is merged into the object. Fields that the applier applied before and no
+  longer applies are removed unless another manager owns them. Values that differ from other managers' are conflicts.
 
-An object that has no managers at all (they were reset) gets none by an update; at the first apply all of its fields
-go to the manager ``before-first-apply``. Both functions are pure: arguments are never changed, the result may share
-parts with them.
+An update of an object without managers (they were reset) adds none; at the first apply all existing fields go to the
+manager ``before-first-apply``. All functions are pure: arguments are never changed, the result may share parts with
+them.
 
-Removal by omission: what an applier applied before and does not apply now goes, unless somebody else owns it.
-
-managedFields across /scale: a Scale shows who owns the replicas, and what a write does to that goes back to the
-object.
-
-Surprising truths of the real server, kept on purpose: the entry of an updater that owns the replicas is split by any
-write to /scale, and its new part, like every entry that comes back from a Scale, has no time. The two parts then have
-one identity, so that the next write knows the last of them only, and nobody owns the replicas.
+A Scale shows the owners of the replicas, and a write to it changes the entries of the object. Surprising details of the
+real server, kept on purpose: any write to /scale splits the entry of an updater that owns the replicas, and its new
+part, like every entry that comes back from a Scale, has no time. The two parts then have one identity, so that the next
+write reads only the last of them, and the replicas have no owner.
 """
 from __future__ import annotations
 
@@ -63,17 +60,17 @@ Object = dict[str, Any]
 
 
 def prune(merged: Object, managed: Managed, last: Entry | None, target: Target) -> Object:
-    """`merged` without the paths of the applier's last set that no entry of `managed` (its new one included) owns.
+    """`merged` without the paths of the applier's last set that no entry of `managed` (including its new entry) owns.
 
-    An item or struct that still holds something somebody owns stays. A last set of a version that is not served any
-    more removes nothing.
+    An item or struct that still contains owned fields stays. A last set of a version that is no longer served removes
+    nothing.
     """
     schema = target.schema_of(last.api_version) if last else None
     if last is None or schema is None or not last.fields:
         return merged
     now = managed[last.identity]
     if now.api_version == last.api_version and not difference(last.fields, now.fields):
-        return merged  # all that was applied before is applied again
+        return merged  # every path of the last set is applied again
     previous = named_members(last.fields, schema)
     pruned = remove(merged, previous, schema) or {}
     versions = [last.api_version, *({entry.api_version for entry in managed.values()} - {last.api_version})]
@@ -92,7 +89,7 @@ def prune(merged: Object, managed: Managed, last: Entry | None, target: Target) 
 
 
 def _add_back_owned(merged: Object, pruned: Object, owned: Fields, schema: Schema) -> Object:
-    """`merged` less what is missing in `pruned` and owned by none of the managers of a version."""
+    """`merged` without the paths that are missing in `pruned` and have no owner among the managers of a version."""
     everything = named_members(field_set(merged, schema), schema)
     remaining = named_members(field_set(pruned, schema), schema)
     kept = union(remaining, named_members(owned, schema))
@@ -107,12 +104,13 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 def update(old: Object | None, new: Object, *, manager: str, api_version: str, schema: Schema, now: datetime,
            subresource: str = "", blank: Object | None = None, reset: ResetFields = NO_RESET,
            versions: Mapping[str, Schema] | None = None) -> Object:
-    """`new` with the managedFields that it has after a create (`old` is None) or an update by `manager`.
+    """`new` with its managedFields after a create (`old` is None) or an update by `manager`.
 
-    Both objects are in the request's version; `new` is what the client sent (or a patch made), with defaults. `blank`
-    is the empty object of the kind: what a create has in common with it is not owned. `reset` names what this request
-    cannot write. `versions` maps the other served apiVersions to their schemas; None if they all have the fields of
-    `schema`. The managedFields in `new` count if they can be read and this is not a subresource; else those of `old`.
+    Both objects are in the request's version; `new` is the client's object (or the result of a patch), with defaults.
+    `blank` is the empty object of the kind: a create does not own what equals it. `reset` has the paths that this
+    request cannot write. `versions` maps the other served apiVersions to their schemas; None if they all have the
+    fields of `schema`. The managedFields in `new` count if they are readable and this is not a subresource; otherwise
+    those of `old`.
     """
     target = Target(api_version, schema, versions, reset)
     content = _without_managed_fields(new)
@@ -125,7 +123,7 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
 
 
 def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target: Target) -> Managed:
-    """The entries after an update: none at all if versions cannot be compared, which the real server only logs."""
+    """The entries after an update: none if the versions cannot be compared, which the real server only logs."""
     if conversion_error(live, new, managed, target):
         return {}
     changed, removed = compare(live, new, target.schema)
@@ -146,14 +144,14 @@ def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target:
 def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api_version: str, schema: Schema,
           now: datetime, subresource: str = "", blank: Object | None = None, reset: ResetFields = NO_RESET,
           versions: Mapping[str, Schema] | None = None) -> Object:
-    """The object after `manager` applied a configuration to `old` (None: there is no object yet), with its
+    """The object after `manager` applied a configuration to `old` (None if there is no object yet), with its
     managedFields.
 
     `applied` is the configuration as sent; the result still has to be decoded, defaulted and validated. The other
-    arguments are as for `update`. An apply that changes no value keeps the time of the applier's entry (a new one
+    arguments are as for `update`. An apply that changes no value keeps the time of the applier's entry (a new entry
     then has none). Raises StatusError 400 if the configuration has managedFields, 500 (as the real server does) if it
-    does not fit the schema, 409 with a FieldManagerConflict cause for each path that another manager owns with
-    another value, unless `force`.
+    does not fit the schema, 409 with a FieldManagerConflict cause for each path that another manager owns with another
+    value, unless `force`.
     """
     target = Target(api_version, schema, versions, reset)
     if (applied.get("metadata") or {}).get("managedFields") is not None:
@@ -237,8 +235,8 @@ class _Conflicts(Exception):
 
 
 def _client_side_applied(live: Object, target: Target) -> Fields | None:
-    """What `kubectl apply` set and nobody changed since: kubectl's server-side apply may take that over without
-    conflict."""
+    """The fields that `kubectl apply` set and no manager changed since: kubectl's server-side apply may take them over
+    without a conflict."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         configuration = json.loads(text or "")
@@ -253,7 +251,7 @@ def _client_side_applied(live: Object, target: Target) -> Fields | None:
 
 
 def _with_last_applied(result: Object, applied: Object) -> Object:
-    """kubectl's annotation follows its server-side applies, where there is one."""
+    """Update kubectl's annotation after its server-side apply, if there is one."""
     metadata = result.get("metadata") or {}
     if not (metadata.get("annotations") or {}).get(LAST_APPLIED):
         return result
@@ -266,7 +264,7 @@ def _with_last_applied(result: Object, applied: Object) -> Object:
 
 
 def _chosen_entries(old: Object | None, new: Object, subresource: str) -> Managed:
-    """The entries to go on from: those in the request, unless it is of a subresource or has none that can be read."""
+    """The entries to start from: those in the request, unless it is for a subresource or has no readable ones."""
     if not subresource:
         sent = (new.get("metadata") or {}).get("managedFields")
         if entries.is_reset(sent):
@@ -291,7 +289,7 @@ def _with_managed_fields(obj: Object, managed: Managed) -> Object:
 
 
 def title(applied: Object) -> str:
-    """``namespace/name; group/version, Kind=Kind`` as messages name a configuration."""
+    """``namespace/name; group/version, Kind=Kind``: the name of a configuration in messages."""
     metadata = applied.get("metadata") or {}
     api_version = applied["apiVersion"]
     kind = f"{api_version if '/' in api_version else '/' + api_version}, Kind={applied['kind']}"
@@ -304,13 +302,13 @@ ReplicasPaths = Mapping[str, tuple[str, ...]]  # apiVersion -> the path of the r
 
 
 def to_scale(raw: Any, replicas: ReplicasPaths) -> list[dict[str, Any]]:
-    """The entries of an object that own its replicas, as entries of a Scale."""
+    """The object's entries that own its replicas, as entries of a Scale."""
     return entries.write([Entry(entry.manager, entry.operation, SCALE, entry.subresource, entry.time, _set(_REPLICAS))
                           for entry in entries.read_or_empty(raw).values() if _owns(entry, replicas)])
 
 
 def to_object(raw: Any, raw_scale: Any, api_version: str, replicas: ReplicasPaths) -> list[dict[str, Any]]:
-    """The entries of an object (`raw`) after a write to its Scale, which has the entries `raw_scale` now."""
+    """The entries of an object (`raw`) after a write to its Scale, which now has the entries `raw_scale`."""
     of_scale = {entry.identity: entry for entry in entries.read_or_empty(raw_scale).values()
                 if contains(entry.fields, _REPLICAS)}
     kept: list[Entry] = []

@@ -1,13 +1,10 @@
-"""The merge of an applied configuration into an object, the field set of a configuration, and the removal of paths.
+"""The merge of an applied configuration into an object, its validation and its field set, and the removal of paths.
 
 Order of merged lists: items that both have follow the order of the applied list; items that only one has keep their
 place relative to their neighbours in their own list.
 
-The check of an applied configuration against its schema: types, undeclared fields, list items that cannot be told
-apart.
-
-The texts are those of the real server, which answers them as 500 without a reason; Go's way to print values is part
-of them.
+A configuration is checked against its schema: types, undeclared fields, list items without a distinct identity. The
+texts are those of the real server, which answers with a 500 without a reason; they contain values as Go prints them.
 """
 from __future__ import annotations
 
@@ -81,9 +78,9 @@ def _merge_lists(live: list[Any], applied: list[Any], schema: Schema) -> list[An
             result.append(item)
             continue
         if next_shared < len(shared) and shared[next_shared] != name:
-            continue  # it stands elsewhere in the applied list: its place is decided there
+            continue  # the applied list decides its place later
         if name in merged and position < len(wanted):
-            take()  # a repeated item goes, and the server puts the next applied one in its place
+            take()  # a repeated item is removed, and the server puts the next applied item in its place
         while name not in merged:
             take()
     while position < len(wanted):
@@ -99,12 +96,12 @@ def _element_or_none(schema: Schema, item: Any) -> str | None:
 
 
 def field_set(value: Any, schema: Schema) -> Fields:
-    """The paths that a configuration sets: leaves, keys of maps and items of lists, but not the structs on the way."""
+    """The paths that a configuration sets: leaves, keys of maps and items of lists, but not the structs above them."""
     result: Fields = {}
     for key, child in value.items():
         below = schema.field(key) or ANY
         node = _set_node(child, below)
-        # Structs are not owned for their own sake, unless they are null or empty: there is nothing else to own.
+        # Structs are owned only if they are null or empty: then there is nothing below them to own.
         if child is None or child == {} or key not in schema.fields:
             node = {SELF: {}, **node} if node else {}
         if node is not None:
@@ -128,9 +125,9 @@ def _set_node(value: Any, schema: Schema) -> Fields | None:
 
 
 def remove(value: Any, fields: Fields, schema: Schema) -> Any:
-    """A value without the paths of a set; None where a map or list has nothing left, if whole items went.
+    """A value without the paths of a set; None if whole items were removed and the map or list has nothing left.
 
-    Surprising but true: one that lost something inside its items or fields stays, though it may be empty then.
+    Surprising: a value that lost parts inside its items or fields stays, even if it is empty then.
     """
     if schema.leaf:
         return value if schema.kind in ("scalar", "opaque") and not isinstance(value, list | dict) else None
@@ -162,7 +159,7 @@ def _remove_inside(value: Any, fields: Fields, schema: Schema) -> Any:
 
 
 def named_members(fields: Fields, schema: Schema | None) -> Fields:
-    """The set together with every declared field that has something of the set below it."""
+    """The set with every declared field that has paths of the set below it."""
     result: Fields = {}
     for key, node in fields.items():
         if key == SELF:
@@ -178,7 +175,7 @@ def named_members(fields: Fields, schema: Schema | None) -> Fields:
 
 
 def typed_errors(value: Any, schema: Schema) -> str:
-    """What is wrong with a configuration, as one text; "" if nothing is."""
+    """The problems of a configuration as one text; "" if there are none."""
     errors = [f"{path}: {message}" if path else message for path, message in _errors(value, schema, "")]
     if len(errors) > 1:
         return "\n".join(["errors:", *("  " + error for error in errors)])
