@@ -1,8 +1,8 @@
 """OpenAPI documents: ``/openapi/v3`` with one for each group and version, and ``/openapi/v2`` with everything.
 
-`respond(registry, request)` answers these paths; None means that the path is none of them. Documents are built at the
-first request and kept until the registry changes. v2 comes in protobuf too, which kubectl asks for where v3 did not do;
-for the documents of v3 a client that accepts nothing but protobuf gets 406.
+`respond(registry, request)` answers these paths and returns None for any other path. Documents are built at the first
+request and kept until the registry changes. v2 also exists in protobuf, which kubectl requests if v3 was not enough; a
+client that accepts only protobuf gets a 406 for v3.
 """
 
 from __future__ import annotations

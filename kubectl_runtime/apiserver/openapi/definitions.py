@@ -1,8 +1,7 @@
 """Schemas for OpenAPI documents, from the definitions of the built-in kinds and from the schemas of CRDs.
 
-Fields of built-in kinds that take one of a few texts, as OpenAPI documents list them (`kubectl explain` shows them).
-
-The generated definitions do not have them. The list has the fields that people look up, and is not complete.
+The generated definitions lack enums, which `kubectl explain` shows. The table of enums has the commonly used fields and
+is not complete.
 """
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ STATUS, DELETE_OPTIONS, PATCH = f"{META}.Status", f"{META}.DeleteOptions", f"{ME
 ALWAYS = (STATUS, DELETE_OPTIONS, f"{META}.WatchEvent", f"{META}.APIResourceList", f"{META}.APIGroup")
 V2_PREFIX, V3_PREFIX = "#/definitions/", "#/components/schemas/"
 
-# What a schema may say in v3 but not in v2: such parts are left out there.
+# Keywords that a schema may have in v3 and not in v2, where they are left out.
 _ONLY_V3 = ("oneOf", "anyOf", "allOf", "not", "nullable", "default")
 _CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _API_VERSION = ("APIVersion defines the versioned schema of this representation of an object. Servers should convert "
@@ -79,7 +78,7 @@ _KIND = ("Kind is a string value representing the REST resource this object repr
          f"{_CONVENTIONS}#types-kinds")
 _METADATA = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
 _LIST_METADATA = f"Standard list metadata. More info: {_CONVENTIONS}#types-kinds"
-# Texts and numbers, which v3 can say and v2 cannot.
+# Values that are texts or numbers, which v3 can express and v2 cannot.
 _SEVERAL_TYPES = {"io.k8s.apimachinery.pkg.util.intstr.IntOrString": ("integer", "string"),
                   "io.k8s.apimachinery.pkg.api.resource.Quantity": ("string", "number")}
 
@@ -102,7 +101,7 @@ def kind_name(group: str, version: str, kind: str) -> str:
 
 
 def schemas(types: Iterable[ServedResource], prefix: str, extra: Iterable[str] = ()) -> Object:
-    """The schemas of types and of all that they refer to, by name; references begin with the prefix."""
+    """The schemas of types and of all that they refer to, by name; references start with the prefix."""
     result: Object = {}
     wanted = [*ALWAYS, *(name for name in extra if name)]
     for resource_type in types:
@@ -134,7 +133,7 @@ def references(node: Any) -> Iterator[str]:
     """The definitions that a node refers to."""
     if isinstance(node, Mapping):
         for key, value in node.items():
-            if key == "$ref" and isinstance(value, str):  # JSONSchemaProps has a property of that name
+            if key == "$ref" and isinstance(value, str):  # JSONSchemaProps has a property named $ref
                 yield value
             else:
                 yield from references(value)
@@ -165,7 +164,7 @@ def _builtin(name: str, prefix: str) -> Object:
 
 
 def _described(node: Object, text: str, prefix: str) -> Object:
-    """A described field. In v3 nothing may stand beside a reference, which so moves into an allOf."""
+    """A described field. In v3 nothing may stand beside a reference, so the reference moves into an allOf."""
     if "$ref" in node and prefix == V3_PREFIX:
         return {"allOf": [{"$ref": node["$ref"]}], "description": text, **{key: value for key, value in node.items()
                                                                           if key != "$ref"}}
@@ -219,5 +218,5 @@ def _for_v2(node: Any) -> Any:
         elif key not in _ONLY_V3:
             result[key] = _for_v2(value)
     if node.get("nullable") or node.get("x-kubernetes-int-or-string"):
-        result.pop("type", None)  # v2 has no null: a client must not refuse it
+        result.pop("type", None)  # v2 has no null, so the type stays open
     return result

@@ -1,8 +1,7 @@
-"""The OpenAPI v2 document in protobuf, as gnostic's `OpenAPIv2.proto` has it.
+"""The OpenAPI v2 document in protobuf, as gnostic's `OpenAPIv2.proto` defines it.
 
-kubectl asks for it, and takes nothing else, when it validates an object of a kind that no v3 document describes: a kind
-that is not installed, say. The numbers are those of gnostic-models; only messages that our document has parts of are
-in the tables.
+kubectl accepts only this form when it validates an object whose kind no v3 document describes, for example a kind that
+is not installed. The numbers are those of gnostic-models; the tables have only messages that our document uses.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 PROTOBUF_MEDIA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 DEPRECATED_MEDIA = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-"""What clients ask for; its @ is none of a media type, so that the answer is of the other name."""
+"""The media type in requests; its @ is not valid in a media type, so the answer has another name."""
 
 Object = Mapping[str, Any]
 Encode = Callable[[Any], bytes]
@@ -42,7 +41,7 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _any(value: Any) -> bytes:
-    """gnostic's Any holds YAML, of which JSON is a part."""
+    """gnostic's Any holds YAML, and JSON is a part of YAML."""
     return _field(2, json.dumps(value, separators=(",", ":")).encode())
 
 
@@ -51,7 +50,7 @@ def _text(value: Any) -> bytes:
 
 
 class _Number:
-    """What stands in a field without a length: integers, booleans and doubles."""
+    """Fields without a length: integers, booleans and doubles."""
 
     def __init__(self, *, double: bool = False) -> None:
         self.double = double
@@ -64,7 +63,7 @@ _INTEGER, _FLOAT = _Number(), _Number(double=True)
 
 
 def _entries(number: int, encode: Encode, value: Any) -> Iterator[bytes]:
-    """A field for each item of a list; a field that is no list, and comes several times, is put together by readers."""
+    """One field for each item of a list; a value that is not a list may come in several fields, which readers join."""
     for item in value if isinstance(value, list) else (value,):
         if isinstance(encode, _Number):
             yield _varint(number << 3 | (_DOUBLE if encode.double else 0)) + encode(item)
@@ -73,7 +72,7 @@ def _entries(number: int, encode: Encode, value: Any) -> Iterator[bytes]:
 
 
 def _message(fields: Fields, extensions: int = 0) -> Encode:
-    """A message of these fields; keys with `x-` are its vendor extensions, each with its name."""
+    """A message with these fields; keys with `x-` are its vendor extensions, each with its name."""
     def encode(value: Any) -> bytes:
         parts: list[bytes] = []
         for key, item in value.items():
@@ -94,7 +93,7 @@ def _named(encode: Encode, number: int = 1) -> Encode:
 
 
 def _inside(number: int, encode: Encode) -> Encode:
-    """The one alternative of a message that we use."""
+    """A message with alternatives; we use only one."""
     return lambda value: _field(number, encode(value))
 
 

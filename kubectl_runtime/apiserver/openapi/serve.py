@@ -1,12 +1,8 @@
-"""The paths below ``/openapi`` and the cache of documents.
+"""The documents below ``/openapi``, their paths and operations, and their cache.
 
-Whole OpenAPI documents: one of v3 for each group and version, one of v2 for everything.
-
-The paths and operations of resource types in OpenAPI documents.
-
-Clients look at three things: which kind an operation is about (``x-kubernetes-group-version-kind``), what it does
-(``x-kubernetes-action``), and which query parameters it takes (kubectl: ``fieldValidation`` and ``dryRun`` of the
-patch). The deprecated ``/watch/`` paths are left out.
+Clients use three things of an operation: its kind (``x-kubernetes-group-version-kind``), its action
+(``x-kubernetes-action``), and its query parameters (kubectl: ``fieldValidation`` and ``dryRun`` of the patch). The
+deprecated ``/watch/`` paths are left out.
 """
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ Object = dict[str, Any]
 MEDIA = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 PATCH_MEDIA = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
                "application/apply-patch+yaml")
-# kubectl picks the kind of patch by what the document offers: custom resources know no strategic merge patch
+# kubectl picks the patch format from the document: custom resources have no strategic merge patch
 CUSTOM_PATCH_MEDIA = tuple(media for media in PATCH_MEDIA if "strategic" not in media)
 _METHODS = {"list": "get", "create": "post", "deletecollection": "delete", "get": "get", "update": "put",
             "patch": "patch", "delete": "delete"}
@@ -66,7 +62,7 @@ _DESCRIPTIONS = {
 
 
 def paths_of(resource_type: ServedResource, prefix: str) -> Iterator[tuple[str, Object]]:
-    """(path, path item) of a type's collection, objects and subresources; references begin with the prefix."""
+    """(path, path item) of a type's collection, objects and subresources; references start with the prefix."""
     base = f"/apis/{resource_type.api_version}" if resource_type.group else f"/api/{resource_type.version}"
     plural, scoped = resource_type.plural, resource_type.namespaced
     collection = f"{base}/namespaces/{{namespace}}/{plural}" if scoped else f"{base}/{plural}"
@@ -135,7 +131,7 @@ class _Builder:
         return operation
 
     def _about(self, sub: Subresource | None) -> tuple[str, str, str, str]:
-        """Kind, group, version and schema name of what the operation reads and writes."""
+        """Kind, group, version and schema name of the objects that the operation reads and writes."""
         if sub is None or sub.kind == self.type.kind:
             return self.type.kind, self.type.group, self.type.version, name_of(self.type)
         group, version = (sub.group, sub.version) if sub.group else (self.type.group, self.type.version)
@@ -188,7 +184,7 @@ def v3(types: Iterable[ServedResource]) -> Object:
 
 
 def v2(registry: Registry) -> Object:
-    """The document of everything that is served."""
+    """The document of all served types."""
     types = list(registry)
     paths = {path: item for found in types for path, item in paths_of(found, V2_PREFIX)}
     return {"swagger": "2.0", "info": INFO, "paths": dict(sorted(paths.items())),
@@ -197,7 +193,7 @@ def v2(registry: Registry) -> Object:
 
 
 def other(parts: list[str]) -> Object | None:
-    """The document of a path that is no group: only ``version`` has one."""
+    """The document of a path that is not a group: only ``version`` has one."""
     if parts != ["version"]:
         return None
     operation = {"operationId": "getCodeVersion", "tags": ["version"], "responses": {"200": {"description": "OK"}}}
@@ -217,7 +213,7 @@ _FOREVER = (("Cache-Control", "public, immutable"), ("Expires", "Fri, 01 Jan 210
 
 
 class _Cache:
-    """Encoded documents of one state of a registry, by path."""
+    """The encoded documents of one state of a registry, by path."""
 
     def __init__(self, revision: int) -> None:
         self.revision = revision
@@ -256,7 +252,7 @@ def _takes(request: HttpRequest, media: str) -> bool:
 
 
 def _body(registry: Registry, path: str) -> bytes:
-    """An encoded document; b"" if there is none."""
+    """An encoded document; b"" if it does not exist."""
     cache = _caches.get(registry)
     if cache is None or cache.revision != registry.revision:
         cache = _caches[registry] = _Cache(registry.revision)
@@ -284,10 +280,10 @@ def _build(registry: Registry, path: str) -> dict[str, Any] | None:
 
 
 def _index(registry: Registry) -> dict[str, Any]:
-    """The paths of all documents, with hashes under which clients may keep them for ever.
+    """The paths of all documents, with hashes under which clients may cache them forever.
 
-    They are made of what the documents are made of, so that the index builds none of them: of the schemas of custom
-    resources, as built-in types never change.
+    The hashes come from the inputs of the documents, the schemas of custom resources (built-in types never change), so
+    that the index builds no document.
     """
     paths = {"version": hashlib.sha256(), "api/v1": hashlib.sha256()}
     for group in registry.groups():
