@@ -1,1 +1,1 @@
-"""From stored objects to the bytes of an answer, in the form that was asked for."""
+"""Encodes stored objects as the body of an answer, in the requested form."""

@@ -1,18 +1,12 @@
-"""In which form an answer goes out: JSON or YAML, the object itself, its metadata only, or a row of a table.
+"""The form of an answer: JSON or YAML; the object, its metadata only, or a row of a table; and its encoding.
 
-`accept(request, …)` reads the Accept header; a `Form` then turns stored versions into bytes. Forms are values: equal
-forms of one type give equal bytes, so that watches can share an encoding.
+`accept(request, …)` reads the Accept header; a `Form` (of one resource type) then encodes stored versions: objects,
+lists, tables, watch events. Forms are values: equal forms give equal bytes, so that watches can share an encoding. An
+answer in the stored form joins stored bytes without decoding; metadata and table rows decode the part that they need.
 
-From stored versions to the bytes of an answer: objects, lists, tables, watch events, in the form that is accepted.
-
-A `Form` belongs to one resource type and one form of it. No object is decoded for an answer in its own form: stored
-bytes are put together. Metadata and table rows decode the part they need. Objects that are stored in another version
-are converted first, all of an answer at once; StatusError if that fails.
-
-Stored objects as a version of their type shows them: the one way from a `Version` to what a client sees.
-
-Where a webhook converts, a call blocks until it has answered, and raises StatusError if it fails; a lock that the
-thread holds is free meanwhile.
+`shown_objects` is the one way from a stored `Version` to the object that a client sees. Objects stored in another
+version are converted first, all objects of an answer at once. If a webhook converts, the call blocks until it has
+answered, releases a lock that the thread holds, and raises StatusError if the conversion fails.
 """
 from __future__ import annotations
 
@@ -33,7 +27,7 @@ from kubectl_runtime.apiserver.wire import HttpRequest
 Object = dict[str, Any]
 
 _TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
-MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of one if there are more
+MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of each warning if these are exceeded
 WATCH_TYPES = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 encode = msgspec.json.encode
@@ -41,7 +35,7 @@ encode = msgspec.json.encode
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """What the client accepts: a media type and, if wanted, the kind to convert to."""
+    """The accepted form: a media type and, if requested, the kind to convert to."""
 
     yaml: bool = False
     pretty: bool = False
@@ -64,13 +58,13 @@ class Clause:
     quality: float = 1.0
 
     def takes(self, media_type: str) -> bool:
-        """Whether a media type lies in the range; upper and lower case differ, as on the real server."""
+        """Whether the range contains a media type; case-sensitive, as on the real server."""
         kind, _, sub = media_type.partition("/")
         return (self.type, self.subtype) in ((kind, sub), (kind, "*"), ("*", "*"))
 
 
 def clauses(header: str) -> list[Clause]:
-    """The media ranges of an Accept header, the best ones first; what is malformed is left out."""
+    """The media ranges of an Accept header, the best first; malformed ranges are left out."""
     found: list[Clause] = []
     for part in header.split(","):
         media, *rest = part.split(";")
@@ -90,8 +84,8 @@ def clauses(header: str) -> list[Clause]:
 
 
 def _goes_before(one: Clause, other: Clause) -> bool:
-    """Not an order: a lower quality does not hold a precise range back. This and sorting by insertion are the real
-    server's."""
+    """Whether one clause is tried before another. This is not an order: a lower quality does not hold a precise range
+    back. The rule and the sort by insertion are the real server's."""
     return (one.quality > other.quality or (one.type != "*" and other.type == "*")
             or (one.subtype != "*" and other.subtype == "*"))
 
@@ -104,7 +98,7 @@ def _quality(text: str) -> float:
 
 
 def is_pretty(request: HttpRequest) -> bool:
-    """Whether JSON is asked for with line breaks: by the query, or by being somebody who reads it himself."""
+    """Whether the JSON gets line breaks: the query asks for it, or the User-Agent is one that a person reads."""
     wanted = request.param("pretty")
     if wanted:
         return wanted in ("1", "t", "T", "TRUE", "true", "True")
@@ -112,10 +106,10 @@ def is_pretty(request: HttpRequest) -> bool:
 
 
 def accept(request: HttpRequest, *, watch: bool = False, custom: bool = False) -> Media:
-    """The form to answer in; raises the 406 if there is none that the client accepts.
+    """The form of the answer. Raises the 406 if the client accepts none.
 
-    Requests for built-in types pass a router first that knows no parameters and no ranges but ``*/*``; those for custom
-    resources (`custom`) do not.
+    Requests for built-in types first pass a router that knows no parameters and no ranges except ``*/*``; requests for
+    custom resources (`custom`) do not.
     """
     header = request.header("accept")
     if header and not custom:
@@ -131,12 +125,12 @@ def check_routed(header: str, media_types: Sequence[str]) -> None:
 
 
 def negotiated(request: HttpRequest, *, transforms: bool = True) -> Media:
-    """The form that an Accept header asks for among those that the server has; raises the 406."""
+    """The form that an Accept header requests, among the supported forms. Raises the 406."""
     header, pretty = request.header("accept"), is_pretty(request)
     if not header:
         return Media(pretty=pretty)
     for clause in clauses(header):
-        # This server has no protobuf: the client falls back to its next clause, or gets the 406.
+        # Without protobuf support the client falls back to its next clause, or gets the 406.
         for media_type in (JSON, YAML):
             if clause.takes(media_type) and _allowed(clause.params, media_type, transforms):
                 transform = clause.params.get("as", "")
@@ -146,7 +140,7 @@ def negotiated(request: HttpRequest, *, transforms: bool = True) -> Media:
 
 
 def _allowed(params: dict[str, str], media_type: str, transforms: bool) -> bool:
-    """Whether the parameters of a clause ask for something that there is."""
+    """Whether the parameters of a clause request a supported conversion."""
     if params.get("stream") and (params["stream"] != "watch" or media_type == YAML):
         return False
     if params.get("sv") and not (transforms and params["sv"] == "v1"):
@@ -158,7 +152,7 @@ def _allowed(params: dict[str, str], media_type: str, transforms: bool) -> bool:
 
 
 def error_media(request: HttpRequest) -> Media:
-    """The form of an error, which must not fail itself."""
+    """The form of an error, which must not fail."""
     try:
         return negotiated(request, transforms=False)
     except errors.StatusError:
@@ -166,17 +160,17 @@ def error_media(request: HttpRequest) -> Media:
 
 
 def wants_protobuf_only(request: HttpRequest) -> bool:
-    """Whether protobuf is all the client accepts: its errors then come in protobuf."""
+    """Whether the client accepts only protobuf: its errors are then in protobuf."""
     kind, _, sub = PROTOBUF.partition("/")
     found = clauses(request.header("accept"))
     return bool(found) and all((clause.type, clause.subtype) == (kind, sub) for clause in found)
 
 
 def check_transform(media: Media, go_type: str, *, is_list: bool, custom: bool = False) -> None:
-    """Refuse a conversion to a list of a single object, and the reverse."""
+    """Refuse the conversion of a single object to a list, and the reverse."""
     if media.transform == "PartialObjectMetadataList" and not is_list:
         if custom:
-            raise errors.bare_500("content is not a list")  # surprising: no 406, and no reason
+            raise errors.bare_500("content is not a list")  # surprising: not a 406, and without a reason
         raise errors.StatusError(406, "NotAcceptable",
                                  "you requested PartialObjectMetadataList, but the requested object is "
                                  f"not a list ({go_type})")
@@ -202,7 +196,8 @@ def _yaml(body: bytes) -> bytes:
 
 
 def warning_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Warning headers as RFC 7234 wants them; if they are many, each is cut, and the last ones are left out."""
+    """Warning headers in the form of RFC 7234. If they are too long together, each is cut, and the last ones are left
+    out."""
     shown = list(dict.fromkeys(texts))
     if sum(map(len, shown)) > MAX_WARNINGS:
         cut = [text[:MAX_WARNING] for text in shown]
@@ -219,7 +214,7 @@ def quoted(text: str) -> str:
 
 
 def protobuf_status(status: Object) -> bytes:
-    """A failure Status in the protobuf envelope: what a client that accepts nothing else gets."""
+    """A failure Status in the protobuf envelope, for a client that accepts nothing else."""
     details = b"\x0a\x00\x12\x00\x1a\x00"
     message = (_field(1, details) + _field(2, status["status"].encode()) + _field(3, status["message"].encode())
                + _field(4, status.get("reason", "").encode()) + b"\x30" + _varint(status["code"]))
@@ -241,7 +236,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 
 def is_as_stored(resource_type: ServedResource, version: Version) -> bool:
-    """Whether the stored bytes are those that are shown."""
+    """Whether clients see the stored bytes unchanged."""
     return not resource_type.strategy.converts and version.stored_as in ("", resource_type.version)
 
 
@@ -267,7 +262,7 @@ _INCLUDE = {"": "Metadata", "Metadata": "Metadata", "Object": "Object", "None": 
 
 
 class Form:
-    """How one request sees objects of one type."""
+    """How one request sees the objects of one type."""
 
     def __init__(self, resource_type: ServedResource, media: Media, request: HttpRequest, now: Callable[[], datetime],
                  *, is_list: bool, is_watch: bool = False) -> None:
@@ -297,14 +292,15 @@ class Form:
         return self._partial(version) if self.is_partial else self._whole(version)
 
     def own(self, versions: list[Version]) -> list[Version]:
-        """Stored versions in this version of the API; most are what they are. May call a conversion webhook."""
+        """Stored versions converted to this version of the API; most need no conversion. May call a conversion webhook.
+        """
         if self._is_plain or all(is_as_stored(self.type, version) for version in versions):
             return versions
         return [make_version(obj, version.rv, version.fields, self.type.version)
                 for obj, version in zip(shown_objects(self.type, versions), versions, strict=True)]
 
     def _whole(self, version: Version) -> bytes:
-        """The object itself with kind and apiVersion."""
+        """The whole object with kind and apiVersion."""
         return self.type.prefix + version.tail
 
     def many(self, versions: list[Version], metadata: Object) -> bytes:
@@ -316,9 +312,9 @@ class Form:
             head = b'{"kind":"PartialObjectMetadataList","apiVersion":"%s","metadata":' % self._meta_version.encode()
             items = [self._partial(version) for version in versions]
             if not items:
-                return b"%s%s,\"items\":null}" % (head, encode(metadata))  # surprising: no empty list
+                return b"%s%s,\"items\":null}" % (head, encode(metadata))  # surprising: not an empty list
         elif self.type.is_custom:
-            # Lists of custom resources differ: their items name their kind, and continue is there though empty.
+            # Lists of custom resources differ: their items have a kind, and an empty continue is written.
             metadata = {"continue": "", **metadata}
             head = self._list_head()
             items = [self._whole(version) for version in versions]
@@ -332,7 +328,7 @@ class Form:
         return b'{"kind":"%s","apiVersion":"%s","metadata":' % (kind, api_version)
 
     def event(self, kind: str, version: Version) -> bytes:
-        """A line of a watch."""
+        """One line of a watch."""
         if not self._is_plain:
             (version,) = self.own([version])
         if self.is_table:
@@ -348,7 +344,7 @@ class Form:
                          **self._blank()}
         partial: Object = {"kind": "PartialObjectMetadata", "apiVersion": self._meta_version, "metadata": metadata}
         shown = partial if self.is_partial or (self.is_table and self._include != "Object") else whole
-        if self.is_table:  # surprising: it has cells, and an object even if none is asked for
+        if self.is_table:  # surprising: it has cells, and an object even if none is requested
             shown = {"kind": "Table", "apiVersion": self._meta_version, "metadata": dict(metadata),
                      "columnDefinitions": self._new_definitions(),
                      "rows": [{"cells": table_cells(self.type, whole, self._now()), "object": shown}]}
@@ -357,13 +353,13 @@ class Form:
         return b'{"type":"BOOKMARK","object":%s}\n' % encode(shown)
 
     def _new_definitions(self) -> list[Object] | None:
-        """The columns, in the first table of a watch only."""
+        """The columns, only in the first table of a watch."""
         definitions = None if self._definitions_sent else table_definitions(self.type)
         self._definitions_sent = True
         return definitions
 
     def _blank(self) -> Object:
-        """What the real server's typed objects write though it is empty."""
+        """The empty fields that the real server's typed objects write."""
         return {key: value for key, value in self.type.strategy.blank_shown().items()
                 if key not in ("metadata", "kind", "apiVersion")}
 
@@ -377,7 +373,7 @@ class Form:
                                               self._row_object(version)) for version in versions]
         body = b"[%s]" % b",".join(rows)
         if not rows and not self.type.columns and not self.type.is_custom:
-            body = b"null"  # surprising: so the generic tables of built-in kinds
+            body = b"null"  # surprising: the generic tables of built-in kinds have it
         return b'{"kind":"Table","apiVersion":"%s","metadata":%s,"columnDefinitions":%s,"rows":%s}' % (
             self._meta_version.encode(), encode(metadata), encode(definitions), body)
 
@@ -399,7 +395,7 @@ def _include(request: HttpRequest) -> str:
 
 
 def as_transformed(media: Media, request: HttpRequest, obj: Object, now: datetime) -> Object:
-    """An object that is not stored in the form that is accepted. Only a Scale has a table; other kinds are a 406."""
+    """An object that is not stored, in the accepted form. Only a Scale has a table; other kinds raise a 406."""
     group, _, _ = obj["apiVersion"].rpartition("/")
     check_transform(media, f"*{group.partition('.')[0]}.{obj['kind']}", is_list=False)
     api_version = f"meta.k8s.io/{media.transform_version}"

@@ -1,13 +1,12 @@
 """Server-side tables: the columns of a resource type and the cells of an object, as ``kubectl get`` shows them.
 
-A `Column` knows how to compute its cell from an object and the time of the request. Types without
-columns of their own show Name and Age (built-in kinds: as Created At, see `CREATED_AT`); columns of custom resources
-come from their CRD by way of `custom_columns`. Priority 1 is shown by ``-o wide`` only.
+A `Column` computes its cell from an object and the time of the request. Types without columns of their own show Name
+and Age (built-in kinds: as Created At, see `CREATED_AT`); `custom_columns` makes the columns of custom resources from
+their CRD. Priority 1 is shown only by ``-o wide``.
 
-Kubernetes' JSONPath (printer columns): ``.spec.x``, ``['a.b']``, ``[0]``, ``[1:3]``, ``[*]``, ``..x``, ``[?(…)]``.
-
-`find(value, path)` gives the values that a path selects, in order; a missing field selects nothing. A filter compares a
-path below ``@`` with a literal or another path by ``== != < <= > >=``, or asks whether it is there.
+`find(value, path)` evaluates the JSONPath of printer columns: ``.spec.x``, ``['a.b']``, ``[0]``, ``[1:3]``, ``[*]``,
+``..x``, ``[?(…)]``. It returns the selected values in order; a missing field selects nothing. A filter compares a path
+below ``@`` with a literal or another path by ``== != < <= > >=``, or tests whether the path exists.
 """
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class JsonPathError(ValueError):
 
 
 def find(value: Any, path: str) -> list[Any]:
-    """The values that the path selects; raises JsonPathError."""
+    """The values that the path selects. Raises JsonPathError."""
     found = [value]
     for step in parse(path):
         found = [child for parent in found for child in step(parent)]
@@ -42,13 +41,13 @@ def find(value: Any, path: str) -> list[Any]:
 
 
 def shown(value: Any) -> str:
-    """A value as text: strings as they are, the rest as JSON."""
+    """A value as text: strings unchanged, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 @lru_cache(maxsize=1024)
 def parse(path: str) -> tuple[Step, ...]:
-    """The steps of a path; raises JsonPathError."""
+    """The steps of a path. Raises JsonPathError."""
     text = path.strip().removeprefix("{").removesuffix("}").strip()
     text = text.removeprefix("$").removeprefix("@")
     steps: list[Step] = []
@@ -76,7 +75,7 @@ def parse(path: str) -> tuple[Step, ...]:
 
 
 def _closing(text: str, start: int) -> int:
-    """The index of the bracket that closes the one at start, quotes respected."""
+    """The index of the bracket that closes the bracket at `start`; brackets in quotes do not count."""
     depth, quote = 0, ""
     for index in range(start, len(text)):
         character = text[index]
@@ -196,12 +195,12 @@ def name_cell(obj: Object, _now: datetime) -> Any:
 
 
 def age_cell(obj: Object, now: datetime) -> Any:
-    """How long ago the object was created: ``5m3s``."""
+    """The time since the object was created: ``5m3s``."""
     return age(obj.get("metadata", {}).get("creationTimestamp"), now)
 
 
 def created_cell(obj: Object, _now: datetime) -> Any:
-    """The time of creation itself, which kubectl turns into an age."""
+    """The time of creation, which kubectl turns into an age."""
     return obj.get("metadata", {}).get("creationTimestamp")
 
 
@@ -216,7 +215,7 @@ SCALE_COLUMNS = (
 
 
 def columns_of(resource_type: ServedResource) -> tuple[Column, ...]:
-    """The columns of a type; the generic ones if it declares none."""
+    """The columns of a type; the generic columns if it declares none."""
     if resource_type.columns:
         return resource_type.columns
     return (NAME, CUSTOM_AGE) if resource_type.is_custom else (NAME, CREATED_AT)
@@ -233,7 +232,7 @@ def table_cells(resource_type: ServedResource, obj: Object, now: datetime) -> li
 
 
 def custom_columns(declared: Iterable[Object]) -> tuple[Column, ...]:
-    """Columns from a CRD version's ``additionalPrinterColumns``; without any, Name and Age."""
+    """Columns from a CRD version's ``additionalPrinterColumns``; Name and Age if there are none."""
     return (NAME, *([_custom_column(entry) for entry in declared] or [CUSTOM_AGE]))
 
 
@@ -256,7 +255,7 @@ def _path_cell(path: str, kind: str) -> Cell:
 
 
 def _typed(value: Any, kind: str, now: datetime) -> Any:
-    """A value as a cell of the column's type; one that does not fit is shown as null, as the real server does."""
+    """A value as a cell of the column's type; a value that does not fit is null, as in the real server."""
     if kind == "integer":
         return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
     if kind == "number":
@@ -271,7 +270,8 @@ def _typed(value: Any, kind: str, now: datetime) -> Any:
 
 
 def age(timestamp: str | None, now: datetime) -> str:
-    """The time since a timestamp in kubectl's words; ``<unknown>`` without one, ``<invalid>`` if it is no time."""
+    """The time since a timestamp in kubectl's words; ``<unknown>`` without a timestamp, ``<invalid>`` for an invalid
+    one."""
     if not timestamp:
         return "<unknown>"
     try:
@@ -282,7 +282,7 @@ def age(timestamp: str | None, now: datetime) -> str:
 
 
 def human_duration(seconds: float) -> str:
-    """A duration as kubectl abbreviates it: 119s, 5m3s, 14m, 5h3m, 2d4h, 30d, 2y5d; a future one is ``<invalid>``.
+    """A duration in kubectl's short form: 119s, 5m3s, 14m, 5h3m, 2d4h, 30d, 2y5d; a future one is ``<invalid>``.
 
     Up to a second in the future is still 0s, since clocks differ.
     """
