@@ -1,4 +1,4 @@
-"""The three patch formats that change an object as it is; server-side apply is in managedfields."""
+"""The three patch formats JSON patch, merge patch and strategic merge patch; server-side apply is in managedfields."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), as the API server applies them.
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386) as the API server applies them, and the parsing of patch
+bodies.
 
-Where the real server is laxer than the RFC, so is this: ``test`` of a missing member succeeds against null,
-``replace`` of a missing member adds it, ``add`` and ``replace`` without value write null, indexes may be negative
-(``-1`` adds at the end), ``copy`` of a missing member writes null, and what stands before the first slash of a
-pointer is ignored.
-
-From the body of a PATCH request to the patch in it; each function raises the 400 that the real server answers.
+As in the real server JSON patch is laxer than the RFC: ``test`` of a missing member succeeds against null, ``replace``
+of a missing member adds it, ``add`` and ``replace`` without a value write null, indexes may be negative (``-1`` adds at
+the end), ``copy`` of a missing member writes null, and text before the first slash of a pointer is ignored.
 """
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from kubectl_runtime.manifests.scalars import whole_numbers
 
 Operation = dict[str, Any]
 MAX_OPERATIONS = 10_000
-MAX_COPIED = 3 << 20  # bytes of JSON that the copies of one patch may add up to: copies of copies double each time
+MAX_COPIED = 3 << 20  # bytes of JSON that a patch may copy: copies of copies double each time
 
 
 class PatchFailed(Exception):
@@ -34,14 +32,14 @@ class PatchFailed(Exception):
 
 @dataclass(slots=True)
 class _Document:
-    """The document while it is patched, which may itself be replaced."""
+    """The document during the patch, which may replace it."""
 
     root: Any
-    copied: int = 0  # bytes of JSON that copies have added
+    copied: int = 0  # bytes of JSON that were copied so far
 
 
 def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str, Any]:
-    """`current` after all operations, which are decoded JSON; it is not changed itself, nothing is shared with it.
+    """`current` after all operations (decoded JSON). `current` is not changed and shares nothing with the result.
 
     Raises StatusError 422 if an operation is malformed or does not apply (the real server does not say which), 413 if
     there are more than `MAX_OPERATIONS`.
@@ -59,7 +57,7 @@ def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str
 
 
 def patched(current: dict[str, Any], operations: list[Any]) -> Any:
-    """The document after all operations, whatever it is then; raises PatchFailed, which says where."""
+    """The document after all operations, of any type. Raises PatchFailed with the place."""
     document = _Document(json_copy(current))
     for operation in operations:
         _apply(document, operation)
@@ -67,7 +65,7 @@ def patched(current: dict[str, Any], operations: list[Any]) -> Any:
 
 
 def rejected() -> StatusError:
-    """422 without an explanation: a patch that does not apply."""
+    """The 422 without an explanation, for a patch that does not apply."""
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
@@ -87,8 +85,8 @@ def _pointer(operation: Operation, key: str) -> str:
 
 
 def _locate(document: _Document, operation: Operation, key: str, missing: str) -> tuple[Any, str]:
-    """(the container, the last token) of a pointer; the container must be there: `missing` is said of one that is not.
-    """
+    """(the container, the last token) of a pointer. The container must exist; `missing` is the text of the error if it
+    does not."""
     pointer = _pointer(operation, key)
     _, slash, rest = pointer.partition("/")
     *parents, last = [token.replace("~1", "/").replace("~0", "~") for token in rest.split("/")]
@@ -105,7 +103,7 @@ def _locate(document: _Document, operation: Operation, key: str, missing: str) -
 
 @contextmanager
 def _told(what: str, pointer: str) -> Iterator[None]:
-    """An error of what happens inside is told with its place."""
+    """Add the place to the error of an operation inside the block."""
     try:
         yield
     except PatchFailed as error:
@@ -127,7 +125,7 @@ def _existing_index(items: list[Any], token: str) -> int:
 
 
 def _get(container: Any, token: str) -> Any:
-    """The member, None if an object does not have it."""
+    """The member, None if the object does not have it."""
     if isinstance(container, dict):
         return container.get(token)
     if isinstance(container, list):
@@ -238,8 +236,8 @@ HANDLERS: dict[str, Callable[[_Document, Operation], None]] = {
 def apply_merge_patch(current: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """`current` with the patch merged in: null removes, objects merge, everything else replaces.
 
-    Neither is changed, and the result shares nothing with them.
-    Nulls in new objects vanish too, inside new lists as well (the real server prunes them there, the RFC does not).
+    Neither argument is changed, and the result shares nothing with them. Nulls in new objects are dropped too, also
+    inside new lists (the real server prunes them there, the RFC does not).
     """
     return _merged(json_copy(current), patch)
 
@@ -278,7 +276,7 @@ _GO_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "n
 
 
 def read_merge_patch(body: bytes) -> tuple[Object, Keys]:
-    """A JSON merge patch: an object."""
+    """Read a JSON merge patch: an object."""
     patch, keys = _decoded(body, dict, _GO_MAP)
     if patch is None:
         raise bad_request("Invalid JSON Patch")
@@ -286,13 +284,13 @@ def read_merge_patch(body: bytes) -> tuple[Object, Keys]:
 
 
 def read_strategic_merge_patch(body: bytes) -> tuple[Object, Keys]:
-    """A strategic merge patch: an object; null is an empty one."""
+    """Read a strategic merge patch: an object; null is an empty object."""
     patch, keys = _decoded(body, dict, _GO_MAP)
     return patch or {}, keys
 
 
 def read_json_patch(body: bytes) -> tuple[list[Any], Keys]:
-    """A JSON patch: a list of objects whose op, path and from are texts; null is an empty one."""
+    """Read a JSON patch: a list of objects whose op, path and from are texts; null is an empty list."""
     decoded, keys = _decoded(body, list, "[]handlers.jsonPatchOp")
     operations: list[Any] = decoded or []
     for operation in operations:
@@ -306,7 +304,7 @@ def read_json_patch(body: bytes) -> tuple[list[Any], Keys]:
 
 
 def read_configuration(body: bytes, api_version: str, kind: str) -> tuple[Object, Keys]:
-    """The configuration of a server-side apply, in YAML or JSON, of the kind that the path names."""
+    """Read the configuration of a server-side apply, in YAML or JSON, of the kind that the path names."""
     try:
         document, keys = _json_or_yaml(body)
     except ValueError as error:
@@ -328,7 +326,7 @@ def read_configuration(body: bytes, api_version: str, kind: str) -> tuple[Object
 
 
 def _json_or_yaml(body: bytes) -> tuple[Any, Keys]:
-    """JSON is YAML too, but much quicker to read as what it is: most clients send it."""
+    """Read JSON as JSON, which most clients send and which is much quicker, and anything else as YAML."""
     try:
         value = msgspec.json.decode(body)
         if not may_repeat_keys(body, value):

@@ -1,17 +1,15 @@
-"""Strategic merge patch: a merge patch that knows from the schema which lists are merged, and by which key.
+"""Strategic merge patch: a merge patch that merges lists by the keys in the schema.
 
 Directives in the patch:
 
-==================================  ==================================================================================
-``$patch: replace`` / ``delete``    in a map: take the patch as it is / empty the map; in an item of a list: replace
-                                    the whole list / delete the item with that key
-``$deleteFromPrimitiveList/NAME``   delete these values from a list of scalars
-``$setElementOrder/NAME``           the order of the merged list; items of the server alone keep their place
-``$retainKeys``                     drop all other keys of the map
-==================================  ==================================================================================
+- ``$patch: replace`` / ``delete`` in a map: take the patch unchanged / empty the map; in a list item: replace the whole
+  list / delete the item with that key.
+- ``$deleteFromPrimitiveList/NAME``: delete these values from a list of scalars.
+- ``$setElementOrder/NAME``: the order of the merged list; items that only the server has keep their place.
+- ``$retainKeys``: drop all other keys of the map.
 
-Surprising truths of the real server: without ``$setElementOrder``, items of the patch come in the patch's order and
-before those items of the server that they cannot be compared with (new items come first); null of a missing key is
+Surprising details of the real server: without ``$setElementOrder`` items of the patch have the patch's order and come
+before those items of the server with which they cannot be compared (new items come first); null of a missing key is
 ignored.
 """
 from __future__ import annotations
@@ -28,17 +26,16 @@ UNKNOWN = -1
 
 
 def by_key(item: Any, key: str) -> Any:
-    """What identifies an item of a merged list: the value of its merge key, or itself if the list has none."""
+    """The identity of an item of a merged list: the value of its merge key, or the item if the list has none."""
     value = item.get(key) if key and isinstance(item, dict) else item
     return str(value) if isinstance(value, dict | list) else value
 
 
 def in_order(merged: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
-    """The merged list: items named in `wanted` in that order, the server's own in the order of `before` (the live
-    list).
+    """The merged list: items in `wanted` in that order, the server's own in the order of `before` (the live list).
 
-    An item of the server goes in front of a wanted one if it stood in front of it before; otherwise, and so before
-    any item that is new, it comes after.
+    An item of the server comes before a wanted item if it stood before it in the live list; otherwise, also for a new
+    item, it comes after.
     """
     rank = _ranks(wanted, key)
     live = _ranks(before, key)
@@ -71,16 +68,17 @@ SET_ORDER = "$setElementOrder"
 
 
 def apply_strategic_merge_patch(current: Object, patch: Object, schema: Schema) -> Object:
-    """`current` with the patch merged in by the schema of the kind; neither is changed, nothing is shared.
+    """`current` with the patch merged in by the schema of the kind. Neither is changed, and the result shares nothing
+    with them.
 
-    Raises StatusError: 400 for a malformed directive, 422 for lists of lists, 500 for an unknown ``$patch`` or where a
-    list item lacks its merge key or a merged list has no key, as the real server answers.
+    Raises StatusError: 400 for a malformed directive, 422 for lists of lists, 500 (as the real server) for an unknown
+    ``$patch``, for a list item without its merge key and for a merged list without a key.
     """
     return _merge_map(json_copy(current), json_copy(patch), schema)
 
 
 def _merge_map(original: Object, patch: Object, schema: Schema | None) -> Object:
-    """Both arguments are the request's own copies and may be changed."""
+    """Merge two maps; both are the request's own copies and may be changed."""
     if PATCH in patch:
         return _directed_map(patch)
     _retain_keys(original, patch)
@@ -142,7 +140,7 @@ def _retain_keys(original: Object, patch: Object) -> None:
 
 
 def _merge_ordered_list(original: Object, patch: Object, directive: str, schema: Schema | None) -> None:
-    """Merge a list whose order ``$setElementOrder`` gives; list and directive leave the patch."""
+    """Merge a list with the order of ``$setElementOrder``; list and directive are removed from the patch."""
     order = patch.pop(directive)
     name = _directive_target(directive, SET_ORDER, "setElementOrder list")
     below = schema.field(name) if schema else None
@@ -165,7 +163,7 @@ def _merge_ordered_list(original: Object, patch: Object, directive: str, schema:
 
 
 def _check_order(items: list[Any], order: list[Any], key: str) -> None:
-    """The items of the patch must stand in the same relative order as in the directive, and all be named there."""
+    """Check that the patch's items are all in the directive, and in the same relative order."""
     if not order or not items:
         return
     wanted = [by_key(item, key) for item in items if not (isinstance(item, dict) and PATCH in item)]
@@ -201,7 +199,7 @@ def _merge_list(original: list[Any], patch: list[Any], schema: Schema | None) ->
 
 
 def _special_items(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """(the list, the patch) after the items with a ``$patch`` directive were carried out."""
+    """(the list, the patch) after the items with a ``$patch`` directive were applied."""
     plain = []
     replace = False
     for item in patch:
@@ -236,7 +234,7 @@ def _delete_scalars(items: list[Any], unwanted: Iterable[Any]) -> list[Any]:
 
 
 def _without_directives(value: Any) -> tuple[Any, bool]:
-    """(a value that is new to the object without its directives, whether it stays at all)."""
+    """(a value that is new to the object without its directives, whether the value is kept)."""
     if isinstance(value, dict):
         if PATCH in value:
             return None, False
@@ -265,5 +263,5 @@ def _unknown_directive(directive: Any) -> StatusError:
 
 
 def _internal(message: str) -> StatusError:
-    """500: the real server does not foresee these, and answers with its internal error."""
+    """500: cases that the real server does not foresee."""
     return StatusError(500, "", message)
