@@ -1,12 +1,12 @@
-"""What the server's own admission plugins say of a write, besides policies and webhooks: Pod security, quotas.
+"""The server's own admission plugins besides policies and webhooks: Pod security and quotas; warnings about unused
+kinds.
 
-`secure` comes before the validating policies, `charge` after the validating webhooks. Both cost no more than a look at
-a dict where no Namespace or quota asks for them. The cluster's lock is held.
+`secure` runs before the validating policies, `charge` after the validating webhooks. Without Namespace labels or quotas
+both cost only a look at a dict. The cluster's lock is held.
 
-Kinds that this server stores without acting on them: their creation is answered with a Warning that says so.
-
-`WITHOUT_CONTROLLER`: what acts on a kind is a controller, which this server may run. `NEVER`: nothing here acts on it.
-The guide "What the embedded server obeys" lists both.
+The creation of an object that the server stores without acting on it gets a Warning. `WITHOUT_CONTROLLER` has the kinds
+whose controller this server may run, `NEVER` the kinds on which nothing here acts. The guide "What the embedded server
+obeys" lists both.
 """
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from kubectl_runtime.apiserver.policies.podsecurity import PREFIX, TEMPLATES, vi
 Object = dict[str, Any]
 
 _JUDGED = frozenset({"", "ephemeralcontainers", "resize"})
-_MOST_PODS = 3000  # of a namespace, as many as are looked at when its level changes
+_MOST_PODS = 3000  # Pods of a namespace that are checked when its level changes
 
 
 def secure(ctx: RequestContext, new: Object, old: Object | None, subresource: str = "") -> None:
-    """Whether Pod security lets an object be stored. Raises StatusError; warnings go to the context."""
+    """Check an object against Pod security. Raises StatusError; warnings go to the context."""
     kind = ctx.type.kind
     if kind == "Namespace" and not ctx.type.group:
         _secure_namespace(ctx, new, old, subresource)
@@ -52,7 +52,7 @@ def secure(ctx: RequestContext, new: Object, old: Object | None, subresource: st
 
 
 def _refuse_second_default(ctx: RequestContext, new: Object) -> None:
-    """Only one PriorityClass is that of Pods without one."""
+    """Refuse a second PriorityClass that is the default."""
     for other in ctx.cluster.storage.bucket(ctx.type.storage).scan(""):
         if other.name != new["metadata"].get("name") and other.decode().get("globalDefault"):
             raise errors.forbidden(ctx.type.group, ctx.type.plural, new["metadata"].get("name") or "", (
@@ -60,11 +60,11 @@ def _refuse_second_default(ctx: RequestContext, new: Object) -> None:
 
 
 def _secure_namespace(ctx: RequestContext, new: Object, old: Object | None, subresource: str) -> None:
-    """A level that is none is refused where it is new; Pods that a new level would refuse are warned of."""
+    """Refuse a new invalid level, and warn about Pods that a new level would refuse."""
     labels = new["metadata"].get("labels") or {}
     before = (old["metadata"].get("labels") or {}) if old is not None else {}
     if old is None or subresource:
-        return  # at a create the kind's own validation says so
+        return  # at a create the kind's own validation refuses it
     problems = list(podsecurity.label_problems(labels))
     if problems and not any(podsecurity.label_problems(before)):
         raise errors.invalid("", "Namespace", new["metadata"]["name"], [
@@ -90,13 +90,13 @@ def _secure_namespace(ctx: RequestContext, new: Object, old: Object | None, subr
 
 
 def charge(ctx: RequestContext, new: Object, old: Object | None, subresource: str = "") -> None:
-    """Whether the quotas of the namespace let an object be stored. Raises the 403."""
+    """Check the quotas of the namespace. Raises the 403."""
     if subresource not in _JUDGED or not ctx.type.namespaced:
         return
     try:
         quotas.charge(ctx.cluster.storage, ctx.type, new, old)
     except errors.StatusError as error:
-        error.from_webhook = True  # a controller may try again: others may have made room
+        error.from_webhook = True  # a controller may retry: other deletions may make room
         raise
 
 
@@ -119,7 +119,7 @@ NEVER: dict[tuple[str, str], str] = {
 
 
 def warning(group: str, kind: str, controllers: Collection[str]) -> str:
-    """What the creation of an object of a built-in kind is warned of; "" if the server acts on the kind."""
+    """The warning for the creation of an object of a built-in kind; "" if the server acts on the kind."""
     if why := NEVER.get((group, kind)):
         return f"the embedded API server stores this {kind} without acting on it: {why}"
     wanted = WITHOUT_CONTROLLER.get((group, kind))

@@ -1,8 +1,7 @@
-"""The admission policies that are configured, each with its bindings, by the names of policy and binding.
+"""The configured admission policies with their bindings, ordered by the names of policy and binding.
 
-They are read from the stored objects, and again when one of these changes. A policy without a binding does nothing.
-
-Thread safety: the cluster's lock is held.
+They are read from the stored objects, and again when one of these changes. A policy without a binding has no effect.
+The cluster's lock is held.
 """
 from __future__ import annotations
 
@@ -23,10 +22,10 @@ _BINDINGS = {VALIDATING: "validatingadmissionpolicybindings", MUTATING: "mutatin
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The requests that a policy or a binding is about."""
+    """The requests to which a policy or a binding applies."""
 
     rules: tuple[Object, ...] | None
-    """None: all that the policy is about."""
+    """None for all rules of the policy."""
     excluded: tuple[Object, ...]
     matches_equivalents: bool
     namespace_selector: LabelSelector
@@ -35,7 +34,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
-    """One use of a policy; compared by identity."""
+    """One binding of a policy; compared by identity."""
 
     name: str
     match: Match | None
@@ -60,19 +59,19 @@ class Policy:
 
     @property
     def reinvoked(self) -> bool:
-        """Whether it may change an object again that others changed after it."""
+        """Whether it may run again on an object that others changed after it."""
         return bool(self.spec.get("reinvocationPolicy") == "IfNeeded")
 
     @property
     def expressions(self) -> Expressions:
-        """The environment of its expressions, made at the first use."""
+        """The environment of its expressions, created on first use."""
         if self._expressions is None:
             self._expressions = expressions_of(self.spec)
         return self._expressions
 
 
 def expressions_of(spec: Object) -> Expressions:
-    """The environment of the expressions in a policy's spec, whose variables have been checked."""
+    """The environment of the expressions in a policy's spec, whose variables were checked before."""
     variables = tuple((entry["name"], entry["expression"]) for entry in spec.get("variables") or ())
     return Expressions(variables, has_params=bool(spec.get("paramKind")))
 
@@ -85,11 +84,11 @@ class Policies:
         self._read: dict[str, tuple[list[Version], tuple[Policy, ...]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether any policy is bound: each write asks this, so it is no more than a look at two dicts."""
+        """Whether any policy is bound: every write checks this, so it only looks at two dicts."""
         return any(bucket is not None and bool(bucket.objects) for bucket in map(self._bucket, _BINDINGS.values()))
 
     def validating(self) -> tuple[Policy, ...]:
-        """The policies that only judge."""
+        """The policies that only validate."""
         return self._of(VALIDATING)
 
     def mutating(self) -> tuple[Policy, ...]:
@@ -126,7 +125,7 @@ def _policies(defined: list[Version], bound: list[Version]) -> tuple[Policy, ...
 
 
 def match_of(match: Object) -> Match:
-    """A match as a policy or a binding has it."""
+    """The match of a policy or a binding."""
     rules = match.get("resourceRules")
     return Match(tuple(rules) if rules else None, tuple(match.get("excludeResourceRules") or ()),
                  match.get("matchPolicy") != "Exact",

@@ -1,16 +1,9 @@
-"""How a request is judged and changed by admission policies.
+"""The evaluation of admission policies: how they validate and change a request. The cluster's lock is held.
 
-For each policy that a request matches, and each of its bindings that it matches, the expressions are evaluated once for
-each parameter object. A validation that is false, and an expression that fails, is a failure:
-
-    validationActions   what a failure means
-    Deny                the request is refused by the first failure
-    Warn                a Warning header
-    Audit               an entry in the audit log, which this server does not have
-
-An expression that fails, parameters that are missing: a failure as well, which failurePolicy Ignore passes over.
-
-The cluster's lock is held.
+For each policy and each of its bindings that match a request, the expressions are evaluated once for each parameter
+object. A failure is a validation that is false, or, unless failurePolicy is Ignore, an expression that fails or
+parameters that are missing. Of the validationActions Deny refuses the request with the first failure, Warn adds a
+Warning header, and Audit has no effect, since this server has no audit log.
 """
 from __future__ import annotations
 
@@ -42,7 +35,7 @@ LONGEST_MESSAGE = 5120
 
 
 class PolicyFailure(Exception):
-    """A policy cannot be evaluated for a request; the text is what the client reads."""
+    """A policy cannot be evaluated for a request; clients read the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +49,13 @@ class Refusal:
 
 
 def judge(ctx: RequestContext, asked: Attributes, policies: tuple[Policy, ...]) -> None:
-    """Evaluate validating policies. Raises StatusError for what refuses the request."""
+    """Evaluate validating policies. Raises the StatusError of a refusal."""
     denied: list[Refusal] = []
     for policy, binding, target in matching(ctx, asked, policies):
         try:
             failures = [failure for params in _params(ctx, policy, binding, asked)
                         for failure in _failures(ctx, policy, binding, asked, target, params)]
-        except PolicyFailure as error:  # however the binding acts
+        except PolicyFailure as error:  # whatever the binding's actions are
             if policy.fails_closed:
                 denied.append(Refusal(policy, binding, f"failed to configure binding: {error}"))
             continue
@@ -77,7 +70,7 @@ def judge(ctx: RequestContext, asked: Attributes, policies: tuple[Policy, ...]) 
 
 def matching(ctx: RequestContext, asked: Attributes, policies: tuple[Policy, ...]
              ) -> Iterator[tuple[Policy, Binding, Target]]:
-    """The policies and bindings that a request matches, and the resource and kind as which they see its object."""
+    """The matching policies and bindings, each with the resource and kind as which it sees the object."""
     for policy in policies:
         target = matched(ctx, policy.match, asked)
         if target is None or _is_excluded(ctx, policy.match, asked):
@@ -98,7 +91,7 @@ def _is_excluded(ctx: RequestContext, match: Match, asked: Attributes) -> bool:
 
 
 def _params(ctx: RequestContext, policy: Policy, binding: Binding, asked: Attributes) -> list[Object | None]:
-    """The parameter objects that a policy is evaluated with; none at all: it is not evaluated. Raises PolicyFailure."""
+    """The parameter objects with which a policy is evaluated; without any it is not evaluated. Raises PolicyFailure."""
     wanted, reference = policy.spec.get("paramKind"), binding.param_ref
     if not wanted or not reference:
         return [None]
@@ -148,7 +141,7 @@ def _failures(ctx: RequestContext, policy: Policy, binding: Binding, asked: Attr
 
 
 def _message(policy: Policy, validation: Object, values: Values) -> str:
-    """What a validation that is false says. A messageExpression that gives no message of one line is passed over."""
+    """The message of a false validation. A messageExpression whose result is not a single line is ignored."""
     if expression := validation.get("messageExpression"):
         try:
             found = str(policy.expressions.evaluate(expression, values)).strip()
@@ -171,7 +164,7 @@ def _values(ctx: RequestContext, asked: Attributes, target: Target, params: Obje
 
 
 def _conditions_hold(policy: Policy, values: Values) -> bool:
-    """Whether all conditions are true: one that is false decides, then those that fail. Raises CelError."""
+    """Whether all conditions are true. A false condition decides before one that fails. Raises CelError."""
     problems = []
     for condition in policy.spec.get("matchConditions") or ():
         try:
@@ -202,8 +195,8 @@ def _invalid(asked: Attributes, message: str, reason: str) -> errors.StatusError
 
 
 def mutated(ctx: RequestContext, asked: Attributes, policy: Policy, binding: Binding, target: Target) -> Object | None:
-    """The object of a request as a mutating policy leaves it, in the version that the policy sees; None if the policy
-    is not evaluated. Raises StatusError for what refuses the request."""
+    """The object of a request after a mutating policy, in the version that the policy sees; None if the policy is not
+    evaluated. Raises the StatusError of a refusal."""
     shown = as_version(asked.object, asked, target[0])
     if shown is None:
         return None

@@ -1,12 +1,10 @@
-"""Pod Security: the labels of a Namespace that say how much its Pods may do.
+"""Pod Security: the labels of a Namespace that limit what its Pods may do.
 
-    pod-security.kubernetes.io/    what a Pod that breaks the level means
-    enforce                        403
-    warn                           a Warning header, for the template of a Deployment and others, too
-    audit                          nothing here: there is no audit log
+Labels below ``pod-security.kubernetes.io/``: ``enforce`` refuses a Pod that violates the level with a 403; ``warn``
+adds a Warning header, also for Pod templates; ``audit`` has no effect, since there is no audit log.
 
-Levels: privileged lets everything pass, baseline refuses known ways out of a container, restricted wants Pods to give
-up what they do not need. All versions are judged by the newest rules. Texts and their order are those of
+Levels: privileged allows everything, baseline refuses known ways out of a container, restricted requires Pods to drop
+privileges that they do not need. Every version is checked by the newest rules. Texts and their order are those of
 pod-security-admission.
 """
 from __future__ import annotations
@@ -38,7 +36,7 @@ _SELINUX_TYPES = ("", "container_t", "container_init_t", "container_kvm_t", "con
 
 
 def label_problems(labels: Object) -> Iterator[tuple[str, str, str]]:
-    """(label, value, why) of each label of Pod security that says nothing."""
+    """(label, value, why) of each invalid Pod security label."""
     for mode in ("enforce", "audit", "warn"):
         level, version = labels.get(f"{PREFIX}{mode}"), labels.get(f"{PREFIX}{mode}-version")
         if level is not None and level not in LEVELS:
@@ -52,14 +50,14 @@ def _is_version(text: str) -> bool:
 
 
 def violation(labels: Object, mode: str, spec: Object, meta: Object) -> str:
-    """What follows ``violates`` for a Pod in a Namespace with these labels; "" if it may be."""
+    """The text after ``violates`` for a Pod in a Namespace with these labels; "" if the Pod is allowed."""
     level = labels.get(f"{PREFIX}{mode}", "privileged")
     found = ", ".join(f"{reason} ({detail})" if detail else reason for reason, detail in problems(level, spec, meta))
     return f'PodSecurity "{level}:{labels.get(f"{PREFIX}{mode}-version", "latest")}": {found}' if found else ""
 
 
 def problems(level: str, spec: Object, meta: Object) -> list[tuple[str, str]]:
-    """(reason, detail) of what keeps a Pod from a level, in the real server's order."""
+    """(reason, detail) of each violation of a level, in the real server's order."""
     if level not in ("baseline", "restricted"):
         return []
     checks = _BASELINE if level == "baseline" else (*(check for check in _BASELINE if check not in _REPLACED),
@@ -68,7 +66,7 @@ def problems(level: str, spec: Object, meta: Object) -> list[tuple[str, str]]:
 
 
 def containers(spec: Object) -> Iterator[Object]:
-    """All containers, as the checks see them: init containers first."""
+    """All containers in the order of the checks: init containers first."""
     for key in ("initContainers", "containers", "ephemeralContainers"):
         yield from spec.get(key) or ()
 
@@ -194,7 +192,7 @@ def _selinux(spec: Object, _meta: Object) -> Iterator[tuple[str, str]]:
 
 
 def _setters(spec: Object, path: str, is_bad: Callable[[Any], bool]) -> list[str]:
-    """``pod`` and ``container "a"``, as far as they set something to a bad value."""
+    """The parts of a Pod that set something to a bad value, as ``pod`` and ``container "a"``."""
     setters = ["pod"] if is_bad(dig(spec, f"securityContext.{path}")) else []
     names = _of_containers(spec, lambda each: is_bad(_own(each, path)))
     return [*setters, _named("container", names)] if names else setters
@@ -287,4 +285,4 @@ _BASELINE: tuple[Check, ...] = (_app_armor, _baseline_capabilities, _host_namesp
                                 _windows_host)
 _RESTRICTED: tuple[Check, ...] = (_escalation, _restricted_capabilities, _restricted_volumes, _non_root, _root_user,
                                   _restricted_seccomp)
-_REPLACED = (_baseline_capabilities, _host_paths, _baseline_seccomp)  # by stricter ones
+_REPLACED = (_baseline_capabilities, _host_paths, _baseline_seccomp)  # replaced by stricter checks

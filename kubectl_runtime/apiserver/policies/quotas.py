@@ -1,15 +1,13 @@
-"""ResourceQuotas: what a namespace uses, and whether a write would use more than it may.
+"""ResourceQuotas: what a namespace uses, and whether a write would exceed its quotas. The cluster's lock is held.
 
-Used is counted from what is stored, so that a quota holds at once and whether or not its status has been written.
+Usage is counted from the stored objects, so that a quota holds at once, whether or not its status has been written.
+Resources in a quota:
 
-    resource in a quota             counted
-    pods, cpu, requests.…, limits.… Pods that have not ended, as far as they are within the quota's scopes
-    count/PLURAL.GROUP              objects, also those of custom resources; of core kinds `count/pods`
-    services, secrets, …            the same of some core kinds, without `count/`
-    services.nodeports, …           parts of Services
-    requests.storage, …             claims; with CLASS.storageclass.storage.k8s.io/ before it those of a class
-
-The cluster's lock is held.
+- ``pods``, ``cpu``, ``requests.…``, ``limits.…``: Pods that have not ended and are within the quota's scopes.
+- ``count/PLURAL.GROUP``: objects of any kind, also custom resources; for core kinds ``count/pods``.
+- ``services``, ``secrets``, …: the same for some core kinds, without ``count/``.
+- ``services.nodeports``, …: parts of Services.
+- ``requests.storage``, …: claims; with the prefix CLASS.storageclass.storage.k8s.io/ the claims of a class.
 """
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def charge(storage: Storage, resource: ServedResource, new: Object, old: Object | None) -> None:
-    """Whether the quotas of its namespace let an object be stored. Raises the 403 of the first that does not."""
+    """Check the quotas of a namespace for an object. Raises the 403 of the first quota that refuses it."""
     bucket = storage.buckets.get(QUOTAS)
     if bucket is None or not bucket.objects:
         return
@@ -77,7 +75,7 @@ def usage(storage: Storage, quota: Object, *, only: Iterable[str] | None = None)
 
 
 def _content(key: str, version: Version, wanted: set[str]) -> Object:
-    """An object, decoded only as far as the resources of a quota depend on it."""
+    """An object, decoded only as far as the quota's resources depend on it."""
     if key in (PODS, CLAIMS, SERVICES) and any(not name.startswith("count/") for name in wanted):
         return version.decode()
     return {"metadata": {"name": version.name}, "spec": {}}
@@ -101,7 +99,7 @@ def _buckets_for(wanted: set[str]) -> list[str]:
 
 
 def _usage_of(key: str, obj: Object, quota: Object) -> Amounts:
-    """What one object uses, by the names that quotas have for it."""
+    """The usage of one object, by the resource names of quotas."""
     group, _, plural = key.partition("/")
     one = Fraction(1)
     found: Amounts = {f"count/{plural}.{group}" if group else f"count/{plural}": one}
@@ -126,7 +124,7 @@ def _usage_of(key: str, obj: Object, quota: Object) -> Amounts:
 
 
 def _pod_usage(pod: Object) -> Amounts:
-    """What a Pod uses; nothing once it has ended."""
+    """The usage of a Pod; none once it has ended."""
     if dig(pod, "status.phase") in _ENDED:
         return {}
     found: Amounts = {"pods": Fraction(1)}
@@ -158,7 +156,7 @@ def _matches(entry: Object, pod: Object) -> bool:
         return (quality_of_service(spec) == "BestEffort") is (scope == "BestEffort")
     if scope == "CrossNamespacePodAffinity":
         return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in _terms(spec))
-    return False  # a scope of claims
+    return False  # a scope for claims
 
 
 def _terms(spec: Object) -> Iterator[Object]:
@@ -170,7 +168,7 @@ def _terms(spec: Object) -> Iterator[Object]:
 
 
 def _require(resource: ServedResource, pod: Object, quota: str, hard: dict[str, str]) -> None:
-    """Where compute resources are limited, each container has to say how much of them it takes."""
+    """Require each container to set the compute resources that a quota limits."""
     missing: dict[str, list[str]] = {}
     for name in hard:
         part, _, plain = name.rpartition(".")
@@ -189,7 +187,7 @@ def _require(resource: ServedResource, pod: Object, quota: str, hard: dict[str, 
 
 
 def text_of(amount: Fraction, like: str) -> str:
-    """An amount in the family (binary or decimal) of another."""
+    """An amount with a suffix of the same family (binary or decimal) as another."""
     if "i" in like and amount.denominator == 1:
         return canonical(f"{int(amount) // 1024}Ki") if amount and amount % 1024 == 0 else str(int(amount))
     return canonical(f"{int(amount * 10**9)}n")
