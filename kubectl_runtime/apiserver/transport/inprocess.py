@@ -2,16 +2,12 @@
 
     session.mount("http://", server.transport())
 
-Each request is answered in the caller's thread; what is due by the clock (controllers, compaction) is done before.
-The body of a watch never blocks: its `stream()` yields b"" when nothing is ready, and whoever drives the simulation
-moves the clock.
+Each request is answered in the caller's thread, after the work that is due by the clock (controllers, compaction). The
+body of a watch never blocks: its `stream()` yields b"" when nothing is ready, and the simulation moves the clock.
 
-The server's fault script applies as on the wire: plans are carried out on the clock, a stall ends with the request's
-read timeout, and a broken connection raises what requests and urllib3 raise. (A cut within the framing of a chunk is
-one within its data here.)
-
-`Line` carries out plans on the clock as far as the client would notice; `PlannedBody` and `WatchBody` are the part of
-urllib3's response that clients use.
+The server's fault script applies as on the wire: plans run on the clock, a stall ends with the request's read timeout,
+and a broken connection raises the errors of requests and urllib3. (A cut within the framing of a chunk becomes a cut
+within its data.)
 """
 from __future__ import annotations
 
@@ -47,8 +43,8 @@ from kubectl_runtime.core.base.clock import Clock
 
 
 class Service(Protocol):
-    """The server behind a transport, as `server.ApiServer` is one. Its core may change from one request to the next: a
-    server that begins anew has another."""
+    """The server behind a transport, such as `server.ApiServer`. A server that restarts fresh has another core from
+    then on."""
 
     @property
     def clock(self) -> Clock: ...
@@ -64,15 +60,15 @@ class Service(Protocol):
 
 
 class Line:
-    """The connection of one request: carries out plans on the clock, as far as the client would notice."""
+    """The connection of one request: carries out plans on the clock, as far as a client would notice them."""
 
     def __init__(self, service: Service, timeout: float | None) -> None:
         self.entry: RecordedRequest | None = None
         self._service, self._timeout = service, timeout
-        self._silent = 0.0  # seconds since the client last heard something
+        self._silent = 0.0  # seconds since the client last received something
 
     def wait_for(self, plan: Plan, expected: bytes) -> Plan:
-        """Carry out a plan until the expected bytes have been sent; what is left of it."""
+        """Carry out a plan until the expected bytes have been sent. Returns the rest of the plan."""
         left, steps = len(expected), deque(plan)
         while steps:
             step = steps[0]
@@ -91,7 +87,7 @@ class Line:
         return list(steps)
 
     def carry(self, step: Any) -> bytes:
-        """Carry out one step; the bytes that it brings. Raises urllib3's errors."""
+        """Carry out one step. Returns its bytes; raises urllib3's errors."""
         if isinstance(step, Send):
             self._silent = 0.0
             return step.data
@@ -107,26 +103,26 @@ class Line:
         return b""
 
     def pause(self, seconds: float) -> None:
-        """Let time pass; raises ReadTimeoutError once the client would have given up."""
+        """Let time pass. Raises ReadTimeoutError at the moment at which the client would give up."""
         patience = None if self._timeout is None else self._timeout - self._silent
         given_up = patience is not None and seconds >= patience
         self._sleep(patience if given_up else seconds)
         self._silent += seconds
         if given_up:
-            # the pool and URL of a real one say nothing here
+            # a real pool and URL add nothing here
             raise urllib3.exceptions.ReadTimeoutError(None, "", "Read timed out.")  # type: ignore[arg-type]
 
     def _sleep(self, seconds: float | None) -> None:
         clock, condition = self._service.clock, threading.Condition()
         if seconds == float("inf"):
-            seconds = None  # for ever: a simulated clock tells that nobody will end this
+            seconds = None  # forever: a simulated clock reports that nothing will end this
         deadline = None if seconds is None else clock.monotonic() + seconds
         with condition:
             while deadline is None or (left := deadline - clock.monotonic()) > 0:
                 clock.wait(condition, None if deadline is None else left)
 
     def broken(self, how: str, cause: Exception) -> urllib3.exceptions.ProtocolError:
-        """The error of a connection that ends this way."""
+        """The error of a connection that ends in this way."""
         self.note(how)
         return urllib3.exceptions.ProtocolError("Connection aborted.", cause)
 
@@ -137,18 +133,18 @@ class Line:
 
 
 class PlannedBody:
-    """A body that comes as a plan says, as the part of urllib3's response that clients use."""
+    """A body that comes as a plan says, with the methods of urllib3's response that clients use."""
 
     headers: urllib3.HTTPHeaderDict
     status: int
 
     def __init__(self, line: Line, plan: Plan, length: int, *, packed: bool) -> None:
-        """`length`: of the body as it is sent. `packed`: it is gzip."""
+        """`length` is that of the body as it is sent. `packed` means gzip."""
         self._line, self._plan, self._left = line, deque(plan), length
         self._packed = packed
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """The pieces, decompressed unless `decode_content` is false; blocks on the clock. Raises urllib3's
+        """Yield the pieces, decompressed unless `decode_content` is false; blocks on the clock. Raises urllib3's
         ProtocolError and ReadTimeoutError."""
         unpack: Callable[[bytes], bytes] = bytes
         if self._packed and decode_content is not False:
@@ -158,12 +154,12 @@ class PlannedBody:
             self._left -= len(data)
             if piece := unpack(data):
                 yield piece
-        if self._plan and isinstance(self._plan[-1], Close | Reset):  # each request here has a connection of its own,
-            self._line.note("close" if isinstance(self._plan[-1], Close) else "reset")  # so that nobody will miss it
+        if self._plan and isinstance(self._plan[-1], Close | Reset):  # the connection is this request's own
+            self._line.note("close" if isinstance(self._plan[-1], Close) else "reset")
             self._plan.clear()
 
     def read(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:
-        """All that is left."""
+        """The rest of the body."""
         return b"".join(self.stream(decode_content=decode_content))
 
     def shutdown(self) -> None:
@@ -174,7 +170,7 @@ class PlannedBody:
 
 
 class WatchBody:
-    """The body of a watch, as the part of urllib3's response that clients use."""
+    """The body of a watch, with the methods of urllib3's response that clients use."""
 
     headers: urllib3.HTTPHeaderDict
     status: int
@@ -184,17 +180,17 @@ class WatchBody:
         self._clock, self._settle = clock, settle
         self._exchange, self._stream, self._line = exchange, stream, line
         self._plan = deque(plan)
-        self._due: float | None = None  # when the wait at the front of the plan is over
+        self._due: float | None = None  # when the wait at the front of the plan ends
         self._ended = self._closing = self._broken = False
 
     def interrupt(self, *, broken: bool) -> None:
-        """The server ends the watch, or the network does; a stall is over too."""
+        """End the watch, as the server or a broken network does; this also ends a stall."""
         self._plan.clear()
         self._broken = broken
         self._stream.close()
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Chunks as they are ready, b"" when nothing is; ends with the watch."""
+        """Yield chunks as they are ready, b"" when nothing is; ends with the watch."""
         while not self._ended:
             self._settle()
             if self._broken:
@@ -215,7 +211,7 @@ class WatchBody:
                 yield b""
 
     def _step(self) -> bytes:
-        """Carry out the next step of the plan if its time has come; never blocks."""
+        """Carry out the next step of the plan if its time has come. Never blocks."""
         step, now = self._plan[0], self._clock.monotonic()
         if isinstance(step, Wait):
             self._due = now + step.seconds if self._due is None else self._due
@@ -227,14 +223,14 @@ class WatchBody:
             self._plan.popleft()
             return self._line.carry(step)
         self._line.note("stall")
-        return b""  # a stall stays at the front for ever
+        return b""  # a stall stays at the front forever
 
     def shutdown(self) -> None:
         """End the stream."""
         self._ended = True
 
     def close(self) -> None:
-        """The client is done."""
+        """End the stream: the client is done."""
         self._ended = True
         self._stream.close()
 
@@ -242,19 +238,19 @@ class WatchBody:
 
 
 class ApiTransport(BaseAdapter):
-    """See the module. For the thread that runs the simulation; no lock is held while a request is answered."""
+    """A `requests` adapter for the thread that runs the simulation; no lock is held while a request is answered."""
 
     def __init__(self, service: Service) -> None:
         super().__init__()
         self._service = service
         self._watches: WeakSet[WatchBody] = WeakSet()
-        self._late: list[tuple[float, HttpRequest, Exchange, RecordedRequest]] = []  # (when it is handled, …)
+        self._late: list[tuple[float, HttpRequest, Exchange, RecordedRequest]] = []  # (time of handling, …)
 
     def send(self, request: requests.PreparedRequest, *_: Any, timeout: Any = None, **__: Any) -> requests.Response:
-        """Answer a request; of the other arguments that requests gives an adapter none matters here.
+        """Answer a request; the other arguments of an adapter are ignored.
 
         Blocks, on the clock, for delays and at most for the read timeout of a stall. Raises requests.ConnectionError
-        and ReadTimeout where a fault breaks the connection or keeps the answer back.
+        and ReadTimeout where a fault breaks the connection or holds the answer back.
         """
         wanted, service = read_request(request), self._service
         line = Line(service, _read_timeout(timeout))
@@ -272,16 +268,16 @@ class ApiTransport(BaseAdapter):
             raise requests.ConnectionError(error, request=request) from None
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Does nothing: no connection is kept open."""
 
     def end_watches(self, *, broken: bool) -> None:
-        """End the watches that are open: in order, or as when the network breaks. The server calls this."""
+        """End the open watches, in order or as a broken network does. The server calls this."""
         for body in list(self._watches):
             body.interrupt(broken=broken)
 
     def _delay(self, line: Line, wanted: HttpRequest, exchange: Exchange, entry: RecordedRequest) -> None:
-        """Let what is to pass before a request pass. A client that gives up meanwhile does not undo the request: the
-        server handles it at its time, when nobody listens any more."""
+        """Let a request's delay pass. A client that gives up before does not undo the request: the server handles it
+        later, when no client waits for the answer."""
         due = self._service.clock.monotonic() + sum(step.seconds for step in exchange.before if isinstance(step, Wait))
         try:
             line.wait_for(exchange.before, b"")
@@ -307,7 +303,7 @@ class ApiTransport(BaseAdapter):
         return answer
 
     def settle(self) -> None:
-        """Do what is due by the clock: late requests, controllers, compaction."""
+        """Do the work that is due by the clock: late requests, controllers, compaction."""
         core, now = self._service.core, self._service.clock.monotonic()
         due = [late for late in self._late if late[0] <= now]
         self._late = [late for late in self._late if late[0] > now]
@@ -348,7 +344,7 @@ class ApiTransport(BaseAdapter):
 
 
 def _read_timeout(timeout: Any) -> float | None:
-    """The read timeout of what requests calls a timeout: a number, a pair, or urllib3's."""
+    """The read timeout from the timeout argument of requests: a number, a pair, or urllib3's."""
     if isinstance(timeout, urllib3.Timeout):
         timeout = timeout.read_timeout
     elif isinstance(timeout, tuple):
@@ -357,15 +353,15 @@ def _read_timeout(timeout: Any) -> float | None:
 
 
 def read_request(request: requests.PreparedRequest) -> HttpRequest:
-    """A request as the server reads it."""
+    """Convert a request into the form that the server reads."""
     parts = urlsplit(request.url or "")
-    body: Any = request.body or b""  # bytes and text, or what iterates over them
+    body: Any = request.body or b""  # bytes and text, or an iterable of them
     if isinstance(body, str):
         body = body.encode()
     if not isinstance(body, bytes):
         body = b"".join(body)
     headers: dict[str, str] = {}
-    sent: Any = request.headers  # bytes are allowed, whatever the types say
+    sent: Any = request.headers  # bytes are allowed, whatever the type hints say
     for name, value in sent.items():
         text = value.decode() if isinstance(value, bytes) else value
         key = name.lower()

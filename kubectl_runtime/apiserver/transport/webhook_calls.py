@@ -1,20 +1,15 @@
 """The server's calls of webhooks: over HTTPS (`HttpsCalls`), or of WSGI applications in process.
 
-`WebhookRouter` finds what answers for a webhook configuration:
+`WebhookRouter` finds the target of a webhook configuration: a URL below a mounted prefix is answered by the WSGI
+application in process; a Service in `webhook_services` by HTTPS to the given address, with the Service's name; another
+Service is refused, as by a server that finds no Service or no endpoints; any other URL is called over HTTPS.
 
-===============================================  ======================================================================
-a URL below a mounted prefix                     the WSGI application that is mounted there, in process
-a Service that `webhook_services` has            HTTPS to the address given for it, with the Service's name
-another Service                                  refused, as by a server that finds no Service, or no endpoints of it
-any other URL                                    HTTPS
-===============================================  ======================================================================
-
-An HTTPS call has a connection of its own and one deadline up to the last byte, except for the look-up of a name, which
-is the resolver's; `close` ends calls under way. Errors have Go's words.
+An HTTPS call has its own connection and one deadline up to the last byte, except for the name look-up, whose timeout is
+the resolver's; `close` ends running calls. Errors have Go's words.
 
 An application in process is called in the thread of the request and runs to its end. If it takes longer than the
 webhook's timeout on the server's clock, its answer is too late. An exception in it is logged and ends the call, like a
-server that hangs up.
+server that closes the connection.
 """
 from __future__ import annotations
 
@@ -45,20 +40,20 @@ CANCELED = "context canceled"
 
 
 class HttpsCalls:
-    """See the module. Safe to use from any thread."""
+    """Calls of webhooks over HTTPS. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        self._ended = 0  # how often all calls were ended
+        self._ended = 0  # how often `close` has ended all calls
         self._is_closed = False
 
     def post(self, target: Target, url: str, address: str, body: bytes, timeout: float) -> WebhookAnswer:
-        """POST to `url` at `address` (``https://host:port``), which may be another place than the URL names. Blocks for
-        at most `timeout` seconds, or until `close`. Raises CallFailed."""
+        """POST to `url` at `address` (``https://host:port``), which may differ from the URL's host. Blocks for at most
+        `timeout` seconds, or until `close`. Raises CallFailed."""
         try:
             call = _Call(self, urlsplit(url), urlsplit(address), time.monotonic() + timeout)
-        except ValueError as error:  # a port that is none
+        except ValueError as error:  # an invalid port
             raise CallFailed(f"dial tcp: {error}") from None
         try:
             return call.run(_context(target.ca), body)
@@ -70,7 +65,7 @@ class HttpsCalls:
             call.close()
 
     def close(self) -> None:
-        """End the calls that are under way, and refuse new ones until `reopen`."""
+        """End the running calls, and refuse new ones until `reopen`."""
         with self._lock:
             self._is_closed = True
             self._ended += 1
@@ -78,41 +73,41 @@ class HttpsCalls:
                 _shut(connection)
 
     def reopen(self) -> None:
-        """Take calls again."""
+        """Accept calls again."""
         with self._lock:
             self._is_closed = False
 
     def began(self) -> int:
-        """A call begins; the number that `is_ended` takes."""
+        """Begin a call. Returns the number that `is_ended` takes."""
         with self._lock:
             return self._ended
 
     def opened(self, connection: socket.socket) -> None:
-        """A call uses a socket from now on. Raises OSError while closed."""
+        """Register the socket of a call. Raises OSError while closed."""
         with self._lock:
             if self._is_closed:
                 raise OSError(CANCELED)
             self._open.add(connection)
 
     def replaced(self, before: socket.socket, after: socket.socket) -> None:
-        """The socket is another one now."""
+        """Replace the socket of a call."""
         with self._lock:
             self._open.discard(before)
             self._open.add(after)
 
     def finished(self, connection: socket.socket) -> None:
-        """A call uses a socket no longer."""
+        """Unregister the socket of a call."""
         with self._lock:
             self._open.discard(connection)
 
     def is_ended(self, began: int) -> bool:
-        """Whether `close` was called since."""
+        """Whether `close` was called since the call began."""
         with self._lock:
             return self._ended != began
 
 
 class _Call:
-    """One exchange."""
+    """One HTTPS exchange."""
 
     def __init__(self, calls: HttpsCalls, url: SplitResult, address: SplitResult, deadline: float) -> None:
         self._calls, self._url, self._deadline = calls, url, deadline
@@ -121,7 +116,7 @@ class _Call:
         self._began = calls.began()
 
     def run(self, context: ssl.SSLContext, body: bytes) -> WebhookAnswer:
-        """Connect, send, read; raises what the socket and http.client raise."""
+        """Connect, send, read. Raises the errors of the socket and of http.client."""
         found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         plain = self._connect(found)
         plain.settimeout(self._left())
@@ -179,22 +174,22 @@ class _Call:
             raise OSError(CANCELED)
 
     def read_into(self, connection: socket.socket, buffer: Any) -> int:
-        """Read what has arrived, until the deadline."""
+        """Read the bytes that have arrived, waiting until the deadline."""
         connection.settimeout(self._left())
         try:
             return connection.recv_into(buffer)
         except ssl.SSLEOFError:
-            return 0  # closed without a word
+            return 0  # the server closed the connection without a message
 
     def close(self) -> None:
-        """The connection is not used any more."""
+        """Unregister and close the connection."""
         if self._socket is not None:
             self._calls.finished(self._socket)
             self._socket.close()
             self._socket = None
 
     def told(self, error: Exception) -> str:
-        """An error in Go's words."""
+        """The text of an error in Go's words."""
         if self._calls.is_ended(self._began):
             return CANCELED
         at = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
@@ -221,7 +216,7 @@ class _Call:
 
 
 class _Readable:
-    """A socket as http.client wants to read one."""
+    """A socket in the form that http.client reads."""
 
     def __init__(self, call: _Call, connection: socket.socket) -> None:
         self._raw = _Raw(call, connection)
@@ -237,11 +232,11 @@ class _Raw(io.RawIOBase):
         self._call, self._connection = call, connection
 
     def readable(self) -> bool:
-        """It is only read."""
+        """True, for `io`."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what has arrived, until the call's deadline."""
+        """Read the bytes that have arrived, waiting until the call's deadline."""
         return self._call.read_into(self._connection, buffer)
 
 
@@ -269,8 +264,8 @@ def _certificate_problem(error: ssl.SSLCertVerificationError, name: str) -> str:
 
 
 def _shut(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # it is not connected, or no longer
-        # Not ssl's own shutdown, which takes the connection away from the thread that reads it.
+    with contextlib.suppress(OSError):  # it is not connected
+        # ssl's own shutdown would take the connection away from the thread that reads it
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
@@ -283,8 +278,8 @@ class Mounted:
     """An application and the prefix of the URLs that it answers."""
 
     def __init__(self, prefix: str, application: Application) -> None:
-        """`prefix` is ``https://host[:port][/path]``; of a Service, ``https://name.namespace.svc``. Raises ValueError
-        for anything else."""
+        """`prefix` is ``https://host[:port][/path]``, or ``https://name.namespace.svc`` for a Service. Raises
+        ValueError for anything else."""
         parts = urlsplit(prefix)
         if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(f"a webhook is mounted at https://host[:port][/path], not {prefix!r}")
@@ -300,7 +295,7 @@ class Mounted:
 
     @property
     def weight(self) -> int:
-        """The longer the path, the closer the match."""
+        """The length of the path: the longest match wins."""
         return len(self._path)
 
     def post(self, url: str, body: bytes, timeout: float, clock: Clock) -> WebhookAnswer:
@@ -353,8 +348,8 @@ class WebhookRouter:
     """Implements `outgoing.WebhookCaller`. Safe to use from any thread."""
 
     def __init__(self, clock: Clock, services: Mapping[str, str], knows_service: Callable[[str], bool]) -> None:
-        """`services` has ``https://host:port`` by ``namespace/name``; `knows_service` tells whether there is such a
-        Service in the cluster. Raises ValueError for addresses of another form."""
+        """`services` has ``https://host:port`` by ``namespace/name``; `knows_service` returns whether the cluster has
+        such a Service. Raises ValueError for addresses of another form."""
         for name, address in services.items():
             parts = urlsplit(address)
             if name.count("/") != 1 or parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
@@ -366,16 +361,16 @@ class WebhookRouter:
         self._calls = HttpsCalls()
 
     def mount(self, prefix: str, application: Application) -> None:
-        """Let an application answer a URL and what lies below; raises ValueError for a prefix that is none."""
+        """Let an application answer a URL and all URLs below it. Raises ValueError for an invalid prefix."""
         self._mounted = [*self._mounted, Mounted(prefix, application)]
 
     def is_remote(self, url: str) -> bool:
-        """Whether no mounted application answers it."""
+        """Whether no mounted application answers the URL."""
         return self._application(url) is None
 
     def _application(self, url: str) -> Mounted | None:
         inside = [mounted for mounted in self._mounted if mounted.matches(url)]
-        # Of equally close ones, the last one that was mounted.
+        # Of equally long prefixes the last mounted one wins.
         return max(reversed(inside), key=lambda mounted: mounted.weight) if inside else None
 
     def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
@@ -397,7 +392,7 @@ class WebhookRouter:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """End the calls over HTTPS that are under way, and refuse new ones inside of the block: the server stops."""
+        """End the running HTTPS calls, and refuse new ones inside the block: the server stops."""
         self._calls.close()
         try:
             yield

@@ -1,16 +1,14 @@
-"""`Rule`: one sentence of the fault script: which requests, which of those, and what happens to them.
+"""`Rule`: one sentence of the fault script: which requests it applies to, and what happens to them.
 
     faults.on("list", resource="pods").first(2).answer(503)
     faults.on("watch").nth(1).end_watch(after=3, how="reset")
     faults.on("create").chance(0.1).lose_answer()
 
-Conditions come first and narrow down one after the other (see `match`); without any, every request that matches is
-taken. Actions follow; several are applied in their order, and each counts the events that the ones before it let
-through. A rule is in force from its first action on, until `remove()`.
-
-A rule is about the requests that `Match` describes and that all its conditions let pass (each a `Filter`). Conditions
-form a chain: each sees and counts only the requests that the one before it let pass. So ``after(2).first(3)`` takes the
-third to the fifth request, ``every(2).first(3)`` the second, fourth and sixth.
+`Match` describes the requests of a rule. Conditions (each a `Filter`) follow and form a chain: each sees and counts
+only the requests that the one before it let pass. ``after(2).first(3)`` takes the third to the fifth request,
+``every(2).first(3)`` the second, fourth and sixth. Without conditions the rule takes every matching request. Actions
+follow; several are applied in their order, and each counts the events that the actions before it let pass. A rule is in
+force from its first action until `remove()`.
 """
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ Body = bytes | str | Mapping[str, Any] | list[Any]
 
 
 def response(status: int, body: Body = b"", headers: Headers = ()) -> HttpResponse:
-    """An answer; a mapping or list becomes JSON, a text plain text. A given content-type is kept."""
+    """An answer; a mapping or list becomes JSON, a text becomes plain text. A given content-type is kept."""
     given = list(headers.items() if isinstance(headers, Mapping) else headers)
     content_type = ""
     if isinstance(body, str):
@@ -55,7 +53,7 @@ def response(status: int, body: Body = b"", headers: Headers = ()) -> HttpRespon
 
 def status_object(code: int, reason: str | None = None, message: str = "",
                   details: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A ``v1.Status`` of a failure; the reason that goes with the code is filled in unless it is given."""
+    """A ``v1.Status`` of a failure; without a reason it has the reason of the code."""
     reason = REASONS.get(code, "") if reason is None else reason
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                               "message": message or f"the fault script answers {code}"}
@@ -68,7 +66,7 @@ def status_object(code: int, reason: str | None = None, message: str = "",
 
 
 def throttled(retry_after: float | str, form: RetryAfter, now: datetime) -> HttpResponse:
-    """429 that asks to wait, in the given form; a text for `retry_after` is sent as it is."""
+    """A 429 with a Retry-After in the given form; a text for `retry_after` is sent as it is."""
     headers, details = [], None
     if isinstance(retry_after, str):
         headers = [("Retry-After", retry_after)]
@@ -85,7 +83,7 @@ def throttled(retry_after: float | str, form: RetryAfter, now: datetime) -> Http
 
 
 def event_line(event: Body) -> bytes:
-    """An event of a watch as a line: bytes and texts as they are, with the line's end if it is missing."""
+    """An event of a watch as a line: bytes and texts are kept, and a missing end of line is added."""
     if isinstance(event, str):
         event = event.encode()
     line = event if isinstance(event, bytes) else json.dumps(event, separators=(",", ":")).encode()
@@ -102,21 +100,21 @@ Words = str | Iterable[str]
 
 
 def words(value: Words | None) -> frozenset[str] | None:
-    """The words of a `Words`; None stays None."""
+    """The separate words of a `Words`; None stays None."""
     if value is None:
         return None
     return frozenset(re.split(r"[\s,|]+", value.strip())) if isinstance(value, str) else frozenset(value)
 
 
 def known(what: str, given: frozenset[str] | None, among: frozenset[str], hint: str) -> frozenset[str] | None:
-    """The words; raises ValueError for one that no request could ever have, since its rule would do nothing."""
+    """The words. Raises ValueError for a word that no request can have, since its rule would do nothing."""
     if strange := sorted((given or frozenset()) - among):
         raise ValueError(f"no request has the {what} {', '.join(map(repr, strange))}: {hint}")
     return given
 
 
 def glob(pattern: str) -> re.Pattern[str]:
-    """A path pattern: ``*`` and ``?`` stay within a segment, ``**`` goes across, the rest is meant literally."""
+    """A path pattern: ``*`` and ``?`` stay within a segment, ``**`` crosses segments, other characters are literal."""
     parts = re.split(r"(\*\*|\*|\?)", pattern)
     translated = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
     return re.compile("".join(translated.get(part) or re.escape(part) for part in parts))
@@ -124,7 +122,7 @@ def glob(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a request must look like; None is anything."""
+    """The properties of the requests that a rule is about; None matches anything."""
 
     verbs: frozenset[str] | None = None
     path: re.Pattern[str] | None = None
@@ -137,7 +135,7 @@ class Match:
     where: Callable[[HttpRequest], bool] | None = None
 
     def matches(self, request: HttpRequest, info: RequestInfo) -> bool:
-        """Whether a request is meant."""
+        """Whether a request matches."""
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         qualified = f"{resource}.{info.group}" if info.group else resource
         return ((self.verbs is None or info.verb in self.verbs)
@@ -151,7 +149,7 @@ class Match:
 
 
 class Filter(Protocol):
-    """Takes some of the requests that it is shown; `now` is monotonic seconds."""
+    """Takes some of the requests that it sees; `now` is monotonic seconds."""
 
     def takes(self, now: float, /) -> bool: ...
 
@@ -170,7 +168,7 @@ class Counted:
 
 @dataclass(slots=True)
 class Chance:
-    """Takes a request with a probability; the same seed takes the same ones."""
+    """Takes a request with a probability; the same seed takes the same requests."""
 
     probability: float
     source: random.Random
@@ -181,7 +179,7 @@ class Chance:
 
 @dataclass(slots=True)
 class Lasting:
-    """Takes requests for so many seconds, from the first one on."""
+    """Takes requests for a number of seconds, starting with the first request."""
 
     seconds: float
     begun: float | None = None
@@ -193,7 +191,7 @@ class Lasting:
 
 
 class Conditions:
-    """A chain of conditions, each a `Filter` (see `match`); each method adds one and returns the object."""
+    """A chain of conditions, each a `Filter`; each method adds one and returns the object."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
@@ -201,10 +199,10 @@ class Conditions:
         self.seen = 0
         """How many requests matched."""
         self.taken = 0
-        """How many of them the rule was applied to."""
+        """How many matching requests the rule was applied to."""
 
     def take(self, now: float) -> bool:
-        """Whether a matching request is taken; called once for each, in their order."""
+        """Whether a matching request is taken; called once for each request, in order."""
         self.seen += 1
         for condition in self._conditions:
             if not condition.takes(now):
@@ -213,32 +211,32 @@ class Conditions:
         return True
 
     def first(self, count: int = 1) -> Self:
-        """The first `count` requests. Raises ValueError unless it is above 0."""
+        """Take the first `count` requests. Raises ValueError unless it is above 0."""
         _counts("first", count)
         return self._only(Counted(lambda number: number <= count))
 
     def after(self, count: int) -> Self:
-        """All but the first `count` requests."""
+        """Take all requests except the first `count`."""
         return self._only(Counted(lambda number: number > count))
 
     def nth(self, *numbers: int) -> Self:
-        """The requests with these numbers, counted from 1. Raises ValueError for one below."""
+        """Take the requests with these numbers, counted from 1. Raises ValueError for a smaller number."""
         _counts("nth", *numbers)
         return self._only(Counted(lambda number: number in numbers))
 
     def every(self, count: int) -> Self:
-        """Each `count`-th request. Raises ValueError unless it is above 0."""
+        """Take each `count`-th request. Raises ValueError unless it is above 0."""
         _counts("every", count)
         return self._only(Counted(lambda number: number % count == 0))
 
     def chance(self, probability: float) -> Self:
-        """A request with this probability, drawn from the script's seed. Raises ValueError outside of 0 to 1."""
+        """Take a request with this probability, drawn from the script's seed. Raises ValueError outside of 0 to 1."""
         if not 0 <= probability <= 1:
             raise ValueError(f"a probability lies between 0 and 1, got {probability}")
         return self._only(Chance(probability, random.Random(f"{self._seed}/{len(self._conditions)}")))
 
     def lasting(self, duration: Duration) -> Self:
-        """Requests for so many seconds on the clock, from the first one on."""
+        """Take requests for this duration on the clock, starting with the first request."""
         return self._only(Lasting(seconds(duration)))
 
     def _only(self, condition: Filter) -> Self:
@@ -255,7 +253,7 @@ EXPIRED = "too old resource version: 1 (2)"
 
 
 class Script(Protocol):
-    """What a rule asks of the fault script that it belongs to; see `script.Faults`."""
+    """What a rule needs from its fault script; see `script.Faults`."""
 
     def enforce(self, rule: Rule) -> None: ...
 
@@ -266,8 +264,8 @@ class Script(Protocol):
 
 class Rule(Conditions):
     """What happens to some requests. Made by `Faults.on`; every method returns the rule, and may be called from any
-    thread. `seen` counts the requests that matched and `taken` those to which something happened: a test can assert
-    that its bad day took place.
+    thread. `seen` counts the requests that matched and `taken` the requests to which something happened, so that a test
+    can assert that its fault took place.
     """
 
     def __init__(self, script: Script, match: Match, seed: str) -> None:
@@ -280,12 +278,12 @@ class Rule(Conditions):
         return f"<Rule: {self.seen} requests seen, {self.taken} taken>"
 
     def apply(self, exchange: Exchange) -> None:
-        """Do to a request what the rule says."""
+        """Apply the rule's actions to a request."""
         for action in self._actions:
             action(exchange)
 
     def remove(self) -> None:
-        """Take the rule out of force. What it has begun goes on."""
+        """Take the rule out of force. Faults that it has started go on."""
         self._script.remove(self)
 
     def _does(self, action: Callable[[Exchange], None]) -> Rule:
@@ -301,11 +299,11 @@ class Rule(Conditions):
         return self._does(lambda exchange: exchange.before.extend(steps))
 
     def never_answer(self) -> Rule:
-        """Neither handle the request nor answer it; the connection stays open."""
+        """Neither handle nor answer the request; the connection stays open."""
         return self.drop("stall")
 
     def answer(self, status: int, body: Body = b"", headers: Headers = (), *, handled: bool = False) -> Rule:
-        """Answer with this; `handled` does so after the request was carried out, whatever became of it.
+        """Answer with this; with `handled` after the request was carried out, whatever its result was.
 
         `body` is sent as it is (bytes), as text, or as JSON (mappings and lists). Raises ValueError for a status that
         HTTP does not have.
@@ -319,14 +317,14 @@ class Rule(Conditions):
 
     def status(self, code: int, reason: str | None = None, message: str = "", *,
                details: Mapping[str, Any] | None = None, headers: Headers = (), handled: bool = False) -> Rule:
-        """Answer with a ``v1.Status``; the reason that goes with the code is filled in unless it is given."""
+        """Answer with a ``v1.Status``; without a reason it has the reason of the code."""
         return self.answer(code, status_object(code, reason, message, details), headers, handled=handled)
 
     def throttle(self, retry_after: float | str = 1, form: RetryAfter = "seconds") -> Rule:
-        """Answer 429 that asks to wait `retry_after` seconds, told as a number, a date, in the Status only, or not at
-        all.
+        """Answer 429 and ask the client to wait `retry_after` seconds: by a number, by a date, in the Status only, or
+        not at all.
 
-        A text is sent as the Retry-After header as it is (``"soon"``, ``"-1"``).
+        A text is sent unchanged as the Retry-After header (``"soon"``, ``"-1"``).
         """
         return self._instead(lambda exchange: throttled(retry_after, form, exchange.clock.now()))
 
@@ -342,11 +340,11 @@ class Rule(Conditions):
         return self._does(lambda exchange: exchange.effects.append(function))
 
     def expire_history(self) -> Rule:
-        """Before the request is handled, compact: every older resourceVersion and continue token has expired then."""
+        """Compact before the request is handled: every older resourceVersion and continue token expires."""
         return self.run(self._script.expire_history)
 
     def delay(self, duration: Duration, *, handled: bool = False) -> Rule:
-        """Let time pass before the request is handled or, with `handled`, between that and its answer."""
+        """Let time pass before the request is handled or, with `handled`, between the handling and the answer."""
         wait = seconds(duration)
 
         def act(exchange: Exchange) -> None:
@@ -357,19 +355,20 @@ class Rule(Conditions):
         return self._does(act)
 
     def rewrite(self, function: Callable[[HttpResponse], HttpResponse]) -> Rule:
-        """Handle the request and answer with what the function makes of the answer."""
+        """Handle the request and answer with the function's version of the answer."""
         return self._does(lambda exchange: exchange.replacements.append(function))
 
     # -- the bytes of the answer
 
     def lose_answer(self, how: Ending = "reset") -> Rule:
-        """Carry the request out, then end the connection without a byte."""
+        """Carry the request out, then end the connection without sending a byte."""
         return self.truncate(0, then="reset" if how == "end" else how)
 
     def truncate(self, at: int, *, of: shapers.Of = "answer", then: Ending = "close") -> Rule:
-        """Send only so many bytes, of all that goes out or of the body as it goes out (with the framing of its chunks).
+        """Send only the first `at` bytes: of everything that goes out, or of the body with the framing of its chunks.
 
-        A negative number leaves off so many bytes at the end, except of a watch, whose end is not known.
+        A negative number leaves off that many bytes at the end; for a watch it has no effect, since its end is not
+        known.
         """
         return self._bytes(lambda: shapers.Truncate(at, of, "close" if then == "end" else then))
 
@@ -378,7 +377,7 @@ class Rule(Conditions):
         return self.truncate(0, of="body", then="stall")
 
     def split(self, *sizes: int, pause: Duration = 0) -> Rule:
-        """Write in pieces of these sizes, over and over, with a pause between two of them."""
+        """Write in pieces of these sizes, repeatedly, with a pause between two pieces."""
         _positive(*sizes)
         return self._bytes(lambda: shapers.Split(sizes, seconds(pause)))
 
@@ -388,22 +387,22 @@ class Rule(Conditions):
         return self._bytes(lambda: shapers.Slow(bytes_per_second, piece))
 
     def hang_up(self, after: Duration = 0, how: Ending = "close") -> Rule:
-        """End the connection so many seconds after the answer, although it says that it can be used again."""
+        """End the connection after this time from the answer, although the answer says that it can be reused."""
         steps = [Wait(seconds(after)), *(ending(how) or ending("close"))]
         return self._does(lambda exchange: exchange.after.extend(steps))
 
     def _bytes(self, make: Callable[[], shapers.ByteShaper]) -> Rule:
         return self._does(lambda exchange: exchange.bytes_.append(make()))
 
-    # -- the events of a watch, which are counted from 1, bookmarks and errors too
+    # -- the events of a watch are counted from 1, including bookmarks and errors
 
     def end_watch(self, after: int = 0, how: Ending = "end") -> Rule:
-        """End the watch after so many events: as a server does ("end"), by FIN, by RST, or by silence ("stall")."""
+        """End the watch after this many events: as a server does ("end"), by FIN, by RST, or by silence ("stall")."""
         ending(how)
         return self._events(lambda: shapers.EndAfter(after, how))
 
     def cut_event(self, number: int, at: int, *, of: Literal["line", "chunk"] = "line", then: Ending = "close") -> Rule:
-        """Of this event send `at` bytes of its line, or of the HTTP chunk with its size in front, and end the watch.
+        """Send only `at` bytes of this event's line, or of the HTTP chunk that starts with its size, and end the watch.
 
         With "end" the half line lies in a whole chunk and the answer ends in order.
         """
@@ -411,7 +410,7 @@ class Rule(Conditions):
         return self._events(lambda: shapers.CutEvent(number, at, of, then))
 
     def duplicate_events(self, times: int = 2, *numbers: int) -> Rule:
-        """Send every event, or those with these numbers, several times."""
+        """Send every event, or the events with these numbers, several times."""
         return self._events(lambda: shapers.Repeat(times, numbers))
 
     def drop_events(self, *numbers: int) -> Rule:
@@ -419,32 +418,33 @@ class Rule(Conditions):
         return self.rewrite_events(lambda line, number: None if number in numbers else line)
 
     def insert_events(self, *events: Body, after: int = 0) -> Rule:
-        """Send these events after so many of the server's; bytes and texts as they are, anything else as JSON."""
+        """Send these events after `after` events of the server; bytes and texts unchanged, anything else as JSON."""
         lines = [event_line(event) for event in events]
         return self._events(lambda: shapers.Insert(lines, after))
 
     def expire_watch(self, after: int = 0) -> Rule:
-        """After so many events send the ERROR event of an expired resourceVersion and end the watch, all within 200."""
+        """After `after` events send the ERROR event of an expired resourceVersion and end the watch; the answer is a
+        200."""
         error = {"type": "ERROR", "object": status_object(410, "Expired", EXPIRED)}
         self.insert_events(error, after=after)
         return self.end_watch(after=after + 1)
 
     def rewrite_events(self, function: Callable[[bytes, int], bytes | None]) -> Rule:
-        """Send what the function makes of each event's line and number; None leaves it out."""
+        """Send what the function returns for each event's line and number; None leaves the event out."""
         return self._events(lambda: shapers.Rewrite(function))
 
     def batch_events(self, count: int) -> Rule:
-        """Hold events back until there are so many, as a proxy with a buffer does."""
+        """Hold events back until there are `count` of them, as a buffering proxy does."""
         _positive(count)
         return self._events(lambda: shapers.Batch(count))
 
     def rechunk_events(self, *sizes: int) -> Rule:
-        """Cut each event into HTTP chunks of these sizes, the last one again and again; a real server has 2048."""
+        """Split each event into HTTP chunks of these sizes, the last size repeated; a real server has 2048."""
         _positive(*sizes)
         return self._events(lambda: shapers.Rechunk(sizes))
 
     def lag_events(self, duration: Duration) -> Rule:
-        """Deliver each event so many seconds after the server has it."""
+        """Deliver each event this much later than the server has it."""
         late = seconds(duration)
 
         def act(exchange: Exchange) -> None:

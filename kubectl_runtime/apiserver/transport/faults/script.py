@@ -6,14 +6,11 @@
     faults.on(path="/api/v1/namespaces/*/configmaps/**").chance(0.1).drop()
     faults.connections().lasting(5).drop()
 
-Give it to a server (``ApiServer(faults=faults)``) or use the one that every server has (``server.faults``). `on`
-begins a `Rule`, whose methods say the rest. The script itself touches no socket: it makes an `Exchange` for each
-request that a rule takes, and plans of steps (`plan`) that the HTTP transport and the simulated one carry out alike.
+Give it to a server (``ApiServer(faults=faults)``) or use the server's own (``server.faults``). `on` begins a `Rule`,
+whose methods say the rest. The script touches no socket: it makes an `Exchange` for each request that a rule takes, and
+plans that the HTTP transport and the simulated transport carry out alike.
 
-`Recording`: every request that a server got, in order, with what became of it.
-
-Reads as a sequence of `RecordedRequest`. The oldest are forgotten above `max_requests` or when they take more than
-`max_bytes`; numbers go on counting. Thread-safe; reading gives a snapshot.
+`Recording`: every request that a server received, with its result.
 """
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ class Faults:
     """A fault script. Rules may be added and removed at any time, from any thread."""
 
     def __init__(self, *, seed: int = 0) -> None:
-        """`seed` decides what `Rule.chance` takes: each rule has its own numbers, by its place in the script."""
+        """`seed` decides what `Rule.chance` takes: each rule has its own random numbers, by its place in the script."""
         self._seed = seed
         self._lock = threading.Lock()
         self._rules: tuple[Rule, ...] = ()
@@ -53,8 +50,8 @@ class Faults:
 
     def bind(self, clock: Clock, expire_history: Callable[[], None],
              plural_of: Callable[[str], str | None] = lambda _name: None) -> None:
-        """Tell the script the server's clock, how to compact its history, and the plural of a kind that is called by
-        its singular or short name; the server does this. Raises ValueError as `on`."""
+        """Give the script the server's clock, its compaction, and its look-up of singular and short names; the server
+        calls this. Raises ValueError as `on`."""
         self._clock, self._expire, self._plural_of = clock, expire_history, plural_of
         for rule in self._rules:
             self._check_plural(rule.match.resources)
@@ -63,15 +60,15 @@ class Faults:
            resource: Words | None = None, namespace: str | None = None, name: str | None = None,
            query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None,
            where: Callable[[HttpRequest], bool] | None = None) -> Rule:
-        """Begin a rule for requests that match all that is given.
+        """Begin a rule for requests that match all the arguments.
 
         `verb` is RBAC's (get list watch create update patch delete deletecollection), `resource` is ``pods``,
         ``pods/status`` or ``deployments.apps``; each may be several words (``"get list"``). `path` is a pattern with
-        ``*`` (within a segment) and ``**``, or a regular expression, of the whole path. `where` is asked last; it
-        must not block. Several rules may take one request: delays add up, and the first that answers wins.
+        ``*`` (within a segment) and ``**``, or a regular expression, of the whole path. `where` is called last; it must
+        not block. Several rules may take one request: delays add up, and the first rule that answers wins.
 
-        Raises ValueError for what no request has: an unknown verb or method, a path without ``/``, capitals in a
-        resource, the singular or short name of one that the server has.
+        Raises ValueError for arguments that no request can match: an unknown verb or method, a path without ``/``,
+        capitals in a resource, the singular or short name of a resource that the server has.
         """
         verbs = known("verb", words(verb), VERBS | {each.lower() for each in METHODS},
                       f"they are {', '.join(sorted(VERBS))}, and HTTP's are given as method=")
@@ -86,10 +83,10 @@ class Faults:
         return self._rule(Match(verbs, pattern, methods, resources, namespace, name, query or {}, headers or {}, where))
 
     def connections(self) -> Rule:
-        """Begin a rule for new connections; of the actions only `drop`, `never_answer` and `delay` make sense there.
+        """Begin a rule for new connections; only the actions `drop`, `never_answer` and `delay` make sense for it.
 
-        ``drop()`` resets a connection as soon as it is accepted. For one that is refused by the operating system,
-        ``ApiServer.stop`` and ``start`` again: the port and the data stay.
+        ``drop()`` resets a connection as soon as it is accepted. For a connection that the operating system refuses,
+        call ``ApiServer.stop`` and ``start``: the port and the data stay.
         """
         return self._rule(_CONNECTIONS)
 
@@ -104,7 +101,7 @@ class Faults:
             return Rule(self, match, f"{self._seed}/{self._made}")
 
     def enforce(self, rule: Rule) -> None:
-        """Put a rule in force; its first action does this."""
+        """Put a rule in force; its first action calls this."""
         with self._lock:
             if rule.match is _CONNECTIONS:
                 if rule not in self._connection_rules:
@@ -132,21 +129,21 @@ class Faults:
     # -- for the transports
 
     def connect(self) -> Plan:
-        """What happens to a connection that was just accepted; an empty plan is nothing."""
+        """The plan for a connection that was just accepted; empty if nothing happens to it."""
         if not self._connection_rules:
             return []
         exchange = self._apply(self._connection_rules, _CONNECTION, _NO_INFO)
         return until_over(exchange.before) if exchange else []
 
     def begin(self, request: HttpRequest) -> Exchange | None:
-        """What happens to a request that was just read, None if no rule takes it. Runs no effects."""
+        """The faults of a request that was just read, None if no rule takes it. Runs no effects."""
         if not self._rules:
             return None
         return self._apply(self._rules, request, parse(request))
 
     def _apply(self, rules: tuple[Rule, ...], request: HttpRequest, info: RequestInfo) -> Exchange | None:
         matching = [rule for rule in rules if rule.match.matches(request, info)]
-        with self._lock:  # `where` is the user's, so it is asked outside; counting needs the lock
+        with self._lock:  # `where` is the user's function, so it runs without the lock; counting needs the lock
             now = self._clock.monotonic()
             taken = [rule for rule in matching if rule.take(now)]
         if not taken:
@@ -159,7 +156,7 @@ class Faults:
 
 @dataclass(slots=True, eq=False)
 class RecordedRequest:
-    """One request. `status` is that of the answer, None as long as (or if ever) there is none."""
+    """One recorded request. `status` is that of the answer, None while there is no answer."""
 
     number: int  # 1 for the first
     monotonic: float  # seconds on the server's clock at which it was read
@@ -170,7 +167,7 @@ class RecordedRequest:
 
     @property
     def verb(self) -> str:
-        """RBAC's word: get, list, watch, create, update, patch, delete, deletecollection."""
+        """RBAC's verb: get, list, watch, create, update, patch, delete, deletecollection."""
         return parse(self.request).verb
 
     @property
@@ -209,13 +206,14 @@ class RecordedRequest:
 
 
 def _size(request: HttpRequest) -> int:
-    """Bytes that a request takes, roughly."""
+    """The approximate size of a request in bytes."""
     return (len(request.body) + len(request.path) + sum(map(len, request.headers.values()))
             + sum(len(key) + len(value) for key, value in request.query))
 
 
 class Recording:
-    """See the module."""
+    """The requests that a server received, in order, as a sequence of `RecordedRequest`. Above `max_requests` or
+    `max_bytes` the oldest are forgotten; the numbers go on. Thread-safe; a read is a snapshot."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, max_requests: int = 10_000, max_bytes: int = 32 << 20) -> None:
         self._clock = clock
@@ -227,11 +225,11 @@ class Recording:
 
     @property
     def total(self) -> int:
-        """How many requests there were, forgotten and cleared ones included."""
+        """The number of requests so far, including forgotten and cleared ones."""
         return self._count
 
     def add(self, request: HttpRequest) -> RecordedRequest:
-        """Record a request that was read; the server fills in what becomes of it."""
+        """Record a request that was read; the server fills in its result."""
         with self._changed:
             self._count += 1
             entry = RecordedRequest(self._count, self._clock.monotonic(), self._clock.now(), request)
@@ -243,7 +241,7 @@ class Recording:
         return entry
 
     def answered(self, entry: RecordedRequest, status: int | None, ended: str = "") -> None:
-        """Note what became of a request."""
+        """Record the result of a request."""
         with self._changed:
             entry.status = status if status is not None else entry.status
             entry.ended = ended or entry.ended
@@ -257,7 +255,8 @@ class Recording:
 
     def wait_for(self, count: int, verb: Words | None = None, path: str | None = None, *, timeout: Duration = 10,
                  resource: Words | None = None) -> list[RecordedRequest]:
-        """Block until so many of the selected requests were answered or ended; raises TimeoutError after `timeout`."""
+        """Block until this many of the selected requests were answered or ended; raises TimeoutError after `timeout`.
+        """
         deadline = self._clock.monotonic() + seconds(timeout)
         while True:
             with self._changed:
@@ -273,7 +272,7 @@ class Recording:
                 self._clock.wait(self._changed, left)
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Forget the recorded requests."""
         with self._changed:
             self._kept.clear()
             self._bytes = 0

@@ -1,41 +1,14 @@
-"""What is done to the bytes of an answer and to the events of a watch: small machines, fed piece by piece.
+"""How faults change the bytes of an answer and the events of a watch: plans, shapers, and the `Exchange` of one
+request.
 
-A `ByteShaper` sees everything that goes out, the head (status line and headers) apart from the rest, as plans; an
-`EventShaper` sees the events of a watch as lines and may end the watch. Each serves one request.
+A `Plan` lists the steps of a connection, without a socket; the HTTP transport carries it out on sockets, the simulated
+transport on its clock. `Stall`, `Close` and `Reset` end a plan: later steps are void.
 
-`Exchange`: what the fault script does to one request, in the order in which a server meets it.
+A `ByteShaper` turns everything that goes out into plans, the head (status line and headers) separately. An
+`EventShaper` changes the events of a watch as lines, and may end the watch. Each serves one request.
 
-=====================  ===============================================================================================
-``before``             the steps before the request is handled; if they end the connection, it is never handled
-``effects``            functions to call then, without any lock
-``instead``            the answer that is given without handling the request, if there is one
-``answer(response)``   the answer that is given: the core's, or another in its place, its watch shaped
-``whole(head, body)``  the steps that send an answer that is no stream
-``head(data)``         the steps that send the head of a stream
-``data(data)``         the steps that send a chunk of a stream
-``end(frame, tail)``   the steps that end a stream; `frame` makes an HTTP chunk of bytes, `tail` is the last chunk
-=====================  ===============================================================================================
-
-A simulated transport without framing passes the identity as `frame` and nothing as `tail`.
-
-`ShapedStream`: a watch whose events pass through shapers, and come late if told so.
-
-It is an `EventStream` like the one inside it, so that neither the HTTP transport nor the simulated one needs to know:
-only how it ends (`ending`, `cut`) is asked by the exchange that made it.
-
-A `Plan`: what happens to a connection, step by step, without a socket in sight.
-
-The fault script makes plans; the HTTP transport carries them out on sockets, the simulated one on its clock:
-
-==============  ==================================================================================================
-``Send(data)``  these bytes go out, in one write
-``Wait(s)``     so many seconds pass on the clock; a server that stops ends the wait
-``Stall()``     nothing more ever comes, the connection stays open until the client leaves or the server stops
-``Close()``     the connection ends in order (FIN): nothing more comes
-``Reset()``     the connection is torn down (RST): what is on its way may be lost
-==============  ==================================================================================================
-
-The last three end a plan: what follows them is void.
+`ShapedStream` is an `EventStream` around another one, so that the transports need not know it; only its exchange reads
+how it ends (`ending`, `cut`).
 """
 from __future__ import annotations
 
@@ -51,43 +24,43 @@ from kubectl_runtime.core.base.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Write these bytes."""
+    """Send these bytes in one write."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let time pass."""
+    """Let this many seconds pass on the clock; a server that stops ends the wait."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Keep the connection, say nothing more."""
+    """Send nothing more; the connection stays open until the client leaves or the server stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """End the connection in order."""
+    """End the connection in order (FIN)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Tear the connection down."""
+    """Tear the connection down (RST): bytes on their way may be lost."""
 
 
 Step = Send | Wait | Stall | Close | Reset
 Plan = list[Step]
 Ending = Literal["end", "close", "reset", "stall"]
-"""How something ends: as a healthy server ends it, by FIN, by RST, or not at all."""
+"""How an answer or connection ends: as a healthy server ends it, by FIN, by RST, or not at all."""
 
 ENDINGS: dict[str, Step] = {"close": Close(), "reset": Reset(), "stall": Stall()}
 
 
 def ending(how: Ending) -> Plan:
-    """The steps of an ending; none for a healthy one. Raises ValueError for an unknown word."""
+    """The steps of an ending; none for a healthy end. Raises ValueError for an unknown word."""
     if how == "end":
         return []
     if how not in ENDINGS:
@@ -96,7 +69,7 @@ def ending(how: Ending) -> Plan:
 
 
 def is_over(plan: Sequence[Step]) -> bool:
-    """Whether the connection has no future after this plan."""
+    """Whether the connection ends with this plan."""
     return bool(plan) and isinstance(plan[-1], Stall | Close | Reset)
 
 
@@ -119,27 +92,28 @@ Of = Literal["answer", "body"]
 
 
 class ByteShaper:
-    """Lets everything pass."""
+    """Lets everything pass; base of the shapers of bytes."""
 
     def begin(self, head: int, body: int) -> None:
-        """The sizes of an answer that is no stream, told before its bytes."""
+        """The sizes of an answer that is not a stream, given before its bytes."""
 
     def head(self, data: bytes) -> Plan:
-        """Status line and headers."""
+        """Shape the status line and headers."""
         return [Send(data)]
 
     def data(self, data: bytes) -> Plan:
-        """A piece of the body; of a stream, a chunk as it is framed."""
+        """Shape a piece of the body; of a stream, a chunk with its framing."""
         return [Send(data)] if data else []
 
     def reshape(self, plan: Plan, part: Callable[[bytes], Plan]) -> Plan:
-        """Feed the bytes of a plan through `head` or `data`; its other steps stay where they are."""
+        """Pass the bytes of a plan through `head` or `data`; its other steps stay where they are."""
         return [step for given in plan for step in (part(given.data) if isinstance(given, Send) else [given])]
 
 
 @dataclass(slots=True)
 class Truncate(ByteShaper):
-    """Ends the connection after so many bytes; a negative number counts from the end of an answer that is no stream."""
+    """Ends the connection after this many bytes; a negative number counts from the end of an answer that is not a
+    stream."""
 
     at: int
     of: Of = "answer"
@@ -153,7 +127,7 @@ class Truncate(ByteShaper):
     def head(self, data: bytes) -> Plan:
         if self.of == "answer":
             return self.data(data)
-        # the body's first byte is the first that can be missing: with 0 the headers come and then nothing
+        # counting starts with the body: with 0 the client gets the headers and nothing more
         return [Send(data), *(ending(self.then) if self.at == 0 else [])]
 
     def data(self, data: bytes) -> Plan:
@@ -167,7 +141,7 @@ class Truncate(ByteShaper):
 
 @dataclass(slots=True)
 class Split(ByteShaper):
-    """Writes in pieces of the given sizes, over and over, with pauses between them."""
+    """Writes in pieces of the given sizes, repeatedly, with pauses between them."""
 
     sizes: Sequence[int]
     pause: float = 0.0
@@ -192,7 +166,7 @@ class Split(ByteShaper):
 
 @dataclass(slots=True)
 class Slow(ByteShaper):
-    """Sends the body at so many bytes a second, in pieces."""
+    """Sends the body in pieces, at a number of bytes per second."""
 
     bytes_per_second: float
     piece: int
@@ -205,7 +179,7 @@ class Slow(ByteShaper):
 
 
 def pieces(data: bytes, sizes: Iterator[int]) -> Iterator[bytes]:
-    """The data in pieces of the sizes; the last one is what is left."""
+    """The data in pieces of these sizes; the last piece is the remainder."""
     at = 0
     while at < len(data):
         size = next(sizes)
@@ -214,7 +188,8 @@ def pieces(data: bytes, sizes: Iterator[int]) -> Iterator[bytes]:
 
 
 class EventShaper:
-    """Lets every event pass. `ending` is how the watch ends here, once it does; `cut` is what goes out before."""
+    """Lets every event pass; base of the shapers of events. `ending` is how the watch ends here, once it does; `cut`
+    goes out before the end."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
@@ -222,26 +197,26 @@ class EventShaper:
         self.count = 0
 
     def start(self) -> list[bytes]:
-        """What comes before the first event."""
+        """Lines to send before the first event."""
         return []
 
     def feed(self, line: bytes) -> list[bytes]:
-        """What comes in place of an event."""
+        """Lines to send in place of an event."""
         self.count += 1
         return self.event(line)
 
     def event(self, line: bytes) -> list[bytes]:
-        """What comes in place of event number `count`."""
+        """Lines to send in place of event number `count`."""
         return [line]
 
     def flush(self) -> list[bytes]:
-        """What is left when the server ends the watch."""
+        """Lines that are left when the server ends the watch."""
         return []
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """An event of which only a part goes out: `at` bytes of the line, or of the HTTP chunk that carries it."""
+    """An event that is sent in part: `at` bytes of the line, or of the HTTP chunk that carries it."""
 
     line: bytes
     at: int
@@ -254,7 +229,7 @@ class Cut:
 
 
 class EndAfter(EventShaper):
-    """Ends the watch after so many events."""
+    """Ends the watch after a number of events."""
 
     def __init__(self, events: int, how: Ending) -> None:
         super().__init__()
@@ -288,7 +263,7 @@ class CutEvent(EventShaper):
 
 
 class Repeat(EventShaper):
-    """Sends events several times: all, or those with the given numbers."""
+    """Sends events several times: all, or the events with the given numbers."""
 
     def __init__(self, times: int, only: Sequence[int]) -> None:
         super().__init__()
@@ -299,7 +274,7 @@ class Repeat(EventShaper):
 
 
 class Insert(EventShaper):
-    """Sends lines of its own after so many events."""
+    """Sends its own lines after a number of events."""
 
     def __init__(self, lines: Sequence[bytes], after: int) -> None:
         super().__init__()
@@ -313,7 +288,7 @@ class Insert(EventShaper):
 
 
 class Rewrite(EventShaper):
-    """Sends what a function makes of each line; None drops it."""
+    """Sends what a function returns for each line; None drops the event."""
 
     def __init__(self, function: Callable[[bytes, int], bytes | None]) -> None:
         super().__init__()
@@ -325,7 +300,7 @@ class Rewrite(EventShaper):
 
 
 class Batch(EventShaper):
-    """Holds events back until there are so many, and sends them in one piece, as a buffering proxy does."""
+    """Holds events back until there are enough, and sends them in one piece, as a buffering proxy does."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -341,7 +316,7 @@ class Batch(EventShaper):
 
 
 class Rechunk(EventShaper):
-    """Cuts each event into several HTTP chunks, as a real server does with what is above its buffer's size."""
+    """Splits each event into several HTTP chunks, as a real server does with events above its buffer's size."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__()
@@ -352,10 +327,10 @@ class Rechunk(EventShaper):
 
 
 class ShapedStream:
-    """See the module. Pulled by one thread, as every `EventStream`."""
+    """A watch whose events pass through shapers, and may be delayed. One thread polls it, as every `EventStream`."""
 
     def __init__(self, inner: EventStream, shapers: Sequence[EventShaper], clock: Clock, lag: float = 0.0) -> None:
-        """Feed the events of `inner` through `shapers` in order; each then comes `lag` seconds later."""
+        """Pass the events of `inner` through `shapers` in order; each is then sent `lag` seconds later."""
         self._inner, self._shapers, self._clock, self._lag = inner, list(shapers), clock, lag
         self._queue: deque[tuple[float, bytes]] = deque()
         self._over = False
@@ -390,7 +365,7 @@ class ShapedStream:
         self._inner.close()
 
     def _pull(self) -> None:
-        """Take in what the server has: all of it if events are delayed, since their time counts from now."""
+        """Read the server's events: all of them if they are delayed, since their delay starts now."""
         while not self._over and (self._lag or not self._queue):
             chunk = self._inner.poll()
             if chunk is None:
@@ -403,7 +378,7 @@ class ShapedStream:
                     self._look_for_the_end()
 
     def _pass_on(self, lines: list[bytes], first: int) -> None:
-        """Feed lines to the shapers from number `first` on; one that has ended the watch sees no more."""
+        """Pass lines to the shapers from number `first` on; a shaper that has ended the watch gets no more."""
         for index in range(first, len(self._shapers)):
             shaper, fed = self._shapers[index], list[bytes]()
             for line in lines:
@@ -433,7 +408,12 @@ class ShapedStream:
 
 @dataclass(slots=True)
 class Exchange:
-    """See the module; filled by the actions of all rules that took the request, in their order."""
+    """The faults of one request, filled by the actions of all rules that took it, in their order.
+
+    A server uses the parts in this order: ``before`` (steps; if they end the connection, the request is never handled),
+    ``effects`` (functions, called without any lock), ``instead`` (the answer of a request that is not handled, if any),
+    ``answer``, then ``whole`` for an answer that is not a stream, or ``head``, ``data`` and ``end`` for a stream.
+    """
 
     clock: Clock
     before: Plan = field(default_factory=list)
@@ -449,11 +429,11 @@ class Exchange:
 
     @property
     def unhandled(self) -> bool:
-        """Whether the request is never handled, nor answered."""
+        """Whether the request is neither handled nor answered."""
         return is_over(until_over(self.before))
 
     def answer(self, response: HttpResponse) -> HttpResponse:
-        """The answer to give in place of `response`; a stream that is not used any more is closed."""
+        """The answer to give in place of `response`; a stream that is no longer used is closed."""
         given = response
         for change in self.replacements:
             given = change(given)
@@ -467,7 +447,7 @@ class Exchange:
         return given
 
     def whole(self, head: bytes, body: bytes) -> Plan:
-        """The steps that send all of an answer, and what comes after it."""
+        """The steps that send a whole answer, and the steps after it."""
         if not self.bytes_:
             return [Send(head + body), *self.after]
         for shaper in self.bytes_:
@@ -490,7 +470,8 @@ class Exchange:
         return until_over(plan)
 
     def end(self, frame: Callable[[bytes], bytes], tail: bytes) -> Plan:
-        """The steps that end a stream that is closed."""
+        """The steps that end a closed stream. `frame` makes an HTTP chunk of bytes, `tail` is the last chunk; a
+        transport without framing passes the identity and nothing."""
         how = (self._stream.ending if self._stream else None) or "end"
         plan: Plan = []
         if self._stream is not None and self._stream.cut is not None:

@@ -1,17 +1,12 @@
-"""One connection, served by one thread: requests in turn, answers as a whole, watches chunk by chunk, websockets.
+"""HTTP connections: the `Listener` with a thread for each connection, which serves requests, watches and websockets in
+turn.
 
-What the fault script wants comes as plans (`faults.plan`), which `_carry` carries out; without faults a plan is one
-`Send`.
+The fault script gives plans (see shapers.py), which `_carry` carries out; without faults a plan is one `Send`. While a
+watch is idle, its thread waits on a condition that the watch, the `Reaper` (the client is gone) and the listener (the
+server stops) notify; otherwise it wakes only for the watch's deadline.
 
-While a watch is idle its thread waits on a condition that the watch, the reaper (the client has gone) and the listener
-(the server stops) notify; it wakes otherwise only for the watch's own deadline.
-
-`Reaper`: one thread that notices when the client of an idle watch has gone.
-
-A thread that serves an idle watch waits for events and reads nothing, so it would keep a dead connection until the next
-write. The reaper polls all such sockets at once and calls back when one ends.
-
-`Listener`: the listening socket, a thread for each connection, and their orderly end.
+A thread that serves an idle watch reads nothing, so it would keep a dead connection until the next write. The `Reaper`
+is one thread that polls all such sockets and calls back when one ends.
 """
 from __future__ import annotations
 
@@ -47,9 +42,10 @@ from kubectl_runtime.core.base.interpreter import Thread
 
 
 def _readable(wake: socket.socket, watched: list[int]) -> list[int]:
-    """Wait until `wake` is readable or the peer of a watched connection has gone; the descriptors of those.
+    """Wait until `wake` is readable or the peer of a watched connection is gone. Returns the descriptors of connections
+    that ended.
 
-    Linux tells the end of a peer apart from its data. Elsewhere any input on a watch's connection counts as its end,
+    On Linux the end of a peer is distinct from its data. Elsewhere any input on a watch's connection counts as its end,
     and Windows has no poll.
     """
     if not hasattr(select, "poll"):
@@ -62,7 +58,7 @@ def _readable(wake: socket.socket, watched: list[int]) -> list[int]:
 
 
 class Reaper:
-    """See the module. `watch` and `forget` may be called from any thread."""
+    """The thread that notices closed connections. `watch` and `forget` may be called from any thread."""
 
     def __init__(self, name: str) -> None:
         self._lock = threading.Lock()
@@ -80,13 +76,13 @@ class Reaper:
         self._wake()
 
     def forget(self, connection: socket.socket) -> None:
-        """Watch a connection no longer; before it is closed."""
+        """Stop watching a connection; called before it is closed."""
         with self._lock:
             self._sockets.pop(connection.fileno(), None)
-        self._wake()  # as long as the poll holds the connection, closing it sends neither FIN nor RST
+        self._wake()  # while the poll holds the connection, closing it sends neither FIN nor RST
 
     def stop(self) -> None:
-        """End the thread; blocks for the moment in which it calls back, at most 5 s."""
+        """End the thread; blocks until a callback that runs has returned, at most 5 s."""
         self._stopped = True
         self._wake()
         self._thread.join(5)
@@ -103,7 +99,7 @@ class Reaper:
                 watched = list(self._sockets)
             try:
                 found = _readable(self._wake_out, watched)
-            except OSError:  # a connection was closed meanwhile: `forget` has been called for it, or is about to be
+            except OSError:  # a connection was closed at the same time: `forget` was or will be called for it
                 found = []
             for descriptor in found:
                 if descriptor == self._wake_out.fileno():
@@ -118,15 +114,15 @@ class Reaper:
 
 log = guarded_logger(__name__)
 
-SEND_TIMEOUT = 60.0  # seconds in which a client must take what it is sent
-LINGER = 0.5  # seconds that a client has to read the last answer while it still sends
+SEND_TIMEOUT = 60.0  # seconds in which a client must read what it is sent
+LINGER = 0.5  # seconds that a client has to read the last answer while it still sends data
 
 
 class Tls(Protocol):
-    """What TLS adds; see `testing.tls.ServerTls`."""
+    """What the listener needs for TLS; see `credentials.ServerTls`."""
 
     def accept(self, connection: socket.socket) -> socket.socket:
-        """Make the handshake; raises OSError."""
+        """Make the handshake. Raises OSError."""
 
     def subject(self, connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
         """The subject of the client's verified certificate."""
@@ -145,7 +141,7 @@ class ServingInfo:
 
 
 class Drop(Exception):
-    """The connection ends here; `how` is the fault script's word for it, "" if the server is not to blame."""
+    """Ends the connection; `how` is the fault script's word for it, "" if the end is no fault."""
 
     def __init__(self, how: str = "") -> None:
         super().__init__(how)
@@ -153,7 +149,7 @@ class Drop(Exception):
 
 
 class Connection:
-    """A connection; `run` serves it to its end, `stop` ends it from another thread."""
+    """One connection; `run` serves it to its end, `stop` ends it from another thread."""
 
     def __init__(self, connection: socket.socket, serving: ServingInfo) -> None:
         self._socket = connection
@@ -163,17 +159,17 @@ class Connection:
         self._gone = False
         self._stopping = False
         self._idle = True  # between requests
-        self._chunks = True  # whether the client under way knows chunked answers
-        self._entry: RecordedRequest | None = None  # of the request under way
+        self._chunks = True  # whether the client of the current request accepts chunked answers
+        self._entry: RecordedRequest | None = None  # the current request's entry
 
     def _send(self, data: bytes) -> None:
-        """Send all of it; raises OSError when the client has gone."""
+        """Send all of the data. Raises OSError when the client is gone."""
         if self._socket.gettimeout() != SEND_TIMEOUT:  # setting it is a system call, and a watch sends often
             self._socket.settimeout(SEND_TIMEOUT)
         self._socket.sendall(data)
 
     def stop(self) -> None:
-        """End after the answer under way; an idle connection and watches end at once."""
+        """End after the current answer; an idle connection and watches end at once."""
         with self._condition:
             self._stopping = True
             self._events += 1
@@ -184,13 +180,13 @@ class Connection:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def abort(self) -> None:
-        """End now, whatever is under way."""
+        """End now, even in the middle of an answer."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self.stop()
 
     def run(self) -> None:
-        """Serve requests until one side ends it; raises nothing."""
+        """Serve requests until one side ends the connection. Raises nothing."""
         try:
             self._carry(self._serving.faults.connect())
             if self._serving.tls is not None:
@@ -204,8 +200,8 @@ class Connection:
                 with contextlib.suppress(OSError):
                     self._linger()
         except OSError:
-            pass  # the client has gone, or the server stops
-        except Exception:  # a defect here or in a user's fault function costs this connection, never the server
+            pass  # the client is gone, or the server stops
+        except Exception:  # a bug here or in a user's fault function ends this connection, not the server
             log.exception("a connection failed")
         else:
             self._say_goodbye()
@@ -214,10 +210,10 @@ class Connection:
                 self._socket.close()
 
     def _say_goodbye(self) -> None:
-        """Under TLS the end is announced, so that the client does not take it for an attack."""
+        """Announce the end under TLS, so that the client does not take it for an attack."""
         if isinstance(self._socket, ssl.SSLSocket):
             with contextlib.suppress(OSError, ValueError):
-                self._socket.settimeout(0)  # the client's own announcement is not waited for
+                self._socket.settimeout(0)  # without waiting for the client's own announcement
                 self._socket.unwrap()
 
     def _serve(self) -> None:
@@ -242,10 +238,10 @@ class Connection:
                 return
 
     def _linger(self) -> None:
-        """Take what the client still sends, for a moment: closing with bytes unread would destroy the answer on its
+        """Read what the client still sends, for a moment: closing with unread bytes would destroy the answer on its
         way."""
         if isinstance(self._socket, ssl.SSLSocket):
-            return  # where the end is announced
+            return  # TLS announces the end itself
         self._socket.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + LINGER
         while not self._stopping and (left := deadline - time.monotonic()) > 0:
@@ -284,7 +280,7 @@ class Connection:
             self._carry(exchange.whole(start, b"" if request.method == "HEAD" else body))
 
     def _handle(self, request: HttpRequest) -> HttpResponse:
-        # about the server itself, which Go answers below the API
+        # requests about the server itself, which Go answers below the API
         if request.path == "*" and request.method == "OPTIONS":
             return HttpResponse(200)
         return self._serving.handle(request)
@@ -294,7 +290,7 @@ class Connection:
             self._serving.recording.answered(self._entry, status, ended)
 
     def _carry(self, plan: Plan) -> None:
-        """Do what a plan says; raises Drop where it ends the connection."""
+        """Carry out a plan. Raises Drop where it ends the connection."""
         for step in plan:
             if isinstance(step, Send):
                 self._send(step.data)
@@ -308,7 +304,7 @@ class Connection:
                 raise Drop(how)
 
     def _stall(self) -> None:
-        """Say nothing until the client goes or the server stops."""
+        """Send nothing until the client leaves or the server stops."""
         self._note(None, "stall")
         self._serving.reaper.watch(self._socket, self._client_gone)
         try:
@@ -331,21 +327,22 @@ class Connection:
             service.reaper.forget(self._socket)
             stream.close()
         if not self._chunks:
-            raise Drop  # without chunks only the end of the connection tells the end of the stream
+            raise Drop  # without chunks only the end of the connection marks the end of the stream
 
     def _converse(self, exchange: Exchange, request: HttpRequest, response: HttpResponse, session: Session,
                   reader: Reader) -> None:
-        """Become a websocket, which ends the connection. A server that stops breaks it off, as it cannot end it."""
+        """Become a websocket, which ends the connection. A server that stops breaks the websocket off, since it cannot
+        end it."""
         self._carry(exchange.head(head(response, self._serving.clock.now(), handshake_headers(request))))
         websocket = ServerWebSocket(reader.take, lambda data: self._carry(exchange.data(data)))
-        if self._end():  # from here on `stop` ends it at once
+        if self._end():  # from this point `stop` ends it at once
             with contextlib.suppress(OSError):
                 session.run(websocket)
                 websocket.close()
         raise Drop
 
     def _stream(self, stream: EventStream, send: Callable[[bytes], None]) -> None:
-        """Send events as they come until the watch, the client or the server ends it."""
+        """Send events as they come until the watch, the client or the server ends the stream."""
         while not (self._gone or self._stopping):
             seen = self._events
             data = stream.poll()
@@ -377,7 +374,7 @@ class Connection:
 
 BACKLOG = 1024
 GRACE = 5.0  # seconds that answers under way get at the end
-RETRY_ACCEPT = 0.1  # seconds until the next try where a connection could not be accepted
+RETRY_ACCEPT = 0.1  # seconds until the next try after a connection could not be accepted
 
 
 class Listener:
@@ -386,8 +383,8 @@ class Listener:
     def __init__(self, handle: Callable[[HttpRequest], HttpResponse], *, clock: Clock, host: str = "127.0.0.1",
                  port: int = 0, faults: Faults | None = None, recording: Recording | None = None,
                  tls: Tls | None = None) -> None:
-        """Bind (port 0 takes a free one); raises OSError, with the address in its text, if it is taken or none of this
-        host's. The default is loopback on purpose."""
+        """Bind (port 0 takes a free port). Raises OSError with the address in its text, if the address is taken or not
+        of this host. The default is loopback on purpose."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -418,7 +415,7 @@ class Listener:
                 with contextlib.suppress(OSError):
                     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._serve(accepted)
-            except (OSError, RuntimeError):  # no descriptor or no thread is left, which passes
+            except (OSError, RuntimeError):  # no descriptor or no thread is left for now
                 if self._stopping.is_set():
                     return
                 log.exception("a connection could not be accepted")
@@ -448,8 +445,8 @@ class Listener:
                 self._connections.pop(connection, None)
 
     def stop(self) -> list[str]:
-        """Accept no more, end all connections, join all threads; those whose answer is not taken within `GRACE` seconds
-        are broken off. Returns the names of threads that did not end."""
+        """Stop accepting, end all connections and join all threads; connections whose client does not read the answer
+        within `GRACE` seconds are broken off. Returns the names of threads that did not end."""
         with self._lock:
             self._stopping.set()
             open_now = dict(self._connections)
@@ -468,7 +465,7 @@ class Listener:
         return [thread.name for thread in stuck.values()]
 
     def drop_connections(self) -> None:
-        """End all connections at once, as when a network breaks; new ones are accepted."""
+        """End all connections at once, as a broken network does; new connections are accepted."""
         with self._lock:
             open_now = list(self._connections)
         for connection in open_now:
@@ -476,7 +473,7 @@ class Listener:
 
 
 def _alive_after(threads: dict[Connection, threading.Thread], patience: float) -> dict[Connection, threading.Thread]:
-    """Join threads for so many seconds, which they share; those that still run."""
+    """Join threads for this many seconds in total. Returns the threads that still run."""
     deadline = time.monotonic() + patience
     for thread in threads.values():
         thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,19 +1,18 @@
-"""HTTP/1.1 requests from the bytes of one connection, as strict and as lenient as the real server, which is Go's.
+"""HTTP/1.1 requests from the bytes of one connection, as strict and as lenient as the real server (Go), and answers as
+bytes.
 
-==================================================  ====================================================================
-what the client does                                what becomes of it
-==================================================  ====================================================================
-says nothing between requests, or stops in a head   the connection ends without a word (`IDLE_TIMEOUT`, `HEAD_TIMEOUT`)
-sends a head that is no HTTP                        `BadMessage`: a short plain-text 400, 417, 431, 501, 505; the end
-stops within a body                                 `BadMessage`: the 504 of a request that took `BODY_TIMEOUT`; the end
-ends the connection, or the framing, in a body      the request is served with `broken_body`; then the connection ends
-sends a body above the limit                        it is read to its end, up to a bound, and left out, so that the
-                                                    client hears the 413, not a reset (the real server cuts it off)
-==================================================  ====================================================================
+What a client does wrong, and the result:
 
-The timeouts are of real time, whatever clock the server has: they guard its threads against clients that hang.
+- It is silent between requests, or stops in a head: the connection ends without an answer (`IDLE_TIMEOUT`,
+  `HEAD_TIMEOUT`).
+- It sends an invalid head: `BadMessage`, a short plain-text 400, 417, 431, 501 or 505; the connection ends.
+- It stops within a body: `BadMessage` with the 504 after `BODY_TIMEOUT`; the connection ends.
+- It ends the connection or breaks the framing within a body: the request is served with `broken_body`; then the
+  connection ends.
+- It sends a body above the limit: the body is read to its end, up to a bound, and dropped, so that the client gets the
+  413 and not a reset (the real server cuts it off).
 
-HTTP/1.1 answers as bytes: heads, chunks, and what is said to a client that speaks no HTTP.
+The timeouts are in real time, whatever the server's clock: they protect its threads from clients that hang.
 """
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from kubectl_runtime.apiserver.encoding import MAX_BODY
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, parse_query
 
 _PLAIN = "Content-Type: text/plain; charset=utf-8\r\n"
-# The real server's timeout has its own way of writing: no kind, and a media type that is guessed from the text.
+# The real server writes this timeout in a different way: no kind, and a media type guessed from the text.
 _TIMED_OUT = ('{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted '
               'timeout","reason":"Timeout","details":{},"code":504}\n')
 
@@ -44,7 +43,7 @@ class BadMessage(Exception):
         self._headers = headers
 
     def answer(self) -> bytes:
-        """What the real server says, in plain text; without a length, as the connection ends with it."""
+        """The real server's plain-text answer, without a length, since the connection ends with it."""
         return f"HTTP/1.1 {self.status}\r\n{self._headers}Connection: close\r\n\r\n{self._text}".encode()
 
 
@@ -54,7 +53,7 @@ def unsupported_encoding() -> BadMessage:
 
 
 def expectation_failed() -> BadMessage:
-    """An Expect header that asks for anything but 100-continue."""
+    """An Expect header other than 100-continue."""
     return BadMessage("417 Expectation Failed", "", "Content-Length: 0\r\n")
 
 
@@ -63,7 +62,7 @@ def timed_out() -> BadMessage:
     return BadMessage("504 Gateway Timeout", _TIMED_OUT)
 
 
-BUFFER = 2048  # bytes that Go's net/http gathers of an answer
+BUFFER = 2048  # bytes of an answer that Go's net/http buffers
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -74,7 +73,7 @@ def _date(second: datetime) -> str:
 
 
 def head(response: HttpResponse, now: datetime, extra: list[tuple[str, str]]) -> bytes:
-    """Status line and headers, with the empty line."""
+    """Status line, headers and the empty line."""
     caching = [] if response.header("cache-control") else [("Cache-Control", "no-cache, private")]
     headers = [*caching, *response.headers, ("Date", _date(now.replace(microsecond=0))), *extra]
     lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'status code')}"]
@@ -83,7 +82,7 @@ def head(response: HttpResponse, now: datetime, extra: list[tuple[str, str]]) ->
 
 
 def whole_head(response: HttpResponse, now: datetime, *, close: bool) -> bytes:
-    """The head of an answer whose body is known; `close` announces the end of the connection."""
+    """The head of an answer with a known body; `close` announces the end of the connection."""
     extra = [("Content-Length", str(len(response.body)))]
     if close:
         extra.append(("Connection", "close"))
@@ -91,9 +90,10 @@ def whole_head(response: HttpResponse, now: datetime, *, close: bool) -> bytes:
 
 
 def whole(response: HttpResponse, now: datetime, *, close: bool, chunks: bool) -> tuple[bytes, bytes]:
-    """The head and the body of an answer that is no stream. As Go's server has it, what was compressed goes out as it
-    is made, so that its length is known only if it fits into the buffer; else it comes in `chunks`, if the client knows
-    them."""
+    """The head and the body of an answer that is not a stream. As in Go's server a compressed body goes out while it is
+    made, so its length is known only if it fits into the buffer; otherwise the body is sent in `chunks`, if the client
+    accepts them.
+    """
     body = response.body
     if not chunks or len(body) <= BUFFER or not response.header("content-encoding"):
         return whole_head(response, now, close=close), body
@@ -103,14 +103,14 @@ def whole(response: HttpResponse, now: datetime, *, close: bool, chunks: bool) -
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk of a chunked answer; an empty one is the last."""
+    """One chunk of a chunked answer; an empty chunk is the last."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 MAX_HEAD = 1 << 20
-MAX_DISCARDED = 64 << 20  # bytes of a body that is too large that are read to keep the connection in order
+MAX_DISCARDED = 64 << 20  # bytes of a too large body that are read to keep the connection usable
 MAX_CHUNK_LINE = 4096
-MAX_CHUNK_EXCESS = 16 << 10  # bytes of framing above what honest chunks have
+MAX_CHUNK_EXCESS = 16 << 10  # bytes of framing above what honest chunks need
 IDLE_TIMEOUT = 90.0  # seconds between requests
 HEAD_TIMEOUT = 32.0  # seconds for a whole head
 BODY_TIMEOUT = 60.0  # seconds for a whole body
@@ -133,7 +133,7 @@ RequestLine = tuple[str, str, tuple[int, int]]  # method, target in origin form,
 
 
 class BrokenBody(Exception):
-    """The body ends before its end; the argument says why, in the real server's words."""
+    """The body ends too early; the argument says why, in the real server's words."""
 
 
 class Reader:
@@ -144,10 +144,11 @@ class Reader:
         self._buffer = bytearray()
         self._after_post = False
         self.keep_alive = True
-        self.chunks = True  # whether the client knows chunked answers: HTTP/1.0 does not
+        self.chunks = True  # whether the client accepts chunked answers: not with HTTP/1.0
 
     def next(self) -> HttpRequest | None:
-        """The next request, None if the client is done; raises BadMessage, and OSError if it is silent for too long."""
+        """The next request, None if the client is done. Raises BadMessage, and OSError if the client is silent for too
+        long."""
         found = self._head()
         if found is None:
             return None
@@ -167,8 +168,8 @@ class Reader:
         return request
 
     def take(self, size: int) -> bytes:
-        """The next bytes after a request that was the last, as many as are asked for, or fewer at the end of the
-        connection; waits for them without a limit of its own. Raises OSError."""
+        """The next `size` bytes after the last request, or fewer at the end of the connection; waits without a limit of
+        its own. Raises OSError."""
         self._socket.settimeout(None)
         while len(self._buffer) < size and (data := self._socket.recv(1 << 16)):
             self._buffer += data
@@ -179,17 +180,17 @@ class Reader:
     # --- the head -----------------------------------------------------------------------------------------------------
 
     def _head(self) -> tuple[RequestLine, list[bytes]] | None:
-        """The request line and the lines of the headers, None at the end of the connection."""
+        """The request line and the header lines, None at the end of the connection."""
         if not self._buffer and not self._more(time.monotonic() + IDLE_TIMEOUT):
             return None
         deadline = time.monotonic() + HEAD_TIMEOUT
-        if self._after_post:  # old clients end the body of a POST with a newline that belongs to nothing
+        if self._after_post:  # old clients send an extra newline after the body of a POST
             start = bytes(self._buffer[:4])
             del self._buffer[:len(start) - len(start.lstrip(b"\r\n"))]
         first: RequestLine | None = None
         while True:
             if first is None and (line_end := self._buffer.find(b"\n")) >= 0:
-                # at once: the answer to nonsense does not wait for the headers
+                # at once: the answer to an invalid line does not wait for the headers
                 first = _request_line(bytes(self._buffer[:line_end]).removesuffix(b"\r"))
             end = _END_OF_HEAD.search(self._buffer)
             if first is not None and end is not None:
@@ -217,7 +218,7 @@ class Reader:
         expected = headers.get("expect", "").lower()
         if expected and expected != "100-continue":
             raise expectation_failed()
-        chunked = version >= (1, 1) and "transfer-encoding" in headers  # an encoding counts for more than a length
+        chunked = version >= (1, 1) and "transfer-encoding" in headers  # a transfer encoding overrides a length
         if chunked and headers["transfer-encoding"].lower() != "chunked":
             raise unsupported_encoding()
         length = 0 if chunked else _length(headers)
@@ -235,7 +236,7 @@ class Reader:
             raise timed_out() from None
 
     def _limited(self, length: int) -> bytes:
-        """A body of that length; of one that is too large the first bytes, just enough to be too large for the core."""
+        """A body of that length; of a too large body only the first bytes, just enough for the core to refuse it."""
         if length <= MAX_BODY:
             return self._exactly(length)
         kept = self._exactly(MAX_BODY + 1)
@@ -257,7 +258,7 @@ class Reader:
             length -= len(self._exactly(min(length, 1 << 16)))
 
     def _line(self, too_long: str) -> bytes:
-        """A line of a chunked body with its end."""
+        """A line of a chunked body, with its end."""
         while (end := self._buffer.find(b"\n")) < 0:
             if len(self._buffer) >= MAX_CHUNK_LINE:
                 raise BrokenBody(too_long)
@@ -284,7 +285,7 @@ class Reader:
             body += self._exactly(kept)
             discarded += size - kept
             self._discard(size - kept)
-            if discarded > MAX_DISCARDED:  # what comes is not known to be chunks any more
+            if discarded > MAX_DISCARDED:  # the input may not be chunks any more
                 self.keep_alive = False
                 return bytes(body)
             if self._exactly(2) != b"\r\n":
@@ -293,7 +294,7 @@ class Reader:
         return bytes(body)
 
     def _trailers(self) -> None:
-        """What follows the last chunk; read, and not used."""
+        """Read what follows the last chunk, and drop it."""
         long, size = "http: suspiciously long trailer after chunked body", 0
         while line := self._line(long).rstrip(b"\r\n"):
             size += len(line)
@@ -304,7 +305,7 @@ class Reader:
 
 
 def _request_line(line: bytes) -> RequestLine:
-    """Take a request line apart; raises BadMessage."""
+    """Parse a request line. Raises BadMessage."""
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
         raise BadMessage
@@ -328,7 +329,7 @@ def _headers(lines: list[bytes]) -> dict[str, str]:
         name, colon, value = line.partition(b":")
         if not colon or _NAME.fullmatch(name.replace(b" ", b"")) is None or line.startswith((b" ", b"\t")):
             raise BadMessage
-        if b" " in name:  # so far a line could be read, with a name that cannot be used
+        if b" " in name:  # the line can be read, but its name cannot be used
             raise BadMessage("400 Bad Request: invalid header name")
         if b"\r" in value:
             raise BadMessage
@@ -342,7 +343,7 @@ def _headers(lines: list[bytes]) -> dict[str, str]:
 
 
 def _unfolded(lines: list[bytes]) -> list[bytes]:
-    """Lines with those that go on with white space joined to the one before, as old clients fold long headers."""
+    """The header lines, with continuation lines (they start with white space) joined to the line before."""
     joined: list[bytes] = []
     for line in lines:
         if joined and line.startswith((b" ", b"\t")):

@@ -1,11 +1,7 @@
-"""The server's side of a websocket (RFC 6455): the handshake's headers, frames from a client, frames to it.
+"""The server's side of a websocket (RFC 6455): the handshake's headers, frames from and to a client.
 
-    receive()    the next whole message; None once the client has closed or gone. Pings are answered in passing.
-    send(data)   one binary message
-    close()      says goodbye, and takes what the client still sends until it says so too
-
-For the one thread of its connection. A client that breaks the protocol is told so with a close frame (1002, or 1009 for
-a message above 32 MiB), and counts as gone.
+For the one thread of its connection. A client that breaks the protocol gets a close frame (1002, or 1009 for a message
+above 32 MiB), and counts as gone.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def handshake_headers(request: HttpRequest) -> list[tuple[str, str]]:
-    """What a 101 says besides the subprotocol."""
+    """The headers of a 101 except the subprotocol."""
     digest = hashlib.sha1(request.header("sec-websocket-key").encode("latin-1") + _GUID, usedforsecurity=False).digest()
     return [("Upgrade", "websocket"), ("Connection", "Upgrade"),
             ("Sec-WebSocket-Accept", base64.b64encode(digest).decode("ascii"))]
@@ -36,15 +32,15 @@ class BrokenFrame(Exception):
 
 
 class ServerWebSocket:
-    """See the module. Implements `wire.MessageConnection`."""
+    """One websocket. Implements `wire.MessageConnection`; answers pings while it receives."""
 
     def __init__(self, read: Callable[[int], bytes], write: Callable[[bytes], None]) -> None:
-        """`read` gives exactly so many bytes, or fewer at the end; both raise OSError."""
+        """`read` returns exactly as many bytes as it is asked for, or fewer at the end; both raise OSError."""
         self._read, self._write = read, write
         self._over = False
 
     def send(self, data: bytes) -> None:
-        """Raises OSError when the client has gone."""
+        """Send one binary message. Raises OSError when the client is gone."""
         if self._over:
             raise ConnectionError("the client has closed the websocket")
         self._write(frame(data))
@@ -75,7 +71,7 @@ class ServerWebSocket:
         return None
 
     def close(self) -> None:
-        """Raises OSError when the client has gone."""
+        """Send a close frame, and read until the client's close frame. Raises OSError when the client is gone."""
         if self._over:
             return
         self._write(frame(struct.pack("!H", NORMAL), CLOSE))
@@ -95,7 +91,7 @@ class ServerWebSocket:
         control = opcode >= CLOSE
         known = opcode in (CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG)
         if not known or first & 0x70 or not second & 0x80 or (control and (not fin or length > 125)):
-            raise BrokenFrame(PROTOCOL_ERROR)  # a client's frames are masked
+            raise BrokenFrame(PROTOCOL_ERROR)  # a client must mask its frames
         if length == 126:
             (length,) = struct.unpack("!H", self._exactly(2))
         elif length == 127:
@@ -113,7 +109,7 @@ class ServerWebSocket:
 
 
 def frame(content: bytes, opcode: int = BINARY) -> bytes:
-    """One whole frame as servers send it: unmasked."""
+    """One whole frame as servers send it, unmasked."""
     first = bytes((0x80 | opcode,))
     if len(content) < 126:
         return first + bytes((len(content),)) + content
