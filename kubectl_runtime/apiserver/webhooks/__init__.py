@@ -1,1 +1,1 @@
-"""Admission and conversion webhooks, as the server calls them."""
+"""Calls of admission and conversion webhooks."""

@@ -1,12 +1,11 @@
 """Mutating policies and webhooks, and then validating webhooks.
 
-Mutating policies, then mutating webhooks are called one after the other; each sees what the ones before made of the
-object. If one changed it, the ones before that ask for it (reinvocationPolicy IfNeeded) are called again, once, in a
-second round.
+Mutating policies and then mutating webhooks are called one after the other; each sees the changes of the earlier ones.
+If one changes the object, earlier ones with reinvocationPolicy IfNeeded are called again, once, in a second round.
 
-Validating webhooks are all called about the object as it will be stored, even when one has refused; the first refusal
-in their order is the answer. (The real server takes the quickest.) Webhooks behind HTTPS are called at the same time,
-each in a thread of its own; mounted ones one after the other, in the thread of the request.
+All validating webhooks are called with the object as it will be stored, even if one has refused; the first refusal in
+their order is the answer. (The real server takes the quickest.) HTTPS webhooks are called in parallel, each in its own
+thread; mounted ones one after the other, in the thread of the request.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ Mutator = Hook | Policy
 
 
 def mutate(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...]) -> None:
-    """Let policies and webhooks change `asked.object`. Raises StatusError for what refuses the operation. The cluster's
-    lock is held, and free while a webhook is asked."""
+    """Let policies and webhooks change `asked.object`. Raises the StatusError of a refusal. The cluster's lock is held,
+    and released during webhook calls."""
     asking = _Asking()
     if _round(ctx, asked, hooks, asking):
         asking.is_second = True
@@ -57,7 +56,7 @@ def mutate(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...]) -
 
 
 def keep_managers(ctx: RequestContext, obj: Object, managers: Any) -> None:
-    """Put the managedFields from before admission back, if what it left there cannot be read."""
+    """Restore the managedFields from before admission if admission left unreadable ones."""
     meta = obj.get("metadata") or {}
     try:
         read(meta.get("managedFields"))
@@ -68,14 +67,14 @@ def keep_managers(ctx: RequestContext, obj: Object, managers: Any) -> None:
 
 @dataclass(slots=True)
 class _Asking:
-    """Who was asked, in both rounds. A change in the second one can bring somebody back in who comes later in it."""
+    """The calls of both rounds. A change in the second round can add a later webhook to that round."""
 
     is_second: bool = False
-    earlier: set[Mutator] = field(default_factory=set)  # to be asked again if somebody changes the object after them
+    earlier: set[Mutator] = field(default_factory=set)  # to be called again after a later change
     again: set[Mutator] = field(default_factory=set)
 
     def note(self, hook: Mutator, *, changed: bool) -> None:
-        """A webhook was asked."""
+        """Record a call."""
         if changed:
             self.again |= self.earlier
             self.earlier.clear()
@@ -84,7 +83,7 @@ class _Asking:
 
 
 def _round(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...], asking: _Asking) -> bool:
-    """Whether anybody changed the object."""
+    """Call the webhooks and policies of one round. Returns whether any changed the object."""
     any_changed = False
     for hook in hooks:
         if asking.is_second and hook not in asking.again:
@@ -103,7 +102,8 @@ def _round(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...], a
 
 
 def _evaluate(ctx: RequestContext, policy: Policy, asked: Attributes) -> bool | None:
-    """Let one policy change the object, once for each binding; whether it did, None if it is not about it."""
+    """Let one policy change the object, once for each binding. Returns whether it did, None if the policy does not
+    apply."""
     changed: bool | None = None
     for _, binding, target in list(matching(ctx, asked, (policy,))):
         resource = target[0]
@@ -118,7 +118,7 @@ def _evaluate(ctx: RequestContext, policy: Policy, asked: Attributes) -> bool | 
 
 
 def _call(ctx: RequestContext, called: Invocation, asked: Attributes) -> bool:
-    """Ask one webhook; whether it changed the object."""
+    """Call one webhook. Returns whether it changed the object."""
     with ctx.cluster.released():
         shown, old = (as_version(obj, asked, called.resource) for obj in (asked.object, asked.old))
         try:
@@ -154,7 +154,7 @@ def _patched(called: Invocation, asked: Attributes, shown: Object | None, verdic
     if verdict.patch_type != JSON_PATCH:
         raise CallingFailed(hook, f'unsupported patch type "{verdict.patch_type}"')
     try:
-        changed: Object = patched(shown, operations)  # if it is no object, `_decode` says so
+        changed: Object = patched(shown, operations)  # `_decode` refuses a result that is not an object
     except PatchFailed as error:
         raise errors.internal(str(error)) from None
     _decode(called.resource, f'admission webhook "{hook.name}"', asked, changed, shown)
@@ -162,7 +162,7 @@ def _patched(called: Invocation, asked: Attributes, shown: Object | None, verdic
 
 
 def _list_problem(operations: Any) -> str:
-    """What keeps the real decoder from reading a patch; "" if nothing does."""
+    """Why the real decoder cannot read a patch; "" if it can."""
     names = {dict: "object", str: "string", bool: "bool", int: "number", float: "number", list: "array"}
     if not isinstance(operations, list | None):
         return f"{names[type(operations)]} into Go value of type jsonpatch.Patch"
@@ -175,7 +175,7 @@ def _decode(resource: ServedResource, by: str, asked: Attributes, changed: Any, 
     if not isinstance(changed, dict) or any(changed.get(key) != shown[key] for key in ("kind", "apiVersion")):
         raise errors.internal(f"{by} made another kind of the object")
     package = asked.kind.group.partition(".")[0] or "core"
-    type_name = f"{package}.{asked.kind.version}.{asked.kind.kind}"  # of a subresource
+    type_name = f"{package}.{asked.kind.version}.{asked.kind.kind}"  # of a subresource's kind
     try:
         if asked.is_own_kind:
             resource.strategy.decode(changed)
@@ -193,7 +193,8 @@ Outcome = Verdict | Exception
 
 
 def validate(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...]) -> None:
-    """Raises StatusError for what refuses the operation. The cluster's lock is held, and free while they are asked."""
+    """Call the validating webhooks. Raises the StatusError of a refusal. The cluster's lock is held, and released
+    during the calls."""
     matching = [called for hook in hooks if (called := invocation(ctx, hook, asked)) is not None]
     if not matching:
         return
@@ -208,7 +209,7 @@ def validate(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...]) ->
 
 
 def _outcomes(ctx: RequestContext, matching: list[Invocation], asked: Attributes) -> list[Outcome]:
-    """What came of each call, in the order of the webhooks."""
+    """The result of each call, in the order of the webhooks."""
     outcomes: list[Outcome] = [RuntimeError("not asked")] * len(matching)
     threads, here = [], []
     for index, called in enumerate(matching):

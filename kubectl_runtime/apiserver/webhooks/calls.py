@@ -1,19 +1,12 @@
-"""One webhook asked about one operation: the review sent, the answer verified, and what it means.
+"""One call of a webhook for one operation: sending the review, verifying the answer, and its effect.
 
-=================================  =========================================  =======================================
-what happened                      failurePolicy Fail                         failurePolicy Ignore
-=================================  =========================================  =======================================
-no answer, or none that counts     500, ``failed calling webhook "x": …``     as if it had not been asked (logged)
-denied                             the webhook's own Status                   the same
-a dry run, and it has side effects 400                                        the same
-=================================  =========================================  =======================================
+A call without a valid answer is a 500, ``failed calling webhook "x": …``, or with failurePolicy Ignore is logged and
+has no effect. Under both policies a denial answers with the webhook's own Status, and a dry run is a 400 if the webhook
+has side effects. A call blocks for at most the webhook's timeout and the rest of the request's; no lock is held.
 
-Blocks for at most the webhook's timeout, and what is left of the request's; no lock is held.
-
-A write gives the lock free while it calls a webhook, so that what it has read may be old afterwards. As in the real
-server, it is stored only over the version that it has read, and starts again if that is no longer the present one:
-`attempt` runs a write so, and `still` checks right before it is stored. The time limit of a request starts with its
-first call of a webhook.
+A write releases the lock while it calls a webhook, so what it has read may be outdated afterwards. As in the real
+server, it is stored only over the version that it read, and otherwise starts again: `attempt` runs a write in this way,
+and `still` checks right before the write is stored. The time limit of a request starts with its first webhook call.
 """
 from __future__ import annotations
 
@@ -44,12 +37,12 @@ MAX_ATTEMPTS = 100  # on a clock that stands still nothing else would end two we
 
 
 class Overtaken(Exception):
-    """Somebody has changed meanwhile what the write has read."""
+    """Another request has changed what the write has read."""
 
 
 def attempt(ctx: RequestContext, write: Callable[[], T]) -> T:
-    """Run a write under the cluster's lock, anew each time that it is overtaken. Raises what it raises, and the 504 of
-    one that is overtaken until its time is over."""
+    """Run a write under the cluster's lock, again each time that it is overtaken. Raises what it raises, and a 504 if
+    it is overtaken until its time is over."""
     warned = len(ctx.warnings)
     for _ in range(MAX_ATTEMPTS):
         try:
@@ -64,13 +57,13 @@ def attempt(ctx: RequestContext, write: Callable[[], T]) -> T:
 
 
 def still(ctx: RequestContext, current: Version) -> None:
-    """Raises Overtaken if a version is no longer the present one of its object: to be asked after each wait."""
+    """Raise Overtaken if a version is no longer the present version of its object; to be called after each wait."""
     if ctx.cluster.storage.get(ctx.type.storage, current.namespace, current.name) is not current:
         raise Overtaken
 
 
 def time_left(ctx: RequestContext) -> float:
-    """Seconds until the request has to be answered; a deletion of a collection has no such limit."""
+    """Seconds until the request must be answered; a deletion of a collection has no such limit."""
     now = ctx.cluster.clock.monotonic()
     if ctx.deadline is None:
         wanted = nanoseconds_of(ctx.request.param("timeout") or "0") / 1e9
@@ -80,7 +73,7 @@ def time_left(ctx: RequestContext) -> float:
 
 
 def timed_out() -> errors.StatusError:
-    """504 of a request that took longer than a request may."""
+    """The 504 of a request that exceeded its time limit."""
     return errors.StatusError(504, "Timeout", "Timeout: request did not complete within requested timeout - context "
                                               "deadline exceeded", details={})
 
@@ -93,7 +86,7 @@ MAX_CODE = 999
 
 
 class CallingFailed(Exception):
-    """A webhook could not be asked, or gave no answer that counts."""
+    """A webhook could not be called, or gave no valid answer."""
 
     def __init__(self, hook: Hook, why: str) -> None:
         super().__init__(f'failed calling webhook "{hook.name}": {why}')
@@ -101,7 +94,7 @@ class CallingFailed(Exception):
 
 def ask(ctx: RequestContext, called: Invocation, asked: Attributes, shown: Object | None, old: Object | None, *,
         mutating: bool) -> Verdict:
-    """What the webhook says. Raises CallingFailed, and the 400 of a dry run that it does not support."""
+    """The webhook's answer. Raises CallingFailed, and the 400 of a dry run that the webhook does not support."""
     hook = called.hook
     if asked.dry_run and not hook.may_run_dry:
         raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
@@ -125,19 +118,19 @@ def ask(ctx: RequestContext, called: Invocation, asked: Attributes, shown: Objec
 
 
 def accept(ctx: RequestContext, hook: Hook, verdict: Verdict) -> None:
-    """Tell what a verdict warns of; raises the StatusError of one that denies."""
+    """Add a verdict's warnings to the answer. Raises the StatusError of a denial."""
     ctx.warnings += verdict.warnings
     if not verdict.allowed:
         raise denied(hook, verdict.status or {})
 
 
 def denied(hook: Hook, status: Object) -> errors.StatusError:
-    """The refusal that a webhook's Status is."""
+    """The refusal with a webhook's Status."""
     by, code = f'admission webhook "{hook.name}" denied the request', status.get("code") or 0
     reason = status.get("reason") or ""
     why = status.get("message") or reason
     if not 400 <= code <= MAX_CODE:
-        code = 400 if code < 400 else 500  # HTTP has no such code: the real server breaks the connection off
+        code = 400 if code < 400 else 500  # HTTP has no such code: the real server ends the connection
     error = errors.StatusError(code, reason, f"{by}: {why}" if why else f"{by} without explanation",
                                details=status.get("details"), metadata=status.get("metadata"))
     seconds = (status.get("details") or {}).get("retryAfterSeconds")
@@ -147,7 +140,7 @@ def denied(hook: Hook, status: Object) -> errors.StatusError:
 
 
 def failed(ctx: RequestContext, hook: Hook, error: CallingFailed) -> errors.StatusError | None:
-    """What a failed call means: the refusal, or None if it is ignored."""
+    """The effect of a failed call: the refusal, or None if it is ignored."""
     if hook.fails_closed:
         return errors.internal(str(error))
     log.warning("%s %s: %s: ignored, as its failurePolicy says", ctx.request.method, ctx.request.path, error)

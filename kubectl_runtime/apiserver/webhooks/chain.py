@@ -1,7 +1,7 @@
 """The webhooks of one write: `admit` before the object is prepared and validated, `approve` before it is stored.
 
-Both cost a look at two dicts while no webhook is configured. Callers hold the cluster's lock; it is free while a
-webhook is called, so that what was read before may be old afterwards (see `calls.attempt`).
+Without configured webhooks both cost a look at two dicts. Callers hold the cluster's lock; it is released during a
+webhook call, so what was read before may be outdated afterwards (see `calls.attempt`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 
 def admit(ctx: RequestContext, operation: str, new: Object, old: Object | None) -> Object:
-    """The object as mutating policies and webhooks leave it; itself if there are none. Raises StatusError."""
+    """The object after the mutating policies and webhooks; the same object if there are none. Raises StatusError."""
     if not ctx.hooks:
         return new
     hooks, policies = ctx.hooks.mutating(), ctx.hooks.policies.mutating()
@@ -41,7 +41,7 @@ def admit(ctx: RequestContext, operation: str, new: Object, old: Object | None) 
 
 
 def approve(ctx: RequestContext, operation: str, new: Object, old: Object | None) -> None:
-    """Ask the validating policies, then the validating webhooks. Raises StatusError."""
+    """Evaluate the validating policies, then call the validating webhooks. Raises StatusError."""
     if not ctx.hooks:
         return
     hooks, policies = ctx.hooks.validating(), ctx.hooks.policies.validating()
@@ -55,11 +55,11 @@ def approve(ctx: RequestContext, operation: str, new: Object, old: Object | None
 
 
 def admit_deletion(ctx: RequestContext, old: Object) -> None:
-    """Ask both kinds about a deletion. Raises StatusError."""
+    """Apply mutating and validating webhooks and policies to a deletion. Raises StatusError."""
     hooks = ctx.hooks
     if not hooks:
         return
-    # In a deletion of a collection the real server names no object.
+    # For the deletion of a collection the real server names no object.
     asked = attributes(ctx, DELETE, None, old, name=ctx.info.name)
     if not is_exempt(asked):
         with _refusing():
@@ -69,8 +69,8 @@ def admit_deletion(ctx: RequestContext, old: Object) -> None:
 
 
 def admit_unstored(ctx: RequestContext, obj: Object, operation: str = CREATE) -> Object:
-    """An object that is a request itself (a review, a Binding, the options of an exec), as webhooks leave it, if they
-    approve of it. Raises StatusError. The lock need not be held."""
+    """An object that is a request itself (a review, a Binding, the options of an exec) after webhooks, which may refuse
+    it. Raises StatusError. The lock need not be held."""
     if not ctx.hooks:
         return obj
     with ctx.cluster.locked():
@@ -81,7 +81,7 @@ def admit_unstored(ctx: RequestContext, obj: Object, operation: str = CREATE) ->
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """What is refused inside may be let through another time."""
+    """Mark a refusal inside the block as one that may not repeat."""
     try:
         yield
     except StatusError as error:
@@ -93,7 +93,7 @@ NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def shown(ctx: RequestContext, obj: Object) -> Object:
-    """A copy of an object in storage form as the request's API version shows it."""
+    """A copy of an object in storage form, in the request's API version."""
     copy = json_copy({key: value for key, value in obj.items() if key not in ("kind", "apiVersion")})
     if ctx.type.strategy.converts:
         copy = ctx.type.strategy.from_storage(copy, ctx.type.version)
@@ -101,9 +101,9 @@ def shown(ctx: RequestContext, obj: Object) -> Object:
 
 
 def admitted(ctx: RequestContext, operation: str, new: Object, old: Object | None) -> Object:
-    """What mutating webhooks make of a new state. (managedFields do not tell of it: so the real server has it.)"""
+    """A new state after mutating webhooks. (As in the real server, managedFields do not record their changes.)"""
     new["kind"], new["apiVersion"] = ctx.type.kind, ctx.type.api_version
-    if old is None:  # what a client cannot set is not shown
+    if old is None:  # webhooks do not see fields that a client cannot set
         for key in ("uid", "creationTimestamp"):
             new["metadata"].pop(key, None)
     new = admit(ctx, operation, new, old)
@@ -115,7 +115,8 @@ def admitted(ctx: RequestContext, operation: str, new: Object, old: Object | Non
 
 def approved(ctx: RequestContext, operation: str, new: Object, old: Object | None,
              causes: Callable[[], list[errors.Cause]]) -> None:
-    """Ask the validating webhooks; what others have stored meanwhile may have taken what the object needs."""
+    """Call the validating webhooks, then check the causes again: other requests may have taken what the object needs.
+    """
     before = ctx.cluster.storage.rv
     approve(ctx, operation, new, old)
     if ctx.cluster.storage.rv != before and (found := causes()):

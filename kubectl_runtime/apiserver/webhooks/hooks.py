@@ -1,13 +1,11 @@
-"""The webhooks that are configured, in the order in which they are asked: by the name of the configuration, then as it
-lists them. They are read from the stored configurations, and again after one of them changes.
+"""The configured webhooks in the order of their calls, and the port through which the core calls them.
 
-Thread safety: the cluster's lock is held.
+The order is that of the configurations' names, then of each configuration's list. The webhooks are read from the stored
+configurations, and again after one of them changes, under the cluster's lock.
 
-The port through which the core reaches webhooks: the call, its answer, and how it fails.
-
-The transport implements `WebhookCaller`; the core decides what an answer means. A call blocks, so that no lock is held.
-`send` sends a review and reads the answer in the words of client-go; it raises `PostError` with the text that follows
-``failed to call webhook: `` in the real server's refusals.
+The transport implements `WebhookCaller`; the core decides what an answer means. A call blocks, so no lock is held.
+`send` sends a review and reads the answer with the messages of client-go; it raises `PostError` with the text that
+follows ``failed to call webhook: `` in the real server's refusals.
 """
 from __future__ import annotations
 
@@ -31,24 +29,24 @@ from kubectl_runtime.apiserver.storage import Storage, Version
 Object = dict[str, Any]
 
 HTTPS = 443
-DEADLINE = "context deadline exceeded"  # what Go says of a call that took too long
-REVIEW_VERSIONS = ("v1", "v1beta1")  # those that the server knows to send
+DEADLINE = "context deadline exceeded"  # Go's text for a call that took too long
+REVIEW_VERSIONS = ("v1", "v1beta1")  # the versions that the server can send
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a webhook is: an address, or a Service that `service` names (``namespace/name``)."""
+    """The address of a webhook, or its Service (`service` is ``namespace/name``)."""
 
     url: str
-    """``https://host[:port]/path``; of a Service, ``https://name.namespace.svc:port/path``."""
+    """``https://host[:port]/path``; for a Service ``https://name.namespace.svc:port/path``."""
     service: str = ""
     ca: bytes = b""
-    """The bundle of authorities that its certificate is checked against; empty: those of the system."""
+    """The CA bundle that its certificate is checked against; empty for the system's."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookAnswer:
-    """What came back, whatever it says."""
+    """An HTTP answer of any content."""
 
     status: int
     content_type: str
@@ -56,29 +54,28 @@ class WebhookAnswer:
 
 
 class CallFailed(Exception):
-    """Nothing came back. The text is what Go's HTTP client says after ``Post "URL": ``."""
+    """There was no answer. The text is that of Go's HTTP client after ``Post "URL": ``."""
 
 
 class WebhookCaller(Protocol):
-    """Carries requests to webhooks; safe to use from any thread."""
+    """Sends requests to webhooks. Safe to use from any thread."""
 
     def is_remote(self, url: str) -> bool:
-        """Whether a call waits for somebody outside of this thread, so that several can be under way at a time."""
+        """Whether a call waits for another process, so that several calls may run in parallel."""
 
     def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
-        """POST a review to `url`, which is the target's with a query, as JSON. Blocks for at most `timeout` seconds, or
+        """POST a review to `url`, the target's URL with a query, as JSON. Blocks for at most `timeout` seconds, or
         until the server stops. Raises CallFailed."""
 
 
 class NoCaller:
-    """Of a core that nobody gave a way out."""
+    """The caller of a core without access to webhooks: every call fails."""
 
     def is_remote(self, url: str) -> bool:
-        """Nobody is called."""
         return False
 
     def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
-        """Raises CallFailed."""
+        """Raise CallFailed."""
         raise CallFailed("this server core was made without a way to webhooks: it is ApiServer that has one")
 
 
@@ -87,7 +84,7 @@ def target_of(config: Object) -> Target:
     try:
         ca = base64.b64decode(config.get("caBundle") or "").strip()
     except binascii.Error:
-        ca = b"?"  # no certificate either
+        ca = b"?"  # not a certificate either
     service = config.get("service")
     if service is None:
         parts = urlsplit(config.get("url") or "")
@@ -97,7 +94,7 @@ def target_of(config: Object) -> Target:
     return Target(url, f"{namespace}/{name}", ca)
 
 
-MAX_TEXT = 2048  # bytes of an answer that is no review, as far as they are shown
+MAX_TEXT = 2048  # bytes of an invalid answer that a message shows
 
 _MESSAGES = {
     400: "the server rejected our request for an unknown reason",
@@ -113,13 +110,13 @@ _MESSAGES = {
 
 
 class PostError(Exception):
-    """There is no review to read."""
+    """There is no readable review in the answer."""
 
 
 def send(caller: WebhookCaller, target: Target, review: Object, type_name: str, *, timeout: float) -> Object:
-    """Send a review and give the answer's content, in the shape of a type (``admission.v1.AdmissionReview``); what it
-    does not say of apiVersion and kind is "". Blocks for at most `timeout` seconds, of which the URL tells the webhook.
-    Raises PostError.
+    """Send a review and return the answer's content, in the shape of a type (``admission.v1.AdmissionReview``). A
+    missing apiVersion or kind is "". Blocks for at most `timeout` seconds, which the URL passes to the webhook. Raises
+    PostError.
     """
     url = f"{target.url}?timeout={math.ceil(timeout)}s" if timeout > 0 else target.url
     try:
@@ -136,7 +133,7 @@ def send(caller: WebhookCaller, target: Target, review: Object, type_name: str, 
 
 
 def _failure(answer: WebhookAnswer) -> str:
-    """What is said of an answer that is no success: the Status in it, or what the code means."""
+    """The message for an answer that is not a success: its Status, or the meaning of its code."""
     try:
         content = msgspec.json.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -162,7 +159,7 @@ def _read(body: bytes, api_version: str, kind: str, type_name: str) -> Object:
         content, _ = parse_json(body)
     except ValueError as error:
         raise PostError(f"couldn't get version/kind; json parse error: {error}") from None
-    content = {} if content is None else content  # null is an empty object to the real decoder
+    content = {} if content is None else content  # the real decoder reads null as an empty object
     if problem := type_meta_problem(content):
         raise PostError(f"couldn't get version/kind; json parse error: {problem}")
     found, answered = content.get("apiVersion") or "", content.get("kind") or ""
@@ -211,7 +208,7 @@ class Hook:
 
 
 class Hooks:
-    """The webhooks and policies of one storage, and the way to webhooks."""
+    """The webhooks and policies of one storage, and the caller of webhooks."""
 
     def __init__(self, storage: Storage, caller: WebhookCaller) -> None:
         self._storage = storage
@@ -220,15 +217,15 @@ class Hooks:
         self._read: dict[str, tuple[list[Version], tuple[Hook, ...]]] = {}
 
     def mutating(self) -> tuple[Hook, ...]:
-        """Those that may change an object."""
+        """The webhooks that may change an object."""
         return self._of(MUTATING)
 
     def validating(self) -> tuple[Hook, ...]:
-        """Those that only judge."""
+        """The webhooks that only validate."""
         return self._of(VALIDATING)
 
     def __bool__(self) -> bool:
-        """Whether there is any configuration: what every write asks, so no more than that."""
+        """Whether there is any configuration; every write checks this, so it does nothing else."""
         get = self._storage.buckets.get
         mutating, validating = get(MUTATING), get(VALIDATING)
         return ((mutating is not None and bool(mutating.objects))
@@ -240,14 +237,14 @@ class Hooks:
             return ()
         versions = list(bucket.scan(""))
         before, hooks = self._read.get(key, ([], ()))
-        if before != versions:  # they are compared by identity
+        if before != versions:  # compared by identity
             hooks = tuple(hook_of(entry) for version in versions for entry in version.decode().get("webhooks") or ())
             self._read[key] = (versions, hooks)
         return hooks
 
 
 def hook_of(entry: Object) -> Hook:
-    """A webhook as a configuration has it."""
+    """A webhook from its entry in a configuration."""
     return Hook(
         name=entry["name"], target=target_of(entry.get("clientConfig") or {}), rules=tuple(entry.get("rules") or ()),
         fails_closed=entry.get("failurePolicy") != "Ignore",

@@ -1,22 +1,12 @@
-"""The AdmissionReview that a webhook gets, and what of its answer counts; `v1` and `v1beta1`.
+"""The AdmissionReview that a webhook gets, and the parts of its answer that count; `v1` and `v1beta1`.
 
-`verified` raises `InvalidAnswer` with the text that follows ``received invalid webhook response: ``; of a v1beta1
-answer neither version nor uid are looked at, as the real server does.
+`invocation` decides by selectors, rules, equivalent resources and conditions whether a webhook is called for an
+operation, and with which version of the object; it returns None if it is not called, and raises the refusal of a
+missing namespace and of a condition that cannot be evaluated. Callers hold the cluster's lock, which is released while
+a conversion webhook converts.
 
-`Attributes`: one operation as admission sees it; the same for an object, a subresource of its own kind, and exec.
-
-=======================  ========================  ===========================  ==============================
-operation                `object`                  `old`                        `options`
-=======================  ========================  ===========================  ==============================
-CREATE                   the new object            None                         CreateOptions
-UPDATE                   the new object            the object as it is          UpdateOptions
-DELETE                   None                      the object as it is          DeleteOptions
-CONNECT                  PodExecOptions, …         None                         None
-=======================  ========================  ===========================  ==============================
-
-`invocation` decides by selectors, rules, equivalent resources and conditions whether a webhook is called about an
-operation, and as which version of the object; None if it is not. It raises the refusal of a missing namespace and of a
-condition that cannot be evaluated. Callers hold the cluster's lock, which is free while a conversion webhook converts.
+`verified` raises `InvalidAnswer` with the text that follows ``received invalid webhook response: ``. As in the real
+server, version and uid of a v1beta1 answer are not checked.
 """
 from __future__ import annotations
 
@@ -57,7 +47,12 @@ class Kind(NamedTuple):
 
 @dataclass(slots=True)
 class Attributes:
-    """See the module. Objects have kind and apiVersion; `old` is read-only."""
+    """One operation as admission sees it: on an object, on a subresource of its own kind, or exec and similar
+    connections.
+
+    `object` is None for DELETE and the options (PodExecOptions, …) for CONNECT; `old` is set for UPDATE and DELETE.
+    Objects have kind and apiVersion; `old` is read-only.
+    """
 
     operation: str
     resource: ServedResource
@@ -78,7 +73,7 @@ class Attributes:
 
 def attributes(ctx: RequestContext, operation: str, new: Object | None, old: Object | None, *,
                name: str | None = None) -> Attributes:
-    """The attributes of what a request does with an object, or with the object of its subresource."""
+    """The attributes of a request's operation on an object, or on the object of its subresource."""
     shown = new or old or {}
     resource, group_version = ctx.type, (shown.get("apiVersion") or ctx.type.api_version)
     group, _, version = group_version.rpartition("/")
@@ -86,7 +81,7 @@ def attributes(ctx: RequestContext, operation: str, new: Object | None, old: Obj
         name = ctx.info.name or (shown.get("metadata") or {}).get("name") or ""
     namespace = ctx.namespace
     if (resource.group, resource.plural) == ("", "namespaces"):
-        namespace = name  # a Namespace lies in itself
+        namespace = name  # a Namespace counts as inside itself
     kind = Kind(group, version, shown.get("kind") or ctx.type.kind)
     return Attributes(operation, resource, ctx.info.subresource, kind, namespace, name, new, old,
                       _options(ctx, operation), _is_dry_run(ctx, operation))
@@ -99,7 +94,7 @@ def _is_dry_run(ctx: RequestContext, operation: str) -> bool:
 
 
 def _options(ctx: RequestContext, operation: str) -> Object | None:
-    """The options of the request, as far as it gave any."""
+    """The options that the request contained."""
     if operation == CONNECT:
         return None
     kind = f"{operation.capitalize()}Options"
@@ -119,12 +114,12 @@ _API_VERSION = admission.API_VERSION
 
 
 class InvalidAnswer(Exception):
-    """An answer that no webhook may give."""
+    """An invalid answer of a webhook."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a webhook answered. (Its audit annotations are dropped: there is no audit log.)"""
+    """A webhook's answer. (Its audit annotations are dropped: there is no audit log.)"""
 
     allowed: bool
     status: Object | None
@@ -134,7 +129,7 @@ class Verdict:
 
 
 def request_of(ctx: RequestContext, kind: Kind, resource: ServedResource, asked: Attributes) -> Object:
-    """The request without uid and objects, in the order of the real one; as conditions see it too."""
+    """The review's request without uid and objects, in the real server's order; conditions see it too."""
     user, own = ctx.user_info, asked.resource
     request: Object = {
         "kind": kind._asdict(), "resource": _resource(resource), "subResource": asked.subresource,
@@ -152,7 +147,7 @@ def _resource(resource: ServedResource) -> Object:
 
 
 def review_of(uid: str, request: Object, shown: Object | None, old: Object | None, version: str) -> Object:
-    """The review that asks."""
+    """The review to send."""
     before = {key: value for key, value in request.items() if key not in ("dryRun", "options")}
     return {"kind": admission.KIND, "apiVersion": f"{admission.GROUP}/{version}",
             "request": {"uid": uid, **before, "object": shown, "oldObject": old, "dryRun": request["dryRun"],
@@ -160,7 +155,7 @@ def review_of(uid: str, request: Object, shown: Object | None, old: Object | Non
 
 
 def verified(uid: str, content: Object, version: str, *, mutating: bool) -> Verdict:
-    """What the answer to a review says. Raises InvalidAnswer."""
+    """The verdict of an answer. Raises InvalidAnswer."""
     response = content.get("response")
     if response is None:
         raise InvalidAnswer("webhook response was absent")
@@ -193,7 +188,7 @@ def _check_patch(patch: bytes, patch_type: str | None, *, mutating: bool) -> Non
 
 
 def as_version(obj: Object | None, asked: Attributes, target: ServedResource) -> Object | None:
-    """The object as the target's version shows it; the same object where that is its own."""
+    """The object in the target's version; the same object if that is its own version."""
     if obj is None or target is asked.resource or not asked.is_own_kind:
         return obj
     return between(obj, asked.resource, target)
@@ -207,7 +202,7 @@ def back(obj: Object, asked: Attributes, source: ServedResource) -> Object:
 
 
 def between(obj: Object, source: ServedResource, target: ServedResource) -> Object:
-    """A copy of an object of one version as another version of its kind shows it."""
+    """A copy of an object of one version in another version of its kind."""
     copy = json_copy(obj)
     if isinstance(target.strategy, CustomStrategy):
         try:
@@ -229,7 +224,7 @@ _EXEMPT = {f"{scope}{what}" for scope in ("Validating", "Mutating")
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A webhook, and the resource and kind as which it wants to see the operation."""
+    """A webhook, with the resource and kind as which it sees the operation."""
 
     hook: Hook
     resource: ServedResource
@@ -237,12 +232,13 @@ class Invocation:
 
 
 def is_exempt(asked: Attributes) -> bool:
-    """Whether no webhook may be asked: they could not be repaired any more."""
+    """Whether webhooks are skipped: for the webhook configurations themselves, which could not be repaired otherwise.
+    """
     return asked.kind.group == "admissionregistration.k8s.io" and asked.kind.kind in _EXEMPT
 
 
 class Match(Protocol):
-    """What a webhook, a policy or a binding is about."""
+    """The operations to which a webhook, a policy or a binding applies."""
 
     @property
     def rules(self) -> tuple[Object, ...] | None: ...
@@ -258,7 +254,7 @@ class Match(Protocol):
 
 
 def invocation(ctx: RequestContext, hook: Hook, asked: Attributes) -> Invocation | None:
-    """See the module."""
+    """How a webhook sees an operation; None if it is not called for it. See the module for what it raises."""
     target = matched(ctx, hook, asked)
     if target is None:
         return None
@@ -268,8 +264,8 @@ def invocation(ctx: RequestContext, hook: Hook, asked: Attributes) -> Invocation
 
 def matched(ctx: RequestContext, match: Match, asked: Attributes, *, rules: tuple[Object, ...] | None = None
             ) -> tuple[ServedResource, Kind] | None:
-    """The resource and kind as which a match sees the operation; None if it is not about it. `rules` stand in for those
-    of the match. Raises the 404 of a namespace that is missing."""
+    """The resource and kind as which a match sees the operation; None if it does not apply. `rules` replace those of
+    the match. Raises the 404 of a missing namespace."""
     missing: errors.StatusError | None = None
     try:
         if not _is_in_namespace(ctx, match.namespace_selector, asked):
@@ -335,8 +331,8 @@ def _names(text: str, plural: str, subresource: str) -> bool:
 
 
 def _holds(ctx: RequestContext, found: Invocation, asked: Attributes) -> bool:
-    """Whether all conditions are true. One that is false decides; then one that cannot be evaluated, as the failure
-    policy says."""
+    """Whether all conditions are true. A false condition decides; otherwise one that cannot be evaluated, by the
+    failure policy."""
     shown, old = (as_version(obj, asked, found.resource) for obj in (asked.object, asked.old))
     request = request_of(ctx, found.kind, found.resource, asked)
     failures = []
