@@ -1,7 +1,4 @@
-"""`RequestContext`: one request to a resource, as the handlers and strategies see it.
-
-How handlers answer: an object, a Status, or bytes.
-"""
+"""`RequestContext`: one request to a resource as handlers and strategies see it, and the functions that answer it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -36,8 +33,8 @@ class RequestContext:
     hooks: Hooks
     options: WriteOptions | None = None
     warnings: list[str] = field(default_factory=list)
-    asks: bool = False  # admission webhooks are configured; set at the start of each attempt to write
-    deadline: float | None = None  # in monotonic seconds; set when the request first waits for somebody else
+    asks: bool = False  # whether admission webhooks are configured; set at the start of each attempt to write
+    deadline: float | None = None  # monotonic seconds; set at the first wait for something outside the server
 
     @property
     def user(self) -> str:
@@ -46,7 +43,7 @@ class RequestContext:
 
     @property
     def identity(self) -> Object:
-        """The user as objects show one; what is empty is left out."""
+        """The user in the form that objects show; empty parts are left out."""
         user = self.user_info
         shown = {"username": user.name, "uid": user.uid, "groups": list(user.groups),
                  "extra": {key: list(values) for key, values in user.extra}}
@@ -54,17 +51,17 @@ class RequestContext:
 
     @property
     def may_wait(self) -> bool:
-        """Whether a write may ask a webhook, and so may have to begin anew."""
+        """Whether a write may call a webhook, and so may have to start again."""
         return self.asks or self.type.strategy.asks_webhook
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing is to be stored."""
+        """Whether the request stores nothing."""
         return self.options is not None and self.options.dry_run
 
     @property
     def namespace(self) -> str:
-        """The namespace of the object; "" for a cluster-scoped one (a Namespace's own name is no namespace here)."""
+        """The namespace of the object; "" for a cluster-scoped object (a Namespace's own name does not count)."""
         return self.info.namespace if self.type.namespaced else ""
 
     def objects(self, group: str, plural: str) -> Iterator[Object]:
@@ -75,25 +72,25 @@ class RequestContext:
 
 
 def answer_bytes(ctx: RequestContext, body: bytes, status: int = 200) -> HttpResponse:
-    """Encoded JSON in the form that the client accepts."""
+    """Answer with encoded JSON, in the form that the client accepts."""
     return HttpResponse(status, [("Content-Type", ctx.media.content_type)], render(body, ctx.media))
 
 
 def answer_object(ctx: RequestContext, obj: Object, status: int = 200) -> HttpResponse:
-    """An object that is not stored (Scale, reviews), or a Status."""
+    """Answer with an object that is not stored (Scale, reviews), or with a Status."""
     if ctx.media.transform and obj.get("kind") != "Status":
         obj = as_transformed(ctx.media, ctx.request, obj, ctx.now)
     return answer_bytes(ctx, encode(obj), status)
 
 
 def answer_one(ctx: RequestContext, version: Version, status: int = 200) -> HttpResponse:
-    """A stored object."""
+    """Answer with a stored object."""
     form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=False)
     return answer_bytes(ctx, form.one(version), status)
 
 
 def answer_deleted(ctx: RequestContext, version: Version) -> HttpResponse:
-    """The Status of a deletion that is done."""
+    """Answer with the Status of a completed deletion."""
     details: Object = {"name": version.name}
     if ctx.type.group:
         details["group"] = ctx.type.group
@@ -103,13 +100,13 @@ def answer_deleted(ctx: RequestContext, version: Version) -> HttpResponse:
 
 
 def page_not_found() -> HttpResponse:
-    """The plain-text 404 of a path that leads nowhere."""
+    """The plain-text 404 of an unknown path."""
     headers = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
     return HttpResponse(404, headers, b"404 page not found\n")
 
 
 def answer_success(ctx: RequestContext, status: int = 201) -> HttpResponse:
-    """The Status of a subresource that has no object to show (binding, eviction)."""
+    """Answer with the Status of a subresource that has no object to show (binding, eviction)."""
     return answer_object(ctx, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                                "code": status}, status)
 

@@ -1,19 +1,10 @@
-"""`ApiCore`: the API server without sockets and threads. `handle` takes a request and gives an answer; time is
-injected.
+"""`ApiCore`: the API server without sockets and threads. `handle` answers a request; time is injected.
 
-What the server holds, and the one lock over it, is its `Cluster`; the core leads each request through access, the
+The `Cluster` holds the server's state and the one lock over it. The core leads each request through access, the
 handlers and the form of the answer, and runs the controllers.
 
-`tick()` does what is due by the clock: compaction and the controllers' steps. `next_wakeup()` tells when that is.
-Whoever drives the core (the server's housekeeping thread, a simulated transport) calls them; no thread is started here.
-
-`Starting`: how a kube-apiserver answers while it is not ready yet, for a while after its start.
-
-    part of the time   request                    answer
-    first half         any but a health check     503: not all paths are known yet; `Retry-After: 5`
-    second half        a list or a watch          429: the storage is (re)initializing; `Retry-After: 1`
-    second half        any other                  as ever
-    all                /readyz, /healthz          500, with the check that fails
+`tick()` does the work that is due by the clock: compaction and the controllers' steps; `next_wakeup()` returns when
+work is due next. The core starts no thread: the server's housekeeping thread or a simulated transport calls both.
 """
 from __future__ import annotations
 
@@ -55,7 +46,12 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 class Starting:
-    """Not ready until `seconds` have passed on the clock."""
+    """How a kube-apiserver answers for a while after its start; it is ready once `seconds` have passed on the clock.
+
+    Health checks answer 500 with the failing check all the time. In the first half of the time every other request gets
+    a 503 with `Retry-After: 5`; in the second half lists and watches get a 429 with `Retry-After: 1` and other requests
+    are served.
+    """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
@@ -63,7 +59,7 @@ class Starting:
         self._knows_paths, self._ready = now + seconds / 2, now + seconds
 
     def answer(self, request: HttpRequest, info: RequestInfo) -> HttpResponse | None:
-        """The answer to a request; None when it is answered as ever. Raises StatusError."""
+        """The answer to a request; None if the request is to be served normally. Raises StatusError."""
         now = self._clock.monotonic()
         if now >= self._ready:
             return None
@@ -86,26 +82,27 @@ Object = dict[str, Any]
 
 log = guarded_logger(__name__)
 
-FIRST_RETRY, MAX_RETRY = 1.0, 60.0  # seconds until a controller tries again what a webhook has refused, or what failed
+FIRST_RETRY, MAX_RETRY = 1.0, 60.0  # seconds until a controller retries after a refusal by a webhook or a failure
 DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
 
 
 class ApiCore:
-    """See the module. Safe to use from any thread."""
+    """The API server's core. Safe to use from any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
                  controllers: Iterable[ControlLoop] = (), access: Access | None = None,
                  kubelet: Kubelet | None = None, webhooks: WebhookCaller | None = None,
                  seed: int | None = None, warn_unobeyed: bool = True, gates: frozenset[str] = frozenset()) -> None:
-        """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything. `kubelet`
-        is what Pods answer; by default nothing. `webhooks` is the way to webhooks; without it no call of one succeeds.
+        """`compaction_interval` is in seconds; 0 never compacts. `access` None lets every client do everything.
+        `kubelet` answers for Pods; without it nothing does. `webhooks` calls webhooks; without it every webhook call
+        fails.
 
-        `seed` makes uids and generated names reproducible. `warn_unobeyed`: a Warning answers the creation of what is
-        stored and not acted on. `gates`: the feature gates that are on.
+        `seed` makes uids and generated names reproducible. With `warn_unobeyed` the creation of an object that the
+        server stores and does not act on gets a Warning. `gates` are the enabled feature gates.
         """
         self.clock = clock
-        # Names the cluster in every answer, as kube-apiserver's API Priority and Fairness does. Never from the seed:
-        # what begins anew is another cluster.
+        # Identifies the cluster in every answer, as kube-apiserver's API Priority and Fairness does. It does not come
+        # from the seed: a restarted cluster is another cluster.
         self._flow = (("X-Kubernetes-Pf-Flowschema-Uid", str(uuid.uuid4())),
                       ("X-Kubernetes-Pf-Prioritylevel-Uid", str(uuid.uuid4())))
         self.cluster = Cluster(clock, builtin_types(), self._loopback, seed=seed)
@@ -113,7 +110,7 @@ class ApiCore:
         self._hooks = Hooks(self.cluster.storage, caller)
         self.access = access or Access()
         self.starting: Starting | None = None
-        """Says how requests are answered before the server is ready; None when it is."""
+        """How requests are answered before the server is ready; None once it is ready."""
         self.kubelet = kubelet or Kubelet(clock)
         self.kubelet.rules.on_change(self._wake_up)
         self._wake: Callable[[], None] | None = None
@@ -130,12 +127,12 @@ class ApiCore:
                 controller.start(self.cluster)
             create_defaults(self.cluster)
         self.access.attach(self.cluster)
-        self.compact()  # as on a server that has run for a while: nobody can go back to its first versions
+        self.compact()  # as on a server that has run for a while: no client can read its first versions
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def handle(self, request: HttpRequest, *, user: User | None = None) -> HttpResponse:
-        """Answer a request, as that `user` without asking for credentials or rights if one is given.
+        """Answer a request, as `user` without authentication and authorization if one is given.
 
         Never raises: an unexpected error is logged and answered with a 500.
         """
@@ -146,9 +143,9 @@ class ApiCore:
         except errors.StatusError as error:
             response = refusal(request, error)
         except RecursionError:
-            # Go goes down to 10,000 levels; Python's stack ends earlier. The answer is that of the real server's limit.
+            # Go accepts 10,000 levels; Python's stack ends earlier. The answer is that of the real server's limit.
             response = refusal(request, errors.bad_request("exceeded max depth"))
-        except Exception as error:  # the server must survive whatever it is asked
+        except Exception as error:  # no request may end the server
             log.exception("%s %s failed", request.method, request.path)
             response = refusal(request, errors.internal(f"{type(error).__name__}"))
         response.headers += [("Audit-Id", request.header("audit-id") or str(uuid.uuid4())), *self._flow]
@@ -183,7 +180,7 @@ class ApiCore:
         return handle_resource(ctx)
 
     def _resource_type(self, info: RequestInfo) -> ServedResource | None:
-        """The type that a path names, None for the plain-text 404, or raises the 404 with a Status."""
+        """The type that a path names; None if the answer is the plain-text 404. Raises the 404 with a Status."""
         if not info.is_resource:
             return None
         found = self.cluster.registry.get(info.group, info.version, info.resource)
@@ -194,14 +191,14 @@ class ApiCore:
             misplaced = info.verb not in ("list", "watch")
         if found is not None and not misplaced:
             return found
-        # A group that serves custom resources only answers in plain text.
+        # A group that serves only custom resources answers in plain text.
         builtin = any(not other.is_custom for other in self.cluster.registry if other.group == info.group)
         if builtin:
             raise errors.no_such_resource()
         return None
 
     def _loopback(self, request: HttpRequest, component: str) -> HttpResponse:
-        """Answer a component of the cluster itself, which may do everything; raises StatusError."""
+        """Answer a component of the cluster itself, which may do everything. Raises StatusError."""
         info = parse(request)
         resource_type = self.cluster.registry.get(info.group, info.version, info.resource)
         if resource_type is None:
@@ -213,7 +210,7 @@ class ApiCore:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def on_due(self, wake: Callable[[], None]) -> None:
-        """`wake` is called, without the lock, when `tick` has work that no clock announces."""
+        """Have `wake` called, without the lock, when `tick` has work that no clock announces."""
         self._wake = wake
 
     def _wake_up(self) -> None:
@@ -225,11 +222,11 @@ class ApiCore:
         return any(due is not None and due <= now for due in (controller.due() for controller in self._controllers))
 
     def tick(self) -> bool:
-        """Do what is due now. Returns after a bounded piece of work: `next_wakeup` tells if there is more.
+        """Do the work that is due now. Returns after a bounded piece of work; `next_wakeup` shows whether more is due.
 
-        False if it did nothing because a tick is under way: in another thread, or in this one, which asks a webhook in
-        it that has come back in. Raises what steps have raised, when the others are done: such a controller looks at
-        everything again, later each time.
+        Returns False if it did nothing because a tick is already running: in another thread, or in this thread, where a
+        webhook that the tick calls has called back into the server. Raises the errors of failed steps after the other
+        steps are done; a controller whose step failed looks at everything again, after a growing delay.
         """
         if not self._ticking.acquire(blocking=False):
             return False
@@ -243,8 +240,8 @@ class ApiCore:
         now = self.clock.monotonic()
         with self.cluster.locked():
             if self._compaction_interval and now >= self._next_compaction:
-                # As the real server does it: each time up to where the last time was, so that history
-                # reaches back between one and two intervals.
+                # As the real server does it: compact up to the revision of the last compaction, so that history reaches
+                # back between one and two intervals.
                 self.cluster.storage.compact(self._compact_to)
                 self._compact_to = self.cluster.storage.rv
                 self._next_compaction = now + self._compaction_interval
@@ -266,7 +263,8 @@ class ApiCore:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("steps of controllers failed", failures)
 
     def _note_refusals(self, controller: ControlLoop, count: int) -> None:
-        """A controller that webhooks turned away, or that failed, looks at everything again, later each time."""
+        """Let a controller whose writes webhooks refused, or that failed, look at everything again after a growing
+        delay."""
         known = self._again.get(controller)
         now = self.clock.monotonic()
         if count:
@@ -276,12 +274,12 @@ class ApiCore:
             del self._again[controller]
 
     def compact(self) -> None:
-        """Forget all changes so far: every older resourceVersion has expired."""
+        """Forget all changes so far: every older resourceVersion expires."""
         with self.cluster.locked():
             self.cluster.storage.compact(self.cluster.storage.rv)
 
     def next_wakeup(self) -> float | None:
-        """When `tick` has work next, in monotonic seconds; None: not until something is written."""
+        """When `tick` next has work, in monotonic seconds; None if there is none until the next write."""
         times = [due for controller in self._controllers if (due := controller.due()) is not None]
         times += [when for when, _ in self._again.values()]
         if self._compaction_interval:
@@ -296,10 +294,10 @@ class ApiCore:
             return self.cluster.storage.dump()
 
     def restore(self, state: Any, *, rewind: bool = False) -> None:
-        """Put a dumped state in place: watches end and older resourceVersions have expired.
+        """Put a dumped state in place: watches end and older resourceVersions expire.
 
-        The resourceVersion goes on from the present one, so that clients notice; with `rewind` it goes back in time
-        too, and watches from what is the future then are silent until it is reached.
+        The resourceVersion goes on from the present one, so that clients notice the restore. With `rewind` it goes back
+        too: a watch from a version that then lies in the future stays silent until the server reaches that version.
         """
         with self.cluster.locked():
             self.cluster.storage.load(state, rv=None if rewind else self.cluster.storage.rv + 1)
@@ -307,8 +305,8 @@ class ApiCore:
                 controller.start(self.cluster)
 
     def implant(self, versions: Iterable[tuple[str, Version]]) -> None:
-        """Put versions in place as they are, each with the storage key of its type, beside what is stored: watches end,
-        and resourceVersions up to the highest one have expired."""
+        """Store versions unchanged, each under the storage key of its type, beside the stored objects. Watches end, and
+        resourceVersions up to the highest of them expire."""
         with self.cluster.locked():
             rv, buckets = self.cluster.storage.dump()
             for key, version in versions:
@@ -320,7 +318,7 @@ class ApiCore:
 
 
 def refusal(request: HttpRequest, error: errors.StatusError) -> HttpResponse:
-    """The answer that tells an error."""
+    """The answer that reports an error."""
     status = error.to_status()
     headers = list(error.headers)
     if wants_protobuf_only(request):

@@ -1,7 +1,7 @@
 """The credentials of an embedded server's clients, and the TLS side of its listener.
 
-The kubeconfig is written as JSON, which is YAML too. The listener asks for a client certificate and does not demand
-one. A certificate of another authority fails the handshake; the real server would go on and answer 401.
+The kubeconfig is written as JSON, which is also YAML. The listener requests a client certificate without requiring it.
+A certificate from another authority fails the handshake; the real server would answer 401.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from kubectl_runtime.certificates.bundles import server_context, write_private
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How a client knows the server (`ca` is PEM) and shows who it is; all empty for a server without either."""
+    """How a client verifies the server (`ca` is PEM) and authenticates; all fields are empty for a server without TLS
+    and users."""
 
     ca: bytes = b""
     token: str = field(default="", repr=False)
@@ -32,15 +33,15 @@ class Credentials:
 
 
 class Issuer:
-    """Gives out credentials that the server knows."""
+    """Issues credentials that the server accepts."""
 
     def __init__(self, access: Access, tls: ServerTls | None) -> None:
         self._access, self._tls = access, tls
         self._own_token = ""
 
     def credentials(self, user: str | User | None, *, certificate: bool) -> Credentials:
-        """A user's, or an administrator's, whose token is always the same one. See `ApiServer.credentials`, also for
-        what is raised."""
+        """The credentials of a user or an administrator; an administrator's token never changes. See
+        `ApiServer.credentials`, also for the errors."""
         ca = self._tls.authority.pem if self._tls else b""
         if certificate or (user is not None and self._tls and not self._access.knows_tokens):
             if self._tls is None:
@@ -55,7 +56,7 @@ class Issuer:
 
 
 def kubeconfig(url: str, credentials: Credentials, *, name: str = "embedded") -> str:
-    """The text of a kubeconfig with one cluster, user and context; everything is embedded, no file is referred to."""
+    """The text of a kubeconfig with one cluster, user and context. Everything is embedded; it refers to no file."""
     cluster: dict[str, Any] = {"server": url}
     if credentials.ca:
         cluster["certificate-authority-data"] = _base64(credentials.ca)
@@ -72,7 +73,8 @@ def kubeconfig(url: str, credentials: Credentials, *, name: str = "embedded") ->
 
 
 def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
-    """Write it to a file that only its owner can read. Raises OSError, also for a link, a device or a pipe."""
+    """Write the kubeconfig to a file that only its owner can read. Raises OSError, also for a link, a device or a pipe.
+    """
     write_private(path, kubeconfig(url, credentials).encode())
 
 
@@ -82,22 +84,24 @@ def _base64(data: bytes) -> str:
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds
 _HANDSHAKE = 0x16  # the first byte that a TLS client sends
-# as Go's server says it
+# as Go's server words it
 _PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
 class ServerTls:
-    """The TLS side of a listener: `accept` makes the handshake, `subject` tells whose certificate the client has."""
+    """The TLS side of a listener: `accept` makes the handshake, `subject` returns the subject of the client's
+    certificate."""
 
     def __init__(self, authority: Authority | None = None, *, hosts: Iterable[str] = HOSTS,
                  certificate: Certificate | None = None) -> None:
-        """Serve with a certificate of `authority` (None makes one) for `hosts`, or with the given one.
+        """Serve with `certificate`, or with one from `authority` (None creates an authority) for `hosts`.
 
         Raises `MissingExtra`.
         """
         self.authority = authority or Authority()
         self.server_names: list[str | None] = []
-        """What clients asked for in the handshake (SNI), in order; None without. The last thousand."""
+        """The server names (SNI) that clients sent, in order; None for a handshake without one. Only the last thousand
+        are kept."""
         self._context = server_context(certificate or self.authority.server(hosts), self.authority.pem)
         self._context.sni_callback = self._note_name
 
@@ -116,7 +120,8 @@ class ServerTls:
 
     @staticmethod
     def subject(connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
-        """The subject of the client's verified certificate as pairs, with its fingerprint; None without one."""
+        """The subject of the client's verified certificate as pairs, with its fingerprint; None without a certificate.
+        """
         if not isinstance(connection, ssl.SSLSocket):
             return None
         described, encoded = connection.getpeercert(), connection.getpeercert(binary_form=True)
@@ -132,7 +137,8 @@ def _fingerprint(encoded: bytes) -> str:
 
 
 def server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
-    """The TLS side of a server that is told so: its own, of the authority, of a new one, or none."""
+    """The TLS side of a server: the given `ServerTls`, one with the given authority, one with a new authority, or None.
+    """
     if isinstance(tls, ServerTls) or tls is False:
         return tls or None
     hosts = HOSTS if host in (*HOSTS, "0.0.0.0", "::") else (*HOSTS, host)

@@ -1,11 +1,12 @@
-"""Discovery: what the server serves, in the old form (a document for each group and version) and in the aggregated one.
+"""Discovery: what the server serves, as a document for each group and version and as the aggregated document.
 
-`respond(registry, request)` answers ``/``, ``/api``, ``/apis`` and below them, ``/version`` and the health paths; None
-means that the path is none of these. Surprising truths: an unknown group is a plain-text 404, an unknown version of a
-built-in group a 404 with a Status; the list of core/v1 has no apiVersion; custom resources order verbs their own way.
+`respond(registry, request)` answers ``/``, ``/api``, ``/apis`` and the paths below them, ``/version`` and the health
+paths; it returns None for any other path. Surprising details: an unknown group is a plain-text 404, an unknown version
+of a built-in group a 404 with a Status; the list of core/v1 has no apiVersion; custom resources order verbs
+differently.
 
-``/healthz``, ``/livez`` and ``/readyz`` with the checks of the real server; every check passes here, once the server
-is ready.
+``/healthz``, ``/livez`` and ``/readyz`` have the checks of the real server; every check passes once the server is
+ready.
 """
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def health(request: HttpRequest, parts: list[str]) -> HttpResponse | None:
 
 
 def unready(name: str) -> HttpResponse:
-    """The answer for the path `name` of a server that has not read everything yet."""
+    """The answer for the health path `name` of a server that is not ready yet."""
     lines = [f"[-]{one} failed: reason withheld" if one == _READ_LAST else f"[+]{one} ok" for one in CHECKS[name]]
     return _text("\n".join([*lines, f"{name} check failed", ""]), 500)
 
@@ -90,7 +91,7 @@ _HIDDEN_AT_END = ("patch", "create", "update")  # of a type whose definition is 
 
 
 def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
-    """The answer to a discovery request, or None; raises the 404 with a Status and the 406."""
+    """The answer to a discovery request, or None. Raises the 404 with a Status and the 406."""
     path = request.path[1:].removesuffix("/")
     parts = path.split("/") if path else []
     if not parts:
@@ -118,8 +119,8 @@ def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
 
 
 def _check_routed(request: HttpRequest, media_types: Sequence[str] = MEDIA_TYPES) -> None:
-    """Some documents lie behind a router: they are for GET alone, not even for HEAD, and the router reads Accept in its
-    own way. The others answer every method."""
+    """Check a request for a document that lies behind a router: only GET is allowed, not even HEAD, and the router
+    reads Accept in its own way. Other documents answer every method."""
     if request.method != "GET":
         raise errors.method_not_allowed()
     if header := request.header("accept"):
@@ -131,14 +132,14 @@ def _is_custom(registry: Registry, parts: list[str]) -> bool:
 
 
 def _metrics() -> bytes:
-    """The one metric that is true here: what is served."""
+    """The one metric that is accurate here: the served resources."""
     labels = ",".join(f'{name}="{VERSION[key]}"' for name, key in _BUILD_LABELS)
     return ("# HELP kubernetes_build_info Major, minor and git version of the API that is served.\n"
             f"# TYPE kubernetes_build_info gauge\nkubernetes_build_info{{{labels}}} 1\n").encode()
 
 
 def _below(registry: Registry, parts: list[str]) -> Object | None:
-    """The document of one group, or of one version of a group."""
+    """The discovery document of one group, or of one version of a group."""
     if parts[0] == "apis" and len(parts) == 2:
         return _group(registry, parts[1], alone=True) if parts[1] in registry.groups() else None
     if parts[0] == "apis" and len(parts) == 3:
@@ -173,7 +174,7 @@ def _top(registry: Registry, request: HttpRequest, *, core: bool) -> HttpRespons
 
 
 def _wants_aggregated(request: HttpRequest) -> str:
-    """The media type of aggregated discovery, if that is asked for anywhere in the Accept header."""
+    """The media type of aggregated discovery, if the Accept header names it anywhere."""
     for clause in clauses(request.header("accept")):
         for media_type in (JSON, YAML):
             if clause.takes(media_type) and tuple(map(clause.params.get, ("g", "v", "as"))) == _AGGREGATED:
@@ -182,13 +183,13 @@ def _wants_aggregated(request: HttpRequest) -> str:
 
 
 def _json(request: HttpRequest, document: Object) -> HttpResponse:
-    """A document that there is in JSON only, whatever the client accepts."""
+    """A document that exists only in JSON, whatever the client accepts."""
     return HttpResponse(200, [("Content-Type", JSON)],
                         render(encode(document), Media(pretty=negotiation.is_pretty(request))))
 
 
 def _document(request: HttpRequest, document: Object) -> HttpResponse:
-    """A plain document in JSON or YAML; protobuf is not spoken."""
+    """A plain document in JSON or YAML; protobuf is not supported."""
     media = _plain_media(request)
     return HttpResponse(200, [("Content-Type", media.content_type)], render(encode(document), media))
 
@@ -198,7 +199,7 @@ def _plain_media(request: HttpRequest) -> Media:
         return negotiated(request, transforms=False)
     except errors.StatusError:
         if negotiation.wants_protobuf_only(request):
-            return Media()  # JSON, which clients that want protobuf read too
+            return Media()  # JSON, which clients that prefer protobuf also read
         raise
 
 
@@ -212,7 +213,7 @@ def cached(request: HttpRequest, body: bytes, media_type: str, *extra: tuple[str
 
 
 def _groups(registry: Registry) -> list[str]:
-    """The groups besides the core one: built-in ones first, those of CRDs by name."""
+    """The groups besides the core group: built-in groups first, then those of CRDs by name."""
     names = [group for group in registry.groups() if group]
     custom = {group for group in names if all(found.is_custom for version in registry.versions(group)
                                               for found in registry.of(group, version))}

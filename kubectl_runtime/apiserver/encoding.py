@@ -1,17 +1,16 @@
-"""The bytes of a request body become an object: media types, JSON and YAML, repeated keys, the kind of the object.
+"""Request bodies and their encodings: media types, JSON and YAML, repeated keys, the kind of an object; compression of
+answers.
 
 Repeated and unknown fields become texts for warnings and refusals (``fieldValidation`` Warn and Strict). Their order
-follows the real server's decoding: it reads the JSON of a built-in kind once, so that both sorts mix in the order of
-the text; for a custom resource the repeated fields come first. YAML becomes JSON with sorted keys, and so does the
-result of a patch. All repeated keys of YAML are one text of a refusal.
+follows the real server's decoder: it reads the JSON of a built-in kind once, so both sorts appear in the order of the
+text; for a custom resource the repeated fields come first. YAML becomes JSON with sorted keys, and so does the result
+of a patch. All repeated keys of a YAML text share one refusal text.
 
-Why a text is no JSON, in the words of the real server's decoder.
+msgspec decodes valid bodies. For an invalid body a scanner finds the message of the real server's decoder; it has an
+explicit stack, so that a deeply nested body gets an answer and not a recursion error.
 
-Only the error path comes here: good bodies are decoded by msgspec. The scanner walks the text with an explicit stack,
-so that a body that is nested deeply gets an answer and not a recursion error.
-
-Which answers are compressed: as kube-apiserver does it (`responsewriters.SerializeObject`), for clients that accept
-gzip, above 128 KiB. Watches never are, nor plain text such as logs.
+Answers are compressed as in kube-apiserver (`responsewriters.SerializeObject`): above 128 KiB, for clients that accept
+gzip. Watches and plain text such as logs are never compressed.
 """
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ END = "unexpected end of JSON input"
 
 
 def shown(byte: int) -> str:
-    """A byte as the decoder quotes it."""
+    """A byte as the decoder's messages quote it."""
     if byte == 0x27:
         return "'\\''"
     if byte == 0x22:
@@ -53,7 +52,7 @@ def shown(byte: int) -> str:
 
 
 class _Problem(Exception):
-    """The text ends here as far as JSON goes; the argument says why."""
+    """The text stops being valid JSON here; the argument says why."""
 
 
 def syntax_error(data: bytes) -> str:
@@ -69,7 +68,7 @@ class _Scanner:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
-        self.stack: list[int] = []  # the closing brackets that are due
+        self.stack: list[int] = []  # the closing brackets that must follow
 
     def run(self) -> None:
         self._value("looking for beginning of value")
@@ -80,7 +79,7 @@ class _Scanner:
             raise self._unexpected("after top-level value")
 
     def _space(self) -> int:
-        """Skip white space; the next byte, -1 at the end."""
+        """Skip white space; returns the next byte, -1 at the end."""
         while self.at < len(self.data) and self.data[self.at] in _SPACE:
             self.at += 1
         return self.data[self.at] if self.at < len(self.data) else -1
@@ -91,7 +90,7 @@ class _Scanner:
         return _Problem(f"invalid character {shown(self.data[self.at])} {where}")
 
     def _value(self, where: str) -> None:
-        """One scalar, after the brackets (and keys) that open in front of it; or the empty array or object."""
+        """Read one scalar with the brackets (and keys) that open in front of it, or an empty array or object."""
         byte = self._space()
         while byte in (0x7B, 0x5B):
             closing = byte + 2
@@ -121,7 +120,7 @@ class _Scanner:
         self.at += 1
 
     def _after_value(self) -> None:
-        """Between values: a comma and the next value, or the end of the innermost bracket."""
+        """Read what follows a value: a comma and the next value, or the end of the innermost bracket."""
         closing = self.stack[-1]
         byte = self._space()
         if byte == closing:
@@ -136,7 +135,7 @@ class _Scanner:
             self._value("looking for beginning of value")
 
     def _key(self, where: str) -> None:
-        """A key and its colon."""
+        """Read a key and its colon."""
         if self._space() != 0x22:
             raise self._unexpected(where)
         self._string()
@@ -189,10 +188,10 @@ Trace = tuple[tuple[str, bool], ...]
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a body, as far as they matter here: nothing at all if no key is repeated.
+    """The keys of a body, as far as field validation needs them; empty if no key is repeated.
 
-    `repeated` are texts about keys that occur twice. `trace` are the paths of all keys in the order of the text, each
-    with whether it has been there before. `ordered` tells whether unknown fields are met in that order.
+    `repeated` are texts about keys that occur twice. `trace` has the paths of all keys in the order of the text, each
+    with whether it occurred before. `ordered` is true if unknown fields are found in that order.
     """
 
     repeated: tuple[str, ...] = ()
@@ -200,7 +199,7 @@ class Keys:
     ordered: bool = True
 
     def problems(self, unknown: list[str], *, mixed: bool = False) -> list[str]:
-        """The texts about these keys and about unknown fields; `mixed` if one pass finds both."""
+        """The texts about these keys and about unknown fields; `mixed` if one pass of the decoder finds both."""
         if mixed and self.trace:
             return list(_mixed(self.trace, frozenset(unknown)))
         if not self.ordered:
@@ -219,19 +218,19 @@ def json_keys(body: bytes, *, ordered: bool = True) -> Keys:
 
 
 def yaml_keys(lines: list[str]) -> Keys:
-    """The keys of a YAML text; `lines` tell of each repeated one."""
+    """The keys of a YAML text; `lines` describe the repeated keys."""
     return Keys((_YAML + "\n  ".join(lines),), ordered=False) if lines else SORTED_KEYS
 
 
 def operation_keys(operations: list[Any], known: Iterable[str], keys: Keys) -> Keys:
-    """The keys of a JSON patch: an operation has no others than the known ones."""
+    """The keys of a JSON patch, whose operations allow only the known keys."""
     unknown = [f"[{index}].{key}" for index, operation in enumerate(operations) for key in operation or ()
                if key not in known]
     return Keys(tuple(f"json patch {text}" for text in keys.problems(unknown, mixed=True)), ordered=False)
 
 
 def warning_texts(problems: list[str]) -> list[str]:
-    """What warnings say: the lines of a text about YAML one by one."""
+    """The texts of warnings: a text about YAML becomes one warning a line."""
     return [line.strip() for text in problems for line in text.removeprefix(_YAML).split("\n")]
 
 
@@ -244,7 +243,7 @@ def _duplicate(path: str) -> str:
 
 
 def _mixed(trace: Trace, unknown: frozenset[str]) -> Iterator[str]:
-    skipped = ""  # the unknown field whose value is being read: nothing in it is looked at
+    skipped = ""  # the unknown field that is being read: its value is skipped
     for path, again in trace:
         if skipped and path.startswith((f"{skipped}.", f"{skipped}[")):
             continue
@@ -256,12 +255,12 @@ def _mixed(trace: Trace, unknown: frozenset[str]) -> Iterator[str]:
 
 
 def _by_parts(path: str) -> list[tuple[bool, int, str]]:
-    """A key to sort paths as a decoder meets them: list items by number, fields by name."""
+    """A sort key for paths in the order of a decoder: list items by number, fields by name."""
     return [(not name, int(index or 0), name) for index, name in _PART.findall(path)]
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object's members in order, told apart from an array."""
+    """An object's members in order, as a type distinct from an array."""
 
 
 def _trace(body: bytes) -> Iterator[tuple[str, bool]]:
@@ -302,9 +301,9 @@ def content_type(request: HttpRequest) -> str:
 
 
 def check_readable(request: HttpRequest) -> None:
-    """Raises the 413 of a body that is too large, and the 500 of one that could not be read to its end.
+    """Raise the 413 of a body that is too large, or the 500 of a body that could not be read to its end.
 
-    Such a 500 is the real server's answer: the error of reading is none that it makes a Status of.
+    The real server answers with that 500, since it has no Status for an error of reading.
     """
     if request.broken_body:
         raise errors.bare_500(request.broken_body)
@@ -313,9 +312,9 @@ def check_readable(request: HttpRequest) -> None:
 
 
 def parse(request: HttpRequest) -> tuple[Any, Keys]:
-    """The body as JSON value (from JSON or YAML, by Content-Type) and its keys; ValueError says what is wrong.
+    """The body as a JSON value (from JSON or YAML, by Content-Type) and its keys; ValueError describes what is wrong.
 
-    Raises the 415 of another media type. Protobuf is read for built-in kinds; custom resources have no such form.
+    Raises the 415 of another media type. Protobuf is read for built-in kinds; custom resources have no protobuf form.
     """
     media = _media_type(request)
     if media == PROTOBUF:
@@ -340,13 +339,13 @@ def _media_type(request: HttpRequest) -> str:
         return JSON
     parameters = header.split(";")[1:]
     if parameters and not parameters[-1].strip():
-        del parameters[-1]  # one semicolon at the end is forgiven
+        del parameters[-1]  # the real server accepts one semicolon at the end
     malformed = any("=" not in text for text in parameters)
     return "" if malformed else content_type(request)
 
 
 def parse_yaml(body: bytes) -> tuple[Any, Keys]:
-    """Decode the first document of a YAML text; ValueError with the real decoder's words."""
+    """Decode the first document of a YAML text. Raises ValueError with the real decoder's message."""
     from kubectl_runtime.manifests.yaml_text import decode_yaml
 
     duplicates: list[str] = []
@@ -354,7 +353,7 @@ def parse_yaml(body: bytes) -> tuple[Any, Keys]:
 
 
 def parse_json(body: bytes) -> tuple[Any, Keys]:
-    """Decode JSON; ValueError with the real decoder's words."""
+    """Decode JSON. Raises ValueError with the real decoder's message."""
     try:
         value = _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -367,13 +366,13 @@ def parse_json(body: bytes) -> tuple[Any, Keys]:
 
 
 def may_repeat_keys(body: bytes, value: Any) -> bool:
-    """Whether a JSON text may have duplicate keys, which vanish in decoding: encoded again it then has fewer quotes."""
+    """Whether a JSON text may have duplicate keys. Decoding drops them, so the encoded value has fewer quotes."""
     return body.count(b'"') != _encode(value).count(b'"')
 
 
 def _decode_leniently(body: bytes) -> Any:
-    """JSON that msgspec refuses and the real decoder takes: what is no UTF-8, and halves of surrogate pairs, become
-    U+FFFD."""
+    """Decode JSON that msgspec refuses and the real decoder accepts: invalid UTF-8 and lone surrogates become U+FFFD.
+    """
     text = go_text(body).strip(" \t\r\n")
     value, end = decode_json(text)
     if end < len(text):
@@ -396,13 +395,13 @@ def _unrecognized(resource_type: ServedResource, why: str, body: bytes) -> error
 
 
 def read_object(request: HttpRequest, resource_type: ServedResource) -> tuple[Object, Keys]:
-    """The object in the body, of the right kind and version, and its keys; raises what the real server answers."""
+    """The object in the body, of the right kind and version, and its keys. Raises the real server's refusals."""
     try:
         value, keys = parse(request)
     except ValueError as error:
         raise _unrecognized(resource_type, str(error), request.body) from None
     if value is None:
-        value = {}  # null is an empty object to the real decoder
+        value = {}  # the real decoder reads null as an empty object
     if problem := type_meta_problem(value):
         raise _unrecognized(resource_type, f"couldn't get version/kind; json parse error: {problem}", request.body)
     check_kind(value, resource_type, request.body)
@@ -410,7 +409,7 @@ def read_object(request: HttpRequest, resource_type: ServedResource) -> tuple[Ob
 
 
 def type_meta_problem(value: Any) -> str:
-    """What keeps the real decoder from reading apiVersion and kind of a decoded body; "" if nothing does."""
+    """Why the real decoder cannot read apiVersion and kind of a decoded body; "" if it can."""
     if not isinstance(value, dict):
         go_type = _GO_TYPES.get(type(value), "object")
         return f"json: cannot unmarshal {go_type} into Go value of type {_GO_TYPE_META}"
@@ -422,7 +421,7 @@ def type_meta_problem(value: Any) -> str:
 
 
 def check_kind(value: Object, resource_type: ServedResource, body: bytes) -> None:
-    """Whether apiVersion and kind are the path's; built-in kinds take missing ones as given, custom ones do not."""
+    """Check that apiVersion and kind match the path. Built-in kinds may omit them, custom resources may not."""
     api_version, kind = value.get("apiVersion") or "", value.get("kind") or ""
     if resource_type.is_custom:
         if not kind:
@@ -451,10 +450,10 @@ def check_kind(value: Object, resource_type: ServedResource, body: bytes) -> Non
 
 
 def shape(value: Any, type_name: str) -> tuple[Object, list[str]]:
-    """A decoded body (not that of a resource type) in the shape of a typed object, and its unknown fields; 400 if it
-    does not fit.
+    """A decoded body (of a type that is not a resource) in the shape of a typed object, and its unknown fields. Raises
+    a 400 if it does not fit.
 
-    `type_name` is that of `kinds.typed` (``autoscaling.v1.Scale``); null is an empty object.
+    `type_name` is a type of `kinds.typed` (``autoscaling.v1.Scale``); null is an empty object.
     """
     version, kind = type_name.split(".")[-2:]
     if value is not None and not isinstance(value, dict):
@@ -469,7 +468,7 @@ def shape(value: Any, type_name: str) -> tuple[Object, list[str]]:
 
 
 def read_shape(request: HttpRequest, type_name: str) -> tuple[Object, list[str], Keys]:
-    """`shape` of the body of a request, and its keys."""
+    """`shape` of a request's body, and the keys of the body."""
     kind = type_name.rpartition(".")[2]
     try:
         value, keys = parse(request)
@@ -480,12 +479,12 @@ def read_shape(request: HttpRequest, type_name: str) -> tuple[Object, list[str],
 
 
 COMPRESS_ABOVE = 128 << 10
-"""Bytes of a body. Read for each answer, so that a run of tests can have all of them compressed."""
-_LEVEL = 1  # kube-apiserver's, which saves time rather than bytes
+"""Bytes of a body. Read for each answer, so that a test run can have all answers compressed."""
+_LEVEL = 1  # kube-apiserver's level, which saves time rather than bytes
 
 
 def compressed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """The answer as it is sent: with its body compressed where a real server compresses it."""
+    """The answer as it is sent: compressed where a real server compresses it."""
     if response.stream is not None or len(response.body) <= COMPRESS_ABOVE or not _accepts_gzip(request):
         return response
     if response.header("content-encoding") or _is_text(response):
@@ -495,7 +494,7 @@ def compressed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 
 
 def _accepts_gzip(request: HttpRequest) -> bool:
-    """Whether the client names gzip; one with a weight (`gzip;q=1`) does not count there."""
+    """Whether the client names gzip; gzip with a weight (`gzip;q=1`) does not count."""
     return any(token.strip() == "gzip" for token in request.header("accept-encoding").split(","))
 
 

@@ -1,8 +1,7 @@
-"""Every Status that the server answers with when it refuses: `StatusError` and one constructor for each kind of
-refusal.
+"""Every Status with which the server refuses a request: `StatusError`, and a constructor for each kind of refusal.
 
-Texts follow the real server's, since kubectl prints them and controllers match them. A `Cause` is one field that is
-wrong; it and its constructors are those of `schema.validation`, known here by the same names.
+The texts are the real server's, since kubectl prints them and controllers match them. `Cause` (one wrong field) and its
+constructors are those of `schema.validation`.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ _GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", 
 class StatusError(Exception):
     """A refusal; `to_status()` is the ``v1.Status`` that answers the request."""
 
-    from_webhook = False  # another try may do better, though nothing in the cluster changes
+    from_webhook = False  # a retry may succeed although nothing in the cluster changes
 
     def __init__(self, code: int, reason: str, message: str, *, details: Object | None = None,
                  causes: Sequence[Cause] = (), metadata: Object | None = None, headers: Sequence[tuple[str, str]] = (),
@@ -103,11 +102,11 @@ class BodyDecodeError(ValueError):
     """A value that does not fit the typed object of a built-in kind; the text is the real decoder's."""
 
     misfit: tuple[Any, str, str] | None = None
-    """The value, the Go type that it does not fit, and the Go kind of that; None where the text is all there is."""
+    """The value, the Go type that it does not fit, and the Go kind of that type; None if only the text is known."""
 
 
 def qualified(group: str, plural: str) -> str:
-    """``configmaps`` or ``widgets.example.com``: how messages name a resource type."""
+    """``configmaps`` or ``widgets.example.com``: the name of a resource type in messages."""
     return f"{plural}.{group}" if group else plural
 
 
@@ -129,12 +128,12 @@ def not_found(group: str, plural: str, name: str) -> StatusError:
 
 
 def no_such_resource() -> StatusError:
-    """404 of a path that looks like a resource of a known group but is none."""
+    """404 of a path that names an unknown resource of a known group."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def already_exists(group: str, plural: str, name: str, *, generated: bool = False) -> StatusError:
-    """409 of a second create; `generated` if there is a generateName, with which another try may do better."""
+    """409 of a second create; with `generated` (a generateName) another try may succeed."""
     message, details = f'{qualified(group, plural)} "{name}" already exists', _details(group, plural, name)
     if not generated:
         return StatusError(409, "AlreadyExists", message, details=details)
@@ -155,7 +154,7 @@ def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> StatusE
 def invalid(group: str, kind: str, name: str, causes: Iterable[Cause]) -> StatusError:
     """422 with a cause for each field that is wrong; `kind` is the Kind, not the plural."""
     found = list(causes)
-    texts = list(dict.fromkeys(cause.text() for cause in found))  # causes may come twice, the message names each once
+    texts = list(dict.fromkeys(cause.text() for cause in found))  # the message names a repeated cause once
     summary = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     title = f"{kind}.{group}" if group else kind
     return StatusError(422, "Invalid", f'{title} "{name}" is invalid: {summary}', details=_details(group, kind, name),
@@ -187,19 +186,19 @@ def method_not_allowed() -> StatusError:
 
 
 def not_acceptable(accepted: Iterable[str]) -> StatusError:
-    """406 with the media types that would have done."""
+    """406 with the accepted media types."""
     return StatusError(406, "NotAcceptable", "only the following media types are accepted: " + ", ".join(accepted))
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
-    """415 with the media types that would have done."""
+    """415 with the accepted media types."""
     return StatusError(415, "UnsupportedMediaType",
                        "the body of the request was in an unknown format - accepted media types include: "
                        + ", ".join(accepted))
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:
-    """410 of a continue token or resourceVersion that has been compacted; the token continues inconsistently."""
+    """410 of a continue token or resourceVersion that was compacted; the new token continues inconsistently."""
     return StatusError(410, "Expired", message, metadata={"continue": continue_token} if continue_token else {})
 
 
@@ -217,18 +216,18 @@ def too_large(limit: int) -> StatusError:
 
 
 def internal(message: str) -> StatusError:
-    """500 as the real server wraps an error that it did not expect."""
+    """500 in the real server's form for an unexpected error."""
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", details={
         "causes": [{"message": message}]})
 
 
 def bare_500(message: str) -> StatusError:
-    """500 without a reason: an error that the real server did not turn into a Status of its own."""
+    """500 without a reason: an error for which the real server has no Status."""
     return StatusError(500, "", message)
 
 
 def go_quoted(text: str) -> str:
-    """A text in double quotes with what cannot be printed escaped, as Go's ``%q``."""
+    """A text in double quotes with unprintable characters escaped, as Go's ``%q`` writes it."""
     return '"' + "".join(_GO_ESCAPES.get(character) or _go_printed(character) for character in text) + '"'
 
 

@@ -1,5 +1,5 @@
-"""The server's own client: how controllers write, and handlers that write another object too (an eviction counts itself
-in a budget): by the cluster's loopback, as an administrator, so that every rule holds for them too."""
+"""Requests of the server to itself: controllers, and handlers that write a second object (an eviction updates a
+budget), write as an administrator through the cluster's loopback, so that every rule holds for their writes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def path_of(resource_type: ServedResource, namespace: str, name: str = "", subre
 
 
 def submit(cluster: Cluster, method: str, path: str, body: Object | None = None, *, agent: str) -> HttpResponse | None:
-    """Make a request as a component of the cluster; None if the server refused it (gone, conflict): a controller looks
-    again anyway, or is told to if a webhook refused it."""
+    """Make a request as a component of the cluster. Returns None if the server refused it (gone, conflict): the
+    controller looks again anyway, or is asked to do so if a webhook refused the request."""
     request = HttpRequest(method, path, headers={
         "user-agent": agent, "content-type": _CONTENT_TYPES.get(method, "application/json")},
         body=encode(body) if body is not None else b"")
@@ -43,7 +43,7 @@ def served_type(cluster: Cluster, storage_key: str) -> ServedResource | None:
 
 def delete(cluster: Cluster, resource_type: ServedResource | None, version: Version, *, agent: str,
            policy: str = "") -> None:
-    """Delete an object if it is still the same one (and its type is served)."""
+    """Delete an object if its uid is still the same and its type is served."""
     if resource_type is None:
         return
     options: Object = {"preconditions": {"uid": version.uid}}
@@ -54,7 +54,8 @@ def delete(cluster: Cluster, resource_type: ServedResource | None, version: Vers
 
 def patch(cluster: Cluster, resource_type: ServedResource | None, version: Version, change: Object, *, agent: str,
           subresource: str = "") -> bool:
-    """Merge a change into an object if it is still the same one (and its type is served); whether that was taken."""
+    """Merge a change into an object if its uid is still the same and its type is served. Returns whether the server
+    accepted it."""
     if resource_type is None:
         return False
     change = {**change, "metadata": {**change.get("metadata", {}), "uid": version.uid}}

@@ -1,6 +1,6 @@
-"""Validation of names, labels and annotations, in the words of the real server; and the random end of generateName.
+"""Validation of names, labels and annotations with the real server's messages, and the random end of generateName.
 
-Each function returns the details of what is wrong (an empty list: nothing); the caller makes causes of them.
+Each function returns a list of problems, empty if there are none; the caller makes causes of them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ LABEL_VALUE_MESSAGE = ("a valid label must be an empty string or consist of alph
 
 MAX_ANNOTATIONS = 256 * 1024
 MAX_GENERATED = 58  # characters of generateName that are kept, so that five random ones fit into a DNS label
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # the real server's: no vowels, so that no words come out
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # the real server's alphabet: without vowels no words come out
 
 
 class NameErrors(Protocol):
-    """A check of names; `prefix` tells that more characters will follow."""
+    """A check of names; `prefix` means that more characters will follow."""
 
     def __call__(self, name: str, *, prefix: bool = False) -> list[str]: ...
 
@@ -55,7 +55,8 @@ def generated_name(prefix: str, randomness: random.Random) -> str:
 
 
 def _masked(name: str, prefix: bool) -> str:
-    """A prefix may end with a dash, since characters follow: the real server takes an "a" for its last two."""
+    """The name to check: a prefix may end with a dash, since characters follow, so the real server puts an "a" for its
+    last two."""
     return name[:-2] + "a" if prefix and len(name) > 1 and name.endswith("-") else name
 
 
@@ -69,7 +70,7 @@ def dns_label_errors(name: str, *, prefix: bool = False) -> list[str]:
 
 
 def dns_1035_label_errors(name: str, *, prefix: bool = False) -> list[str]:
-    """RFC 1035 label: as above but begins with a letter."""
+    """RFC 1035 label: an RFC 1123 label that begins with a letter."""
     name = _masked(name, prefix)
     errors = [] if len(name) <= 63 else ["must be no more than 63 characters"]
     return errors if _label_1035.fullmatch(name) else [*errors, LABEL_1035_MESSAGE]

@@ -1,8 +1,5 @@
-"""Rules for ``metadata`` that hold for every kind: what is checked on create and update, and what is tidied on the way
-in.
-
-What an update keeps of an object's metadata, and what of it is no change.
-"""
+"""Rules for the ``metadata`` of every kind: validation on create and update, cleaning of input, and what an update
+keeps."""
 from __future__ import annotations
 
 import json
@@ -36,14 +33,14 @@ _DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries{when}
 
 
 def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
-    """The causes that refuse an object's metadata on create; the kind's own checks hide those for every kind."""
+    """The causes that refuse an object's metadata on create; causes of the kind's own checks hide the generic ones."""
     checks = strategy.metadata_checks
     causes = _whole(metadata, strategy.validate_name) + _plain_finalizers(metadata, checks) if checks.on_create else []
     return causes or _whole(metadata, path_segment_errors)
 
 
 def validate_update(new: Object, old: Object, strategy: Strategy, subresource: str) -> list[Cause]:
-    """The causes that refuse a change of metadata, each as often as the real server finds it."""
+    """The causes that refuse a change of metadata, each as often as the real server reports it."""
     causes = _whole(new, path_segment_errors) + _change(new, old)
     checks = strategy.metadata_checks
     for check in checks.of_update(subresource):
@@ -53,7 +50,7 @@ def validate_update(new: Object, old: Object, strategy: Strategy, subresource: s
 
 
 def _whole(metadata: Object, name_errors: NameErrors) -> list[Cause]:
-    """Everything that can be wrong with metadata as such."""
+    """All problems of metadata by itself."""
     causes = []
     if prefix := metadata.get("generateName"):
         causes += [errors.invalid_value("metadata.generateName", prefix, error)
@@ -79,7 +76,7 @@ def _managers(entries: Iterable[Object]) -> list[Cause]:
 
 
 def manager_causes(manager: str, field: str) -> list[Cause]:
-    """What is wrong with the name of a manager."""
+    """The causes of an invalid manager name."""
     causes = [errors.too_long(field, MAX_MANAGER)] if len(manager.encode()) > MAX_MANAGER else []
     return causes + [
         errors.invalid_value(field, manager, f"invalid character U+{ord(character):04X} (at position {index})")
@@ -87,7 +84,7 @@ def manager_causes(manager: str, field: str) -> list[Cause]:
 
 
 def label_causes(labels: Object) -> list[Cause]:
-    """What is wrong with labels."""
+    """The causes of invalid labels."""
     causes = []
     for key, value in labels.items():
         causes += [errors.invalid_value("metadata.labels", key, error) for error in qualified_name_errors(key)]
@@ -96,7 +93,7 @@ def label_causes(labels: Object) -> list[Cause]:
 
 
 def annotation_causes(annotations: Object) -> list[Cause]:
-    """What is wrong with annotations."""
+    """The causes of invalid annotations."""
     causes = [errors.invalid_value("metadata.annotations", key, error)
               for key in annotations for error in qualified_name_errors(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MAX_ANNOTATIONS:
@@ -136,9 +133,10 @@ def _finalizers(finalizers: list[str]) -> list[Cause]:
 
 
 def collector_finalizers(before: list[str], policy: str, *, orphans: bool = False) -> list[str]:
-    """The finalizers after a propagation policy ("": none was named) has added or removed the collector's own.
+    """The finalizers after a propagation policy ("" if none was named) has added or removed the garbage collector's
+    own.
 
-    `orphans` is for kinds whose dependents are orphaned unless the client says otherwise.
+    `orphans` is for kinds whose dependents are orphaned unless the client names a policy.
     """
     orphan = policy == "Orphan" or (not policy and (ORPHAN in before or (orphans and FOREGROUND not in before)))
     foreground = policy == "Foreground" or (not policy and FOREGROUND in before)
@@ -148,7 +146,7 @@ def collector_finalizers(before: list[str], policy: str, *, orphans: bool = Fals
 
 
 def _plain_finalizers(metadata: Object, checks: MetadataChecks) -> list[Cause]:
-    """Finalizers without a domain, where the kind refuses them; custom resources get a warning instead."""
+    """Causes for finalizers without a domain, where the kind refuses them; custom resources get a warning instead."""
     if not checks.qualified_finalizers:
         return []
     return [errors.invalid_value(f"metadata.finalizers[{index}]", name,
@@ -172,7 +170,7 @@ def _change(new: Object, old: Object) -> list[Cause]:
 
 
 def warnings(metadata: Object, old: Object | None, resource_type: ServedResource) -> list[str]:
-    """Warnings about finalizers of custom resources that are new with this write."""
+    """Warnings about finalizers of custom resources that this write adds."""
     if not resource_type.is_custom:
         return []
     known = set((old or {}).get("finalizers") or ())
@@ -188,7 +186,8 @@ def warnings(metadata: Object, old: Object | None, resource_type: ServedResource
 
 
 def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
-    """Drop owner references that occur twice; returns the warning about it, if any. A patch brings them about late."""
+    """Drop owner references that occur twice. Returns the warning about it, if any; after a patch the real server finds
+    them later."""
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) < 2:
         return []
@@ -207,7 +206,8 @@ def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
 
 
 def restore(meta: Object, before: Object) -> None:
-    """What an update cannot change is put back silently; an end of life that it adds is not, and so refused."""
+    """Silently restore the fields that an update cannot change. A deletionTimestamp that the update adds is kept, and
+    so refused."""
     meta.pop("selfLink", None)
     for key in ("creationTimestamp", "deletionTimestamp"):
         if key in before:
@@ -220,7 +220,7 @@ def restore(meta: Object, before: Object) -> None:
 
 
 def without_times(obj: Object) -> Object:
-    """An object whose managers have no times: these alone are no change."""
+    """The object without the times of its managers: a change of these times alone is no change."""
     meta = obj["metadata"]
     entries = [{key: value for key, value in entry.items() if key != "time"}
                for entry in meta.get("managedFields") or ()]

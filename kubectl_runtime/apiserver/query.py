@@ -1,11 +1,10 @@
-"""The options of a request, checked as by the real server: those of the query, DeleteOptions, continue tokens.
+"""The options of a request, checked as the real server checks them: query parameters, DeleteOptions, continue tokens,
+selectors.
 
-DeleteOptions come from the body of a deletion if it has one, else from the query; with a body, the query is ignored.
-Continue tokens are opaque to clients: JSON in URL-safe base64, as the real server's, so that errors come out alike. A
-token holds the resourceVersion of the first page and the first key of the next. A resourceVersion below 0 continues
-with the present: it is in the token that comes with a 410.
-
-Label and field selectors, and the numbers and durations of queries, in the real server's words.
+DeleteOptions come from the body of a deletion if it has one; the query is then ignored. Continue tokens are opaque to
+clients: JSON in URL-safe base64 as in the real server, so that errors are the same. A token holds the resourceVersion
+of the first page and the first key of the next. A resourceVersion below 0 continues with the present objects; a 410
+comes with such a token.
 
 `parse_labels(text)` and `parse_fields(text)` return a selector with `.matches(…)`; both raise a 400. An empty text
 selects everything. `parse_shards(text)` reads a shardSelector and raises a 500 without a reason. Numbers are 64 bits,
@@ -33,16 +32,16 @@ from kubectl_runtime.apiserver.wire import HttpRequest, is_true
 from kubectl_runtime.core.meta.metav1 import nanoseconds_of
 from kubectl_runtime.core.meta.selectors import HASHES, shard_hash
 
-_LONGEST = 20  # digits that a number of 64 bits can have, so that no endless text is converted
+_LONGEST = 20  # digits of a 64-bit number, so that no endless text is converted
 
 
 def parse_int(text: str) -> int:
-    """A signed number; ValueError with the real server's words if it is none."""
+    """A signed number. Raises ValueError with the real server's message."""
     return _parse("ParseInt", r"[+-]?[0-9]+", text, -(1 << 63), (1 << 63) - 1)
 
 
 def parse_uint(text: str) -> int:
-    """A number without sign, such as a resourceVersion; ValueError with the real server's words if it is none."""
+    """An unsigned number, such as a resourceVersion. Raises ValueError with the real server's message."""
     return _parse("ParseUint", r"[0-9]+", text, 0, (1 << 64) - 1)
 
 
@@ -79,7 +78,7 @@ class Requirement:
             return value is None
         if self.operator == "in":
             return value is not None and value in self.values
-        if self.operator == "notin":  # also without the label
+        if self.operator == "notin":  # also if the label is missing
             return value is None or value not in self.values
         if value is None or not _is_number(value):
             return False
@@ -110,7 +109,7 @@ class FieldSelector:
         return bool(self.terms)
 
     def exact(self, field: str) -> str | None:
-        """The value that the selector asks of a field, None if it leaves it open."""
+        """The value that the selector requires of a field, None if it requires none."""
         return next((value for key, equal, value in self.terms if equal and key == field), None)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
@@ -234,8 +233,8 @@ def _set(lexer: _Lexer) -> list[str]:
 
 
 def parse_fields(text: str, supported: Collection[str], unsupported: str = "") -> FieldSelector:
-    """Parse a field selector; a field outside of `supported` is a 400 with the text `unsupported` (``{}`` is the
-    field)."""
+    """Parse a field selector. A field outside of `supported` is a 400 with the text `unsupported`, in which ``{}``
+    stands for the field."""
     terms = parse_terms(text)
     for key, _, _ in terms:
         if key not in supported:
@@ -244,7 +243,7 @@ def parse_fields(text: str, supported: Collection[str], unsupported: str = "") -
 
 
 def parse_terms(text: str) -> tuple[tuple[str, bool, str], ...]:
-    """The (field, equal?, value) triples of a field selector, whatever the fields; 400 if it is malformed."""
+    """The (field, equal?, value) triples of a field selector, for any field names. Raises a 400 if it is malformed."""
     terms = []
     for term in sorted(_split_terms(text)):
         match = re.match(r"(.*?)(!=|==|=)(.*)", term, re.DOTALL)
@@ -255,12 +254,12 @@ def parse_terms(text: str) -> tuple[tuple[str, bool, str], ...]:
 
 
 def _split_terms(text: str) -> list[str]:
-    """The terms between the commas that no backslash precedes."""
+    """Split a field selector at the commas that no backslash precedes."""
     return [term for term in re.findall(r"(?:[^,\\]|\\.|\\$)+", text, re.DOTALL) if term]
 
 
 def _unescaped(value: str) -> str:
-    """A value without the backslashes before what needs them: a backslash, a comma, an equals sign."""
+    """The value without the backslashes that escape a backslash, a comma or an equals sign."""
     plain = []
     for found in re.finditer(r"(\\.?)|(=)|[^\\=]+", value, re.DOTALL):
         escape, equals = found.groups()
@@ -295,12 +294,12 @@ class WriteOptions:
 
 
 def refused(kind: str, causes: Sequence[Cause]) -> errors.StatusError:
-    """The 422 of options of a kind."""
+    """The 422 of invalid options of a kind."""
     return errors.invalid("meta.k8s.io", kind, "", causes)
 
 
 def dry_run_causes(values: list[str]) -> list[Cause]:
-    """What is wrong with the values of dryRun."""
+    """The causes of invalid dryRun values."""
     return [errors.not_supported("dryRun", values, ["All"])] if set(values) - {"All"} else []
 
 
@@ -331,7 +330,8 @@ def default_manager(request: HttpRequest) -> str:
 
 
 def integer_param(request: HttpRequest, name: str) -> int | None:
-    """An integer in the query, None if it is not there; 400 if it is none, be it empty, or has more than 64 bits."""
+    """An integer in the query, None if it is missing. Raises a 400 for anything else, such as an empty text or more
+    than 64 bits."""
     if not request.has_param(name):
         return None
     try:
@@ -348,29 +348,30 @@ _SCHEME = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:
 
 @dataclass(slots=True)
 class DeleteOptions:
-    """Options of a delete; None where the client did not say."""
+    """Options of a delete; None where the client set nothing."""
 
     dry_run: bool = False
     grace: int | None = None
     propagation: str = ""
     uid: str | None = None
     resource_version: str | None = None
-    cascades: bool = False  # the old option orphanDependents is false: its answer to a deletion that goes on is 202
+    cascades: bool = False  # the old option orphanDependents is false: a deletion that continues is answered with 202
 
 
 def delete_options(request: HttpRequest, *, custom: bool = False) -> DeleteOptions:
-    """Read DeleteOptions for a built-in or a custom kind; raises the 400 and 422 of wrong ones."""
+    """Read DeleteOptions for a built-in or a custom kind. Raises the 400 and 422 of invalid options."""
     return checked(raw_delete_options(request, custom=custom))
 
 
 def raw_delete_options(request: HttpRequest, *, custom: bool = False) -> Object:
-    """The same by their fields, unchecked; a fresh copy."""
+    """The fields of DeleteOptions, unchecked, as a fresh copy."""
     default_version = "meta.k8s.io/v1" if custom else "v1"
     return _from_body(request, default_version) if request.body else _from_query(request)
 
 
 def checked(raw: Object) -> DeleteOptions:
-    """DeleteOptions from their fields, of the right types; raises the 422 of what does not go together."""
+    """DeleteOptions from their fields, which have the right types. Raises the 422 of options that contradict each
+    other."""
     causes = []
     policy, orphan, dry_run = raw.get("propagationPolicy"), raw.get("orphanDependents"), raw.get("dryRun") or []
     if policy is not None and orphan is not None:
@@ -405,7 +406,7 @@ def _from_body(request: HttpRequest, default_version: str) -> Object:
         value, _ = encoding.parse(request)
     except ValueError as error:
         raise errors.bad_request(str(error)) from None
-    value = {} if value is None else value  # null is an empty object to the real decoder
+    value = {} if value is None else value  # the real decoder reads null as an empty object
     if problem := encoding.type_meta_problem(value):
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {problem}")
     kind, api_version = value.get("kind") or "DeleteOptions", value.get("apiVersion") or default_version
@@ -434,10 +435,10 @@ TOO_OLD = ("The provided continue parameter is too old to display a consistent l
 
 @dataclass(frozen=True, slots=True)
 class ContinueToken:
-    """Where the next page starts, and which past it shows."""
+    """Where the next page starts, and which resourceVersion it shows."""
 
     rv: int
-    start: str  # the lowest key of the next page, within the namespace if the list is that of one
+    start: str  # the lowest key of the next page; within the namespace if the list has one
 
     def encode(self) -> str:
         """The token as text."""
@@ -446,7 +447,7 @@ class ContinueToken:
 
 
 def after(rv: int, version: Version, namespace: str) -> ContinueToken:
-    """The token of a page that ends with an object, in a list of one namespace or (``""``) of all."""
+    """The token of a page that ends with `version`, in a list of one namespace or of all (``""``)."""
     key = version.name if namespace else version.key
     return ContinueToken(rv, key + "\0")
 
@@ -456,7 +457,7 @@ def _malformed(why: str) -> StatusError:
 
 
 def decode(text: str) -> ContinueToken:
-    """Read a token; 400 if it is none."""
+    """Read a token. Raises a 400 if it is invalid."""
     data = _json(text)
     if data is None:
         data = {}
@@ -480,7 +481,7 @@ def decode(text: str) -> ContinueToken:
 
 
 def _json(text: str) -> Any:
-    """What the token says, of any type; 400 if it is no JSON in base64."""
+    """The decoded JSON of a token, of any type. Raises a 400 if it is not JSON in base64."""
     for position, character in enumerate(text):
         if not (character.isascii() and (character.isalnum() or character in "-_")):
             raise _malformed(f"illegal base64 data at input byte {position}")
@@ -494,12 +495,12 @@ def _json(text: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A value of the wrong type as the real decoder names it."""
+    """A value of the wrong type as the real decoder's message names it."""
     return f"number {value}" if isinstance(value, float) else _GO_TYPES[type(value)]
 
 
 def too_old(token: ContinueToken) -> StatusError:
-    """410 of a token whose past is forgotten; the new token goes on with the present."""
+    """The 410 of a token whose resourceVersion was compacted; the new token continues with the present objects."""
     return expired(TOO_OLD, ContinueToken(-1, token.start).encode())
 
 

@@ -1,29 +1,22 @@
-"""The schemas of the built-in kinds, made on first use of their definitions (schema/definitions.py).
+"""`Schema`: the shape of a value, built-in or custom, in the terms that patches and field ownership need.
 
-Thread safe: everything is computed from immutable data; two threads may at
-worst compute the same thing twice.
+Kinds of schema:
 
-`from_openapi` reads the ``openAPIV3Schema`` of a CRD version as the schema of its custom resources. Every object has
-apiVersion, kind and metadata besides what the schema declares, and so has each embedded resource.
-``x-kubernetes-preserve-unknown-fields`` opens a node and, for patches and ownership, all that is below it.
+- scalar: a string, number or boolean; `scalar` names which ("untyped" takes any).
+- struct: an object with declared `fields`; undeclared names go to `element` if there is one.
+- map: an object with any keys; `element` is the shape of each value.
+- list: an array of `element`; `list_type` is atomic, set or map (with `map_keys`).
+- any: any value; maps are merged by key, lists and scalars are single values.
+- opaque: any value, treated as one whole.
 
-`Schema`: what the server knows of the shape of a value, built-in or custom, in the terms that patches and
-ownership need.
+`leaf` is true where a value is owned and replaced as a whole: scalars, atomic lists, atomic maps and opaque values. A
+Schema is immutable once built; children are built on first use, since built-in definitions are recursive. Thread-safe:
+two threads may at worst compute the same schema twice.
 
-========  ==========================================  ==================================================================
-kind      value                                        children
-========  ==========================================  ==================================================================
-scalar    string, number, boolean                     none; `scalar` tells which ("untyped" takes any scalar)
-struct    object with declared `fields`               `field(name)`; undeclared names go to `element` if there is one
-map       object with any keys                        `element`
-list      array                                       `element`; `list_type` atomic, set or map (with `map_keys`)
-any       whatever it is                              maps are merged by key, lists and scalars are one value
-opaque    whatever it is                              none: one value as a whole
-========  ==========================================  ==================================================================
-
-`leaf` is true where a value is owned and replaced as a whole: scalars, atomic lists and atomic maps, opaque values. A
-Schema is immutable once built; children are built on first use, since the definitions of the built-in kinds are
-recursive.
+`builtin` and `definition` read the schemas of built-in kinds (schema/definitions.py); `from_openapi` reads the
+``openAPIV3Schema`` of a CRD version. Every object and embedded resource has apiVersion, kind and metadata besides the
+declared fields. ``x-kubernetes-preserve-unknown-fields`` opens a node and, for patches and ownership, everything below
+it.
 """
 from __future__ import annotations
 
@@ -37,7 +30,7 @@ Node = Mapping[str, Any]
 
 
 class Schema:
-    """The shape of a value; see the module's table. Made by `builtin()` and `from_openapi()`, not by hand."""
+    """The shape of a value. Made by `builtin()`, `definition()` and `from_openapi()`."""
 
     __slots__ = ("atomic_map", "default", "element", "embedded", "fields", "format", "int_or_string", "kind", "leaf",
                  "list_type", "loader", "map_keys", "name", "node", "nullable", "patch_merge_key", "patch_strategy",
@@ -50,7 +43,7 @@ class Schema:
                  map_keys: tuple[str, ...] = (), scalar: str = "",
                  loader: Callable[[], tuple[Mapping[str, Schema], Schema | None]] | None = None) -> None:
         node = node or {}
-        self.node = node  # the OpenAPI node itself, for what this class does not name
+        self.node = node  # the OpenAPI node, for keywords that have no attribute here
         self.kind = kind
         self.name = name  # the definition's name, "" for custom and inline schemas
         self.type: str = node.get("type", "")
@@ -73,15 +66,15 @@ class Schema:
             self.fields, self.element = {}, None
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only for slots that are still empty: `fields` and `element` before their first use.
+        # Called only for slots that are still empty: `fields` and `element` before their first use.
         if name in ("fields", "element") and self.loader is not None:
             self.fields, self.element = self.loader()
             return object.__getattribute__(self, name)
         raise AttributeError(name)
 
     def field(self, name: str) -> Schema | None:
-        """The schema under a key: the declared field's, else that of undeclared keys, else None (nothing may be
-        there)."""
+        """The schema of a key: the declared field's, else that of undeclared keys, else None (the key is not allowed).
+        """
         return self.fields.get(name) or self.element
 
     def replaced(self, **changes: Any) -> Schema:
@@ -107,8 +100,8 @@ ANY: Schema = Schema("any", loader=_any_below)
 
 
 def scalar_of(node: Node) -> str:
-    """Which scalars a node takes: string, numeric, boolean or untyped. Formatted strings take any scalar, as in the
-    server."""
+    """The scalars that a node takes: string, numeric, boolean or untyped. Formatted strings take any scalar, as in the
+    real server."""
     kind = node.get("type", "")
     if kind in ("integer", "number"):
         return "numeric"
@@ -118,7 +111,7 @@ def scalar_of(node: Node) -> str:
 
 
 def list_relationship(node: Node) -> tuple[str, tuple[str, ...]]:
-    """(list type, keys) of an array node: by its list type, else by its patch strategy, else atomic."""
+    """(list type, keys) of an array node: from its list type, else its patch strategy, else atomic."""
     declared = node.get("x-kubernetes-list-type")
     if declared is not None:
         return declared, tuple(node.get("x-kubernetes-list-map-keys", ())) if declared == "map" else ()
@@ -133,7 +126,7 @@ ZERO = {"string": "", "integer": 0, "number": 0, "boolean": False}
 
 @cache
 def definition_names() -> Mapping[tuple[str, str, str], str]:
-    """(group, version, kind) -> definition name, of every kind that the definitions name."""
+    """(group, version, kind) -> definition name, for every kind that the definitions name."""
     names: dict[tuple[str, str, str], str] = {}
     for name, node in definitions().items():
         for kind in node.get("x-kubernetes-group-version-kind", ()):
@@ -142,13 +135,14 @@ def definition_names() -> Mapping[tuple[str, str, str], str]:
 
 
 def builtin(group: str, version: str, kind: str) -> Schema:
-    """The schema of a built-in kind; KeyError if there is none. The same object at every call."""
+    """The schema of a built-in kind, the same object at every call. Raises KeyError if there is none."""
     return definition(definition_names()[group, version, kind])
 
 
 @cache
 def definition(name: str) -> Schema:
-    """The schema of a definition by its full name (``io.k8s.api.core.v1.PodSpec``); KeyError if there is none."""
+    """The schema of a definition by its full name (``io.k8s.api.core.v1.PodSpec``). Raises KeyError if there is none.
+    """
     return _build(definitions()[name], name)
 
 
@@ -165,13 +159,13 @@ def _build(node: Node, name: str = "") -> Schema:
         list_type, keys = list_relationship(node)
         return Schema("list", node=node, name=name, list_type=list_type, map_keys=keys,
                       loader=lambda: ({}, _build(node.get("items", {}))))
-    if not kind:  # any JSON, which belongs to one owner as a whole
+    if not kind:  # any JSON, owned as a whole
         return OPAQUE.replaced(node=node, name=name)
     return Schema("scalar", node=node, name=name, scalar="untyped" if name == QUANTITY else scalar_of(node))
 
 
 def _referenced(node: Node, reference: str) -> Schema:
-    """A field that refers to a definition: the definition's shape with the field's own extensions."""
+    """The schema of a field that refers to a definition: the definition's shape with the field's own extensions."""
     merged = {**definitions()[reference], **{key: value for key, value in node.items() if key != "$ref"}}
     return _build(merged, reference)
 
@@ -182,7 +176,7 @@ def _fields(name: str) -> Mapping[str, Schema]:
     required = node.get("required", ())
     fields = {field: _build(child) for field, child in node.get("properties", {}).items()}
     for field, schema in fields.items():
-        # A required scalar that is left out is its zero value: list items without their key are identified by it.
+        # A missing required scalar has its zero value: list items without their key are identified by it.
         if field in required and schema.default is None and schema.kind == "scalar":
             schema.default = ZERO.get(schema.type)
     return fields
@@ -199,10 +193,10 @@ STRING = Schema("scalar", node={"type": "string"}, scalar="string")
 
 
 def from_openapi(json_schema: Node | None) -> Schema:
-    """The schema of a custom resource; None (a version without schema) takes anything below the top level.
+    """The schema of a custom resource; None (a version without a schema) takes anything below the top level.
 
-    In: the value of ``schema.openAPIV3Schema``, kept by reference and never changed. A schema that the API server
-    would refuse as not structural does not raise here: what is not understood takes any value.
+    `json_schema` is the value of ``schema.openAPIV3Schema``, kept by reference and never changed. A schema that the API
+    server would refuse as not structural does not raise here: unknown parts take any value.
     """
     root = dict(json_schema or {"x-kubernetes-preserve-unknown-fields": True})
     root.setdefault("type", "object")
@@ -211,7 +205,7 @@ def from_openapi(json_schema: Node | None) -> Schema:
 
 def _build_custom(node: Node, open_below: bool) -> Schema:
     if node.get("x-kubernetes-int-or-string"):
-        return ANY.replaced(node=node)  # so it is to ownership; the validation of values says more
+        return ANY.replaced(node=node)  # ownership sees any value here; validation knows more
     kind = node.get("type", "")
     if kind == "object":
         return _object(node, resource=bool(node.get("x-kubernetes-embedded-resource")), open_below=open_below)

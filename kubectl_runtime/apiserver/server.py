@@ -4,15 +4,9 @@
         server.load("manifests.yaml")
         client = server.client()
 
-It serves HTTP on loopback from `start` (or ``with``) to `stop`. The data live as long as the object: `restart` keeps
-them unless a caller asks otherwise, and `snapshot`/`restore` go back to a state. One thread, the `Housekeeper`, drives
-the core by the clock while the server runs; a simulation drives the core itself.
-
-`load_objects` sends objects through the server's handlers, so that every rule holds for them. It creates missing
-Namespaces, waits until a CRD is established before it goes on, and replaces objects that exist. It writes a status
-through /status. An error names the document it comes from; objects before it stay loaded.
-
-`implant_objects` stores objects as another server had them, past all rules.
+One thread, the `Housekeeper`, drives the core by the clock while the server runs; a simulation drives the core itself.
+`load_objects` sends objects through the server's handlers, so that every rule holds for them; `implant_objects` stores
+objects of another server and skips all rules.
 """
 
 from __future__ import annotations
@@ -52,8 +46,8 @@ RETRY = 1.0  # seconds until the next try after a step that failed
 
 
 class Housekeeper:
-    """The thread that ticks the core: compaction and controllers, when they are due. A step that fails is logged and
-    ends nothing: without controllers deletions would hang for ever."""
+    """The thread that calls the core's `tick` for compaction and controllers when they are due. A failed step is
+    logged, and the thread goes on: without controllers deletions would never end."""
 
     def __init__(self, core: ApiCore, clock: Clock, name: str) -> None:
         self._core, self._clock = core, clock
@@ -85,18 +79,18 @@ class Housekeeper:
                 if self._stopping:
                     return
             try:
-                if not self._core.tick():  # somebody else drives the core, too
+                if not self._core.tick():  # something else also drives the core
                     with self._condition:
                         if not self._stopping:
                             self._clock.wait(self._condition, RETRY)
-            except Exception:  # without this thread no deletion would end: it tries again
+            except Exception:  # the thread retries: without it no deletion would end
                 log.exception("a step of the embedded API server's controllers failed")
                 with self._condition:
                     if not self._stopping:
                         self._clock.wait(self._condition, RETRY)
 
     def _left(self) -> float | None:
-        """Seconds until the core has work; None: until something is written."""
+        """Seconds until the core has work; None if there is none until the next write."""
         due = self._core.next_wakeup()
         return None if due is None else due - self._clock.monotonic()
 
@@ -115,8 +109,12 @@ _CRD = "CustomResourceDefinition"
 
 
 def load_objects(core: ApiCore, manifests: Manifests) -> int:
-    """Load everything; returns the number of objects. Raises ValueError naming what was refused and where it stands,
-    and OSError."""
+    """Load everything; returns the number of objects.
+
+    Creates missing Namespaces, waits until a CRD is established before it goes on, replaces existing objects, and
+    writes a status through /status. Raises ValueError that names the refused object and its document (objects before it
+    stay loaded), and OSError.
+    """
     count = 0
     for obj, place in read_objects(manifests):
         _load(core, obj, place)
@@ -159,7 +157,7 @@ def _check(title: str, response: HttpResponse) -> None:
 
 
 def _settle(core: ApiCore, kind: str) -> None:
-    """After a CRD: until it is served."""
+    """Wait until the CRD that was just loaded is served."""
     if kind != _CRD:
         return
     while core.next_wakeup() == 0.0:
@@ -185,8 +183,8 @@ def implant_objects(core: ApiCore, manifests: Manifests) -> int:
 
     Their uid, resourceVersion, generation, managedFields, timestamps and status stay. Nothing is admitted, defaulted,
     validated or converted: a custom resource counts as stored in the version in which it is given. Objects without a
-    resourceVersion get one above all others, those without a uid a new one. Raises ValueError that names the object
-    which cannot be stored, before anything is.
+    resourceVersion get one above all others, objects without a uid a new one. Raises ValueError that names an object
+    that cannot be stored, before it stores anything.
     """
     found = list(read_objects(manifests))
     first = [(obj, place) for obj, place in found if obj.get("kind") == _CRD]
@@ -241,7 +239,7 @@ def _title(obj: Object, place: str) -> str:
 
 
 def _version_of(obj: Object, place: str) -> int:
-    """Its resourceVersion, 0 for none."""
+    """The object's resourceVersion, 0 for none."""
     title = _title(obj, place)
     text = obj["metadata"].get("resourceVersion") or "0"
     if not (isinstance(text, str) and text.isascii() and text.isdigit()):
@@ -254,10 +252,12 @@ DEFAULT_CONTROLLERS = ("garbage-collector", "namespace", "persistentvolumeclaim-
 
 
 class ApiServer:
-    """A Kubernetes API server in this process, which serves from `start` to `stop`, or inside a `with` block.
+    """A Kubernetes API server in this process, which serves HTTP on loopback from `start` to `stop`, or inside a `with`
+    block.
 
-    `server.client()` is a client for it, `server.write_kubeconfig(path)` lets kubectl and others in. Safe to use from
-    any thread; `start`, `stop` and `restart` by one at a time.
+    `server.client()` is a client for it; `server.write_kubeconfig(path)` gives access to kubectl and other programs.
+    The data live as long as the object: `restart` keeps them by default, and `snapshot`/`restore` go back to a state.
+    Safe to use from any thread; call `start`, `stop` and `restart` from one thread at a time.
     """
 
     def __init__(self, *, port: int = 0, host: str = "127.0.0.1", clock: Clock = SYSTEM_CLOCK,
@@ -269,29 +269,30 @@ class ApiServer:
                  feature_gates: Mapping[str, bool] | None = None) -> None:
         """Nothing is started or bound yet.
 
-        `port` 0 takes a free one, which restarts keep. `controllers`: a list of ``garbage-collector``, ``namespace``,
-        ``persistentvolumeclaim-protection``, ``persistentvolume-protection`` (without these four deletions do not end),
-        ``resourcequota`` (these five are the default), ``disruption``, ``persistentvolume-binder``, ``serviceaccount``,
-        ``deployment``, ``replicaset``, ``statefulset``, ``daemonset``, ``job``, ``cronjob``, ``endpoint``,
-        ``endpointslice``, ``kubelet`` (Pods run, as `kubelet.rules` say), ``node-lifecycle`` (taints of Nodes that are
-        not ready), ``ttl-after-finished``, ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval`:
-        seconds on the clock; history reaches back between one and two of it. `seed` makes uids, generated names and the
-        server's own faults reproducible. `record` keeps requests for `requests`. `warn_unobeyed` answers the creation
-        of an object that the server stores and does not act on with a Warning header. `feature_gates`: of those of a
-        kube-apiserver, ``ShardedListAndWatch`` (off by default) makes lists and watches obey ``shardSelector``.
+        `port` 0 takes a free port, which restarts keep. `controllers` is a list of ``garbage-collector``,
+        ``namespace``, ``persistentvolumeclaim-protection``, ``persistentvolume-protection`` (without these four
+        deletions do not end), ``resourcequota`` (these five are the default), ``disruption``,
+        ``persistentvolume-binder``, ``serviceaccount``, ``deployment``, ``replicaset``, ``statefulset``, ``daemonset``,
+        ``job``, ``cronjob``, ``endpoint``, ``endpointslice``, ``kubelet`` (Pods run, as `kubelet.rules` say),
+        ``node-lifecycle`` (taints of Nodes that are not ready), ``ttl-after-finished``,
+        ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval` is in seconds on the clock; history
+        reaches back between one and two intervals. `seed` makes uids, generated names and the server's own faults
+        reproducible. `record` keeps requests for `requests`. With `warn_unobeyed` the creation of an object that the
+        server stores and does not act on gets a Warning header. `feature_gates` are those of a kube-apiserver; the only
+        one is ``ShardedListAndWatch`` (off by default), with which lists and watches obey ``shardSelector``.
 
-        `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without them, and
-        without RBAC, everybody is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in
-        the server; its own clients and kubeconfigs then are ``system:masters``. `anonymous` lets requests without
-        credentials in (see `Access`). `tls` serves HTTPS, with an authority of its own or the given one, and knows
-        client certificates. `faults` is the fault script; the server has an empty one otherwise.
+        `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without tokens and
+        RBAC every client is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in the
+        server; its own clients and kubeconfigs are then ``system:masters``. `anonymous` admits requests without
+        credentials (see `Access`). `tls` serves HTTPS, with an authority of its own or the given one, and accepts
+        client certificates. `faults` is the fault script, by default an empty one.
 
         Webhooks (admission, conversion) are called as their configurations say: at a URL, or in process where
-        `mount_webhook` has an application. Behind a Service nothing runs here, so `webhook_services` says where one is:
-        ``{"namespace/name": "https://127.0.0.1:9443"}``.
+        `mount_webhook` has an application. The server runs nothing behind a Service, so `webhook_services` gives the
+        address: ``{"namespace/name": "https://127.0.0.1:9443"}``.
 
-        Raises ValueError for an unknown mode, controller or feature gate, a host or port that is none, an address of a
-        webhook that is none, TokenFileError, and MissingExtra.
+        Raises ValueError for an unknown mode, controller or feature gate, an invalid host or port and an invalid
+        webhook address, TokenFileError, and MissingExtra.
         """
         if not host:
             raise ValueError("the host is empty, which would mean every network there is: say 127.0.0.1 or 0.0.0.0")
@@ -306,9 +307,9 @@ class ApiServer:
         self.faults = faults if faults is not None else Faults(seed=seed or 0)
         """The fault script; rules can be added at any time."""
         self.kubelet = Kubelet(clock)
-        """What becomes of Pods, and what they answer when they are asked for logs, exec or attach; see `Kubelet`."""
+        """Decides how Pods run, and answers their logs, exec and attach; see `Kubelet`."""
         self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
-        """The requests so far, in order of their arrival, without those of controllers; see `Recording`."""
+        """The requests so far in order of arrival, without those of controllers; see `Recording`."""
         if isinstance(controllers, str):
             raise ValueError(f"controllers are names in a list, as in [{controllers!r}], not one text")
         self._webhooks = WebhookRouter(clock, webhook_services or {}, self._has_service)
@@ -329,7 +330,7 @@ class ApiServer:
     # --- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Bind and serve, from threads of its own; returns at once, itself.
+        """Bind and serve from background threads. Returns the server at once.
 
         Raises OSError if the port is taken, RuntimeError if the server is running.
         """
@@ -344,11 +345,11 @@ class ApiServer:
         return self
 
     def stop(self) -> None:
-        """End all connections and threads; the data stay. Does nothing if it is not running.
+        """End all connections and threads; the data stay. Does nothing if the server is not running.
 
-        Blocks until they are gone: idle connections and watches go at once, an answer under way gets 5 s, and 5 more
-        after its connection is broken off. Raises RuntimeError that names threads which did not end even then (a
-        function of the fault script that blocks, say).
+        Blocks until they have ended: idle connections and watches end at once; an answer under way gets 5 s, and 5 s
+        more after its connection is broken off. Raises RuntimeError that names the threads which still run then (for
+        example a function of the fault script that blocks).
         """
         listener, self._listener = self._listener, None
         if listener is None:
@@ -363,12 +364,12 @@ class ApiServer:
 
     def restart(self, *, fresh: bool = False, lose_history: bool = False, initializing: Duration = 0) -> None:
         """Stop and start on the same port, with the same data or, if `fresh`, as a new cluster (new uids, low
-        versions). Blocks and raises as `stop` and `start`; clients meanwhile are refused. Watches of transports end,
-        too; a server that was never started, for transports alone, binds nothing.
+        versions). Blocks and raises as `stop` and `start`; clients are refused until it is back. Watches of transports
+        end too. A server that was never started, and is used only through transports, binds nothing.
 
-        A kube-apiserver that is restarted loses its history, so that watches from earlier versions have expired (410):
-        so does this one with `lose_history`. For `initializing` seconds on the clock it then answers as a
-        kube-apiserver does before it is ready: 503 for the first half, then 429 to lists and watches.
+        A kube-apiserver that restarts loses its history, so that watches from earlier versions expire (410);
+        `lose_history` does the same here. For `initializing` seconds on the clock the server then answers as a
+        kube-apiserver that is not ready: 503 for the first half, then 429 to lists and watches.
         """
         self.stop()
         if fresh:
@@ -391,28 +392,29 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """``http://127.0.0.1:PORT``; raises RuntimeError before the first start."""
+        """The server's address, ``http://127.0.0.1:PORT``. Raises RuntimeError before the first start."""
         if not self._port:
             raise RuntimeError("the API server has no address before it is started: use it as a context manager")
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'https' if self.tls else 'http'}://{host}:{self._port}"
 
     def credentials(self, user: str | User | None = None, *, certificate: bool = False) -> Credentials:
-        """What a client needs to be a user, an administrator by default: a token, or a client certificate if asked for.
+        """The credentials of a user, or of an administrator by default: a token, or a client certificate with
+        `certificate`.
 
-        A server without tokens that has TLS gives certificates. A name of a service account
-        (``system:serviceaccount:NAMESPACE:NAME``) gets its groups. Raises ValueError if the server cannot tell users
-        apart.
+        A server with TLS and without tokens issues certificates. The name of a service account
+        (``system:serviceaccount:NAMESPACE:NAME``) gets its groups. Raises ValueError if the server cannot distinguish
+        users.
         """
         return self._issuer.credentials(user, certificate=certificate)
 
     def client(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60) -> Client:
-        """A client of this library for it, as an administrator or as the user; whoever asks for it closes it.
+        """A client of this library for the server, as an administrator or as `user`; the caller closes it.
 
-        `timeout` is the deadline of each call (see `Config`): a short one suits a server that is told never to answer.
+        `timeout` is the deadline of each call (see `Config`); a short one suits a server whose faults never answer.
         Raises ValueError as `credentials`, RuntimeError before the first start.
         """
-        from kubectl_runtime.client.api.client import Client  # here, as the server works without the library
+        from kubectl_runtime.client.api.client import Client  # the server works without it
         from kubectl_runtime.client.config.config import Config
 
         shown = self.credentials(user, certificate=certificate)
@@ -424,9 +426,9 @@ class ApiServer:
     def write_kubeconfig(self, path: str | Path, user: str | User | None = None, *, certificate: bool = False) -> Path:
         """Write a kubeconfig that kubectl and every client library can use; returns the path.
 
-        It holds everything itself, is readable by its owner only, and is an administrator's or the user's. kubectl and
-        everything else in Go sends credentials over HTTPS only: for them a server that tells users apart needs `tls`.
-        Raises ValueError as `credentials`, RuntimeError before the first start, and OSError.
+        The file embeds everything, is readable by its owner only, and holds the credentials of an administrator or of
+        `user`. kubectl and other Go clients send credentials over HTTPS only: for them a server that distinguishes
+        users needs `tls`. Raises ValueError as `credentials`, RuntimeError before the first start, and OSError.
         """
         target = Path(path)
         write_kubeconfig(target, self.url, self.credentials(user, certificate=certificate))
@@ -434,7 +436,7 @@ class ApiServer:
 
     def transport(self) -> ApiTransport:
         """A `requests` adapter over the same data without sockets and threads, for simulation."""
-        from kubectl_runtime.apiserver.transport.inprocess import ApiTransport  # here, as it loads requests
+        from kubectl_runtime.apiserver.transport.inprocess import ApiTransport  # imported here, since it loads requests
 
         transport = ApiTransport(self)
         self._transports.add(transport)
@@ -442,11 +444,11 @@ class ApiServer:
 
     def mount_webhook(self, url_prefix: str, application: Application) -> None:
         """Let a WSGI application answer the webhooks at a URL and below, in process, without a socket or certificates:
-        ``https://hooks.test``, or ``https://NAME.NAMESPACE.svc`` for those of a Service.
+        ``https://hooks.test``, or ``https://NAME.NAMESPACE.svc`` for the webhooks of a Service.
 
-        It is called in the thread of the request, may use the server meanwhile, and runs to its end; an answer after
-        the webhook's timeout, on the server's clock, comes too late. Of two prefixes the longer one counts. Raises
-        ValueError for a prefix that is none.
+        The application is called in the thread of the request, may use the server, and runs to its end; an answer after
+        the webhook's timeout, on the server's clock, comes too late. The longest matching prefix wins. Raises
+        ValueError for an invalid prefix.
         """
         self._webhooks.mount(url_prefix, application)
 
@@ -455,24 +457,24 @@ class ApiServer:
     def load(self, manifests: Manifests) -> int:
         """Create or replace objects from YAML text, a path to a file or folder, dicts or resources; returns how many.
 
-        A text of one line is a path if there is such a file. Namespaces that are missing are made, a CRD is established
-        before what follows it, a status is written through /status. The server need not run. Blocks meanwhile, and
-        other requests get their turn between two objects. Raises ValueError that names the object which the server
-        refused; what came before it stays.
+        A text of one line is a path if such a file exists. Missing Namespaces are created, a CRD is established before
+        the objects after it, and a status is written through /status. The server need not run. Blocks until all is
+        loaded; other requests are served between two objects. Raises ValueError that names the object which the server
+        refused; the objects before it stay.
         """
         return load_objects(self.core, manifests)
 
     def implant(self, objects: Manifests) -> int:
-        """Store objects exactly as they were read from another server, beside those that are there; returns how many.
+        """Store objects exactly as they were read from another server, beside the stored ones; returns how many.
 
         In contrast to `load` nothing is admitted, defaulted, validated or renewed: uid, resourceVersion, generation,
-        managedFields, timestamps and status stay as they are. Definitions come first, wherever they stand. New writes
-        get resourceVersions above all of them. An object that is there under the same name is replaced. The server's
-        controllers then look at everything. Times in the objects are in the past or the future of this server's clock:
-        `SimClock(start=...)` sets it to the moment of the reading.
+        managedFields, timestamps and status stay as they are. Definitions are stored first, wherever they stand. New
+        writes get resourceVersions above all of them. An object with the same name is replaced. The server's
+        controllers then look at everything. Times in the objects may lie in the past or the future of this server's
+        clock: `SimClock(start=...)` sets the clock to the moment of the reading.
 
-        Watches end, and earlier resourceVersions have expired. The server need not run. Raises ValueError that names
-        the object which cannot be stored (its kind is not served, it is there twice); nothing is stored then.
+        Watches end, and earlier resourceVersions expire. The server need not run. Raises ValueError that names an
+        object that cannot be stored (its kind is not served, or it occurs twice); nothing is stored then.
 
         >>> obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": "default",
         ...        "uid": "5c0b", "resourceVersion": "123456", "generation": 3}}
@@ -484,22 +486,23 @@ class ApiServer:
         return implant_objects(self.core, objects)
 
     def snapshot(self) -> Any:
-        """The present state, opaque, for `restore`, also of another server; cheap, as objects never change."""
+        """The present state, opaque, for `restore` of this or another server; cheap, since stored objects never change.
+        """
         return self.core.dump()
 
     def restore(self, state: Any, *, rewind: bool = False) -> None:
-        """Go back to a snapshot: watches end, resourceVersions from before have expired.
+        """Go back to a snapshot: watches end, earlier resourceVersions expire.
 
-        The resourceVersion goes on, as after a careful restore of etcd; with `rewind` it goes back too, as after a
-        careless one: a watch from a version of the future is accepted then, and hears nothing, no bookmark either,
-        until the server gets there.
+        The resourceVersion goes on, as after a careful restore of etcd. With `rewind` it goes back too, as after a
+        careless restore: the server accepts a watch from a version of the future and sends it nothing, not even a
+        bookmark, until it reaches that version.
         """
         self.core.restore(state, rewind=rewind)
 
     def expire_history(self) -> None:
-        """Forget all changes so far: older resourceVersions and continue tokens have expired (410).
+        """Forget all changes so far: older resourceVersions and continue tokens expire (410).
 
-        Watches go on, but for those that have not read their last changes yet.
+        Watches go on, except those that have not read their last changes yet.
         """
         self.core.compact()
 
@@ -512,14 +515,14 @@ class ApiServer:
         return self.core.cluster.registry.plural_of(name)
 
     def drop_connections(self) -> None:
-        """Break all connections, as a network does; new ones are accepted."""
+        """Break all connections, as a failing network does; new ones are accepted."""
         if self._listener is not None:
             self._listener.drop_connections()
         for transport in list(self._transports):
             transport.end_watches(broken=True)
 
     def handle(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request without HTTP, and without faults."""
+        """Answer a request without HTTP and without faults."""
         entry = self.requests.add(request)
         response = self.core.handle(request)
         self.requests.answered(entry, response.status)

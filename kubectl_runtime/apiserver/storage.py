@@ -1,38 +1,20 @@
-"""What is stored, and what was: one global resourceVersion, the current objects, a history of changes, and watchers.
+"""The state of a server: `Storage` (objects, history, watchers), `Registry` (served types), and the `Cluster` that
+holds both.
 
-Objects are kept as encoded JSON without ``kind`` and ``apiVersion`` (`Version.tail`), so that every reader decodes its
-own copy, a list or a watch event is put together from bytes, and several API versions share one encoding. A `Version`
-never changes. `Change` is one write; the changes of a type since the last compaction are its history: reading the past
-undoes them, watches walk along them with a cursor of their own.
+Objects are kept as encoded JSON without ``kind`` and ``apiVersion`` (`Version.tail`): every reader decodes its own
+copy, lists and watch events are joined from bytes, and several API versions share one encoding. A `Version` never
+changes. A `Change` is one write; the changes of a type since the last compaction are its history. A read of the past
+undoes changes; each watch has a cursor of its own. A deletion has the last object, with the resourceVersion of the
+deletion, as its `new`.
 
-=============  ==================  =========================  ==================
-write          `Change.old`        `Change.new`               watchers see
-=============  ==================  =========================  ==================
-create         None                the object                 ADDED
-update         the object before   the object                 MODIFIED
-delete         the object before   the object before, with    DELETED
-                                   the deletion's version
-=============  ==================  =========================  ==================
+The cluster's one lock guards storage and registry. Handlers and controllers hold it for a read or a write, never while
+something is sent or a callback runs; callbacks of a change run once the lock is free (`locked`), and a write that calls
+a webhook releases it (`released`). `Registry.get` and `by_kind` are safe without the lock, and so is reading a
+`Version`, a `Change` or a `ServedResource`.
 
-Thread safety: none of its own. The cluster's one lock is held around every call; `Version` and `Change` may be read
-anywhere.
-
-`Cluster`: what all parts of one server share: its objects and types, the lock over them, its clock, and chance.
-
-One lock guards storage and registry: handlers and controllers hold it for a read or a write, never while something is
-sent or a callback runs. What a change makes ready (watches) is called once the lock is free, see `locked`; a write that
-asks a webhook lets it go meanwhile, see `released`.
-
-`loopback` is the way back in: with it controllers, and handlers that write another object too, make requests of their
-own (see loopback.py), so that every rule holds for them. The core, which answers them, gives it.
-
-Which resource types the server serves: built-in kinds and those that CustomResourceDefinitions add at run time.
-
-`ServedResource` is one served (group, version, plural); versions of one type share `storage` and differ in `version`.
-Thread safety: the registry is changed and walked under the cluster's lock, `get` and `by_kind` are safe anywhere; a
-`ServedResource` never changes.
-
-`Column`: one column of a server-side table; the registry keeps those of a type, table.py makes rows of them.
+A `ServedResource` is one served (group, version, plural); the versions of one type share `storage` and differ in
+`version`. Through `Cluster.loopback`, which the core sets, controllers and some handlers make requests of their own
+(see loopback.py).
 """
 from __future__ import annotations
 
@@ -59,12 +41,12 @@ from kubectl_runtime.core.meta.selectors import shard_hash
 
 Object = dict[str, Any]
 Cell = Callable[[Object, datetime], Any]
-"""What a cell shows of an object at the time of a request."""
+"""Returns what a cell shows of an object at the time of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table."""
+    """One column of a server-side table; table.py makes rows of them."""
 
     name: str
     cell: Cell
@@ -84,7 +66,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 @dataclass(frozen=True)
 class Subresource:
-    """A subresource as discovery shows it; group and version only where its kind is of another group (Scale)."""
+    """A subresource in discovery; group and version are set only if its kind is of another group (Scale)."""
 
     name: str
     kind: str
@@ -109,13 +91,13 @@ class ServedResource:
     categories: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
     strategy: Strategy = field(default_factory=Strategy)
-    schema_loader: Callable[[], Schema] | None = None  # called at first use, so that start-up stays quick
+    schema_loader: Callable[[], Schema] | None = None  # called on first use, so that start-up stays quick
     columns: tuple[Column, ...] = ()
     is_custom: bool = False
-    storage: str = ""  # the key under which the objects are stored, shared by all versions; "" is "group/plural"
+    storage: str = ""  # the storage key, shared by all versions of the type; "" is "group/plural"
     storage_version_hash: str = ""
-    terminating: bool = False  # its definition is being deleted: discovery names fewer verbs
-    deprecation: str = ""  # the text of the Warning header that each request of a deprecated version gets
+    terminating: bool = False  # its definition is being deleted: discovery lists fewer verbs
+    deprecation: str = ""  # the Warning header for requests of a deprecated version
 
     def __post_init__(self) -> None:
         if not self.list_kind:
@@ -130,21 +112,21 @@ class ServedResource:
 
     @property
     def qualified(self) -> str:
-        """``configmaps`` or ``deployments.apps``: how messages name the type."""
+        """``configmaps`` or ``deployments.apps``: the name of the type in messages."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def storage_group(self) -> str:
-        """The group under which the objects are stored: validation errors name that (core, for events.k8s.io)."""
+        """The group under which the objects are stored and that validation errors name (core, for events.k8s.io)."""
         return self.storage.partition("/")[0]
 
     @cached_property
     def schema(self) -> Schema | None:
-        """The schema of the kind, if there is one."""
+        """The schema of the kind, None if it has none."""
         return self.schema_loader() if self.schema_loader else None
 
     def subresource(self, name: str) -> Subresource | None:
-        """The subresource of that name, if the type has it."""
+        """The subresource with that name, None if the type has none."""
         return next((sub for sub in self.subresources if sub.name == name), None)
 
     @cached_property
@@ -154,7 +136,7 @@ class ServedResource:
 
 
 class Registry:
-    """Resource types by (group, version, plural); groups and versions in the order in which discovery lists them."""
+    """Resource types by (group, version, plural); groups and versions have the order of discovery."""
 
     def __init__(self, types: Iterable[ServedResource] = ()) -> None:
         self._types: dict[tuple[str, str, str], ServedResource] = {}
@@ -166,7 +148,7 @@ class Registry:
             self.add(resource_type)
 
     def add(self, resource_type: ServedResource) -> None:
-        """Serve a type, in place of one of the same group, version and plural."""
+        """Serve a type; it replaces one with the same group, version and plural."""
         key = (resource_type.group, resource_type.version, resource_type.plural)
         if key in self._types:
             self.remove(self._types[key])
@@ -181,7 +163,7 @@ class Registry:
         self.revision += 1
 
     def remove(self, resource_type: ServedResource) -> None:
-        """Serve a type no longer; a version or group without types goes too."""
+        """Stop serving a type; a version or group without types is removed too."""
         key = (resource_type.group, resource_type.version, resource_type.plural)
         if self._types.get(key) is not resource_type:
             return
@@ -196,15 +178,13 @@ class Registry:
         self.revision += 1
 
     def get(self, group: str, version: str, plural: str) -> ServedResource | None:
-        """The type, or None."""
         return self._types.get((group, version, plural))
 
     def by_kind(self, group: str, version: str, kind: str) -> ServedResource | None:
-        """The type of a kind, or None."""
         return self._by_kind.get((group, version, kind))
 
     def of(self, group: str, version: str) -> list[ServedResource]:
-        """The types of a group and version, in order of registration."""
+        """The types of a group and version in order of registration."""
         return [t for t in self._types.values() if t.group == group and t.version == version]
 
     def of_storage(self, storage: str) -> list[ServedResource]:
@@ -220,7 +200,7 @@ class Registry:
         return list(self._groups.get(group, ()))
 
     def plural_of(self, name: str) -> str | None:
-        """The plural of a resource that is called by its singular or short name; None for what is none of these."""
+        """The plural of a resource by its singular or short name; None for other names."""
         types = list(self)
         if any(t.plural == name for t in types):
             return None
@@ -231,10 +211,10 @@ class Registry:
 
 
 SHARDED = "ShardedListAndWatch"  # lists and watches obey shardSelector (KEP-5866, alpha in 1.36)
-FEATURE_GATES = {SHARDED: False}  # those that the server knows, and what they are by default
+FEATURE_GATES = {SHARDED: False}  # the known feature gates with their defaults
 
 MAX_HISTORY = 200_000  # changes that are kept at most between compactions, over all types
-MAX_HISTORY_BYTES = 256 << 20  # and bytes of encoded objects in them
+MAX_HISTORY_BYTES = 256 << 20  # bytes of encoded objects in these changes
 
 _encode = msgspec.json.Encoder().encode
 _decode = decoder_of(Object)
@@ -256,25 +236,25 @@ class Version:
     rv: int
     tail: bytes  # the encoded object without its first brace, kind and apiVersion: b'"metadata":{…}}'
     labels: dict[str, str]
-    fields: dict[str, str]  # values for field selectors besides name and namespace
+    fields: dict[str, str]  # field selector values besides name and namespace
     uid: str
     owners: tuple[Object, ...]  # metadata.ownerReferences
     finalizers: tuple[str, ...]
     deleting: bool  # metadata.deletionTimestamp is set
-    stored_as: str = ""  # the version of a custom resource that it is in; "": it is the same in all versions
-    partial: bool = False  # the real server would store less, and the rest with the next update, even a void one
-    hashed: int | None = None  # the hash of the uid, once a shardSelector has asked for it
+    stored_as: str = ""  # the version in which a custom resource is stored; "" if all versions are the same
+    partial: bool = False  # the real server stores the rest with the next update, even one without changes
+    hashed: int | None = None  # the hash of the uid, once a shardSelector needed it
 
     @property
     def uid_hash(self) -> int:
-        """The hash by which a shardSelector divides objects by uid."""
+        """The hash of the uid, by which a shardSelector divides objects."""
         if self.hashed is None:
             self.hashed = shard_hash(self.uid)
         return self.hashed
 
     @property
     def key(self) -> str:
-        """``namespace/name``, or the name: etcd's order of keys is the order of lists."""
+        """``namespace/name``, or the name. Lists have the order of these keys, as in etcd."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def decode(self) -> Object:
@@ -294,10 +274,10 @@ class Change:
     old: Version | None
     new: Version
     deleted: bool
-    left: Version | None = None  # `old` with this change's resourceVersion; made when a selector asks for it
+    left: Version | None = None  # `old` with this change's resourceVersion; made when a selector needs it
 
     def old_as_left(self) -> Version:
-        """The object before the change with the change's resourceVersion: what a selector that no longer matches sees.
+        """The object before the change with the change's resourceVersion, for a watch whose selector no longer matches.
         """
         if self.left is None:
             assert self.old is not None
@@ -306,7 +286,7 @@ class Change:
 
 
 def make_version(obj: Object, rv: int, fields: dict[str, str], stored_as: str = "") -> Version:
-    """Encode an object (with or without kind and apiVersion); sets its metadata.resourceVersion, or drops it if `rv` is
+    """Encode an object (with or without kind and apiVersion). Sets its metadata.resourceVersion, or drops it if `rv` is
     0."""
     metadata = obj["metadata"]
     metadata.pop("resourceVersion", None)
@@ -325,25 +305,25 @@ def restamped(version: Version, rv: int) -> Version:
 
 @dataclass(slots=True, eq=False)
 class Bucket:
-    """The objects of one type, sorted keys, and the type's history."""
+    """The objects of one type, their sorted keys, and the type's history."""
 
     key: str
-    start: int  # the resourceVersion at which the type came to be: a watch cannot start before
+    start: int  # the resourceVersion at which the type was first served: a watch cannot start before
     objects: dict[str, Version] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     history: list[Change] = field(default_factory=list)
-    # how many changes were dropped from the front of `history`: watchers' cursors count from the beginning
+    # changes dropped from the front of `history`: watchers' cursors count from the beginning
     base: int = 0
     listeners: list[Callable[[], None]] = field(default_factory=list)
     ended: bool = False  # the type is no longer served
 
     def scan(self, namespace: str) -> Iterator[Version]:
-        """The current objects of a namespace, or of all ("") in order."""
+        """The current objects of a namespace, or of all (""), in order."""
         yield from slice_of(self.objects, self.keys, namespace)
 
 
 def slice_of(objects: dict[str, Version], keys: list[str], namespace: str, start: str = "") -> Iterator[Version]:
-    """Objects in the order of their keys, in one namespace or all of them; `start` is the lowest key within these."""
+    """Objects in the order of their keys, in one namespace or all; `start` is the lowest key within them."""
     prefix = f"{namespace}/" if namespace else ""
     for index in range(bisect_left(keys, prefix + start), len(keys)):
         if not keys[index].startswith(prefix):
@@ -352,7 +332,7 @@ def slice_of(objects: dict[str, Version], keys: list[str], namespace: str, start
 
 
 class ObjectTooLarge(Exception):
-    """An object that the real server's database would not take."""
+    """An object that is larger than etcd accepts."""
 
 
 class Storage:
@@ -362,12 +342,12 @@ class Storage:
         self.rv = 1
         self.compacted = 0  # changes up to this resourceVersion are forgotten
         self.buckets: dict[str, Bucket] = {}
-        self.observers: list[Callable[[Bucket, Change], None]] = []  # see every change; must be quick
+        self.observers: list[Callable[[Bucket, Change], None]] = []  # called for every change; must be quick
         self._history_size = 0
         self._history_bytes = 0
 
     def bucket(self, key: str, start: int = 0) -> Bucket:
-        """The bucket of a type, made if missing."""
+        """The bucket of a type, created if missing."""
         found = self.buckets.get(key)
         if found is None:
             found = self.buckets[key] = Bucket(key, start)
@@ -380,7 +360,8 @@ class Storage:
 
     def put(self, key: str, obj: Object, fields: dict[str, str], *, stored_as: str = "",
             max_bytes: int | None = None) -> Version:
-        """Store a new object or a new version of one under the next resourceVersion, which is set in `obj` too.
+        """Store a new object, or a new version of an object, under the next resourceVersion, which is also set in
+        `obj`.
 
         Raises ObjectTooLarge above `max_bytes`.
         """
@@ -397,7 +378,7 @@ class Storage:
         return version
 
     def delete(self, key: str, version: Version) -> Version:
-        """Remove an object; the answer is its last state with the resourceVersion of the deletion."""
+        """Remove an object. Returns its last state with the resourceVersion of the deletion."""
         bucket = self.bucket(key)
         self.rv += 1
         gone = restamped(version, self.rv)
@@ -418,11 +399,11 @@ class Storage:
             notify()
 
     def _halfway(self) -> int:
-        """A resourceVersion in the middle of what history holds."""
+        """The resourceVersion in the middle of the history."""
         return self.compacted + (self.rv - self.compacted) // 2
 
     def compact(self, rv: int) -> None:
-        """Forget the changes up to `rv`: older snapshots and watches have expired then."""
+        """Forget the changes up to `rv`: older snapshots and watches expire."""
         self.compacted = max(self.compacted, min(rv, self.rv))
         for bucket in self.buckets.values():
             count = bisect_left(bucket.history, self.compacted + 1, key=lambda change: change.rv)
@@ -447,11 +428,11 @@ class Storage:
         return objects, sorted(objects)
 
     def cursor(self, bucket: Bucket, rv: int) -> int:
-        """Where a watch that has seen everything up to `rv` goes on."""
+        """The cursor of a watch that has seen everything up to `rv`."""
         return bucket.base + bisect_left(bucket.history, rv + 1, key=lambda change: change.rv)
 
     def drop(self, key: str) -> None:
-        """The type is gone: its watches end after what is recorded."""
+        """The type is no longer served: its watches end after the recorded changes."""
         bucket = self.buckets.pop(key, None)
         if bucket is None:
             return
@@ -462,7 +443,7 @@ class Storage:
             notify()
 
     def renew(self, key: str) -> None:
-        """The type is served anew: its watches end, and none can begin at an earlier resourceVersion."""
+        """The type is served again: its watches end, and none can start at an earlier resourceVersion."""
         old = self.buckets.get(key)
         if old is None:
             return
@@ -476,10 +457,10 @@ class Storage:
         return self.rv, {key: dict(bucket.objects) for key, bucket in self.buckets.items()}
 
     def load(self, state: tuple[int, dict[str, dict[str, Version]]], *, rv: int | None = None) -> None:
-        """Put a dumped state in place without history: watches end, older resourceVersions have expired.
+        """Put a dumped state in place without history: watches end, older resourceVersions expire.
 
-        `rv` is the resourceVersion to go on from, at least the dump's own; None takes that, which may move the server
-        back in time.
+        `rv` is the resourceVersion to continue from, at least the dump's own; None takes the dump's own, which may move
+        the server back in time.
         """
         for key in list(self.buckets):
             self.drop(key)
@@ -491,12 +472,13 @@ class Storage:
 
 
 Loopback = Callable[[HttpRequest, str], HttpResponse]
-"""Answers the request of a component of the cluster (``kube-controller-manager``), which may do everything; raises
-StatusError for what is refused."""
+"""Answers a request of a cluster component (``kube-controller-manager``), which may do everything. Raises StatusError
+for a refused request."""
 
 
 class Cluster:
-    """See the module. `locked` is for any thread; storage and registry say what holds for them."""
+    """The state that all parts of one server share: objects, types, lock, clock, randomness. `locked` is safe in any
+    thread."""
 
     def __init__(self, clock: Clock, types: Iterable[ServedResource], loopback: Loopback, *,
                  seed: int | None = None) -> None:
@@ -506,18 +488,18 @@ class Cluster:
         self.storage = Storage()
         self.registry = Registry(types)
         self.loopback = loopback
-        self.controllers: frozenset[str] = frozenset()  # the names of those that run
-        self.gates: frozenset[str] = frozenset()  # the feature gates that are on
-        self.warns = False  # the creation of what nothing acts on is answered with a Warning
-        self.turned_away = 0  # how many requests of the cluster's own components webhooks have refused
+        self.controllers: frozenset[str] = frozenset()  # the names of the running controllers
+        self.gates: frozenset[str] = frozenset()  # the enabled feature gates
+        self.warns = False  # the creation of an object that nothing acts on gets a Warning
+        self.turned_away = 0  # requests of the cluster's own components that webhooks refused
         self._lock = threading.RLock()
         self._depth = 0
         self._callbacks: dict[Callable[[], None], None] = {}
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock; callbacks that became due meanwhile run after it is free, also when the block raises: a
-        refused request may have written before (a deletion of a collection that a precondition stops half-way)."""
+        """Hold the lock. Callbacks that became due run once it is free, also when the block raises: a refused request
+        may have written something before (a deletion of a collection that a precondition stops half-way)."""
         callbacks: list[Callable[[], None]] = []
         try:
             with self._lock:
@@ -535,9 +517,11 @@ class Cluster:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Let the lock go, however deep the calling thread holds it, and take it again: for a wait for somebody else,
-        who may come back in. What was read before may be old afterwards. Nothing happens where it is not held."""
-        with self._lock:  # whoever has it sees its own depth: 0, unless it is within `locked`
+        """Release the lock, however deep the calling thread holds it, and take it again at the end: for a wait for an
+        outside service, which may call back in. State that was read before may be outdated afterwards. Does nothing if
+        the lock is not held.
+        """
+        with self._lock:  # the holder sees its own depth: 0, unless it is within `locked`
             depth, self._depth = self._depth, 0
             callbacks = list(self._callbacks) if depth else []
             if depth:
@@ -555,7 +539,8 @@ class Cluster:
                 self._depth = depth
 
     def call_unlocked(self, callback: Callable[[], None]) -> None:
-        """Call back once the lock, which the caller holds, is free; the same callback once only."""
+        """Call `callback` once the lock, which the caller holds, is free; repeated requests for one callback count
+        once."""
         self._callbacks[callback] = None
 
     def new_uid(self) -> str:

@@ -1,20 +1,19 @@
 """The rules of a kind, one `Strategy` object per resource type: what is filled in or refused, what a deletion does.
 
-Order of a create:   ``decode`` · ``default`` · (managedFields, against ``blank``) · (``admit``, mutating policies and
-                     webhooks, if there are any) · ``to_storage`` · ``prepare_create`` · (metadata by the core) ·
-                     ``validate_create`` · ``canonicalize`` · (Pod security) · (validating policies and webhooks) ·
-                     (quotas) · ``stored_form`` · stored
-Order of an update:  ``decode`` · ``default`` · (managedFields) · (mutating policies and webhooks) · ``to_storage`` ·
-                     ``prepare_update`` · ``generation`` · ``validate_update`` · ``canonicalize`` · (Pod security) ·
-                     (validating policies and webhooks) · (quotas) · ``stored_form`` · stored
-Order of a delete:   ``grace_period`` · (finalizers by the core) · ``prepare_delete`` when the object stays for now
+- Order of a create: ``decode``, ``default``, managedFields (against ``blank``), ``admit`` with mutating policies and
+  webhooks (if there are any), ``to_storage``, ``prepare_create``, the core's metadata, ``validate_create``,
+  ``canonicalize``, Pod security, validating policies and webhooks, quotas, ``stored_form``.
+- Order of an update: ``decode``, ``default``, managedFields, mutating policies and webhooks, ``to_storage``,
+  ``prepare_update``, ``generation``, ``validate_update``, ``canonicalize``, Pod security, validating policies and
+  webhooks, quotas, ``stored_form``.
+- Order of a delete: ``grace_period``, the core's finalizers, ``prepare_delete`` if the object stays.
 
-Objects are plain dicts that belong to the request: the hooks change them in place. `old` is read-only. Validation of
-``metadata`` (names, labels, annotations, finalizers, owner references) is the core's; hooks return the causes of the
-rest. Strategies keep no state; whatever they must know of other objects they ask the `StrategyContext`.
+Objects are plain dicts that belong to the request: hooks change them in place. `old` is read-only. The core validates
+``metadata`` (names, labels, annotations, finalizers, owner references); hooks return the causes of the rest. Strategies
+keep no state; the `StrategyContext` gives them other objects.
 
-The real server checks ``metadata`` for every kind, and most kinds repeat some of the checks, so that a cause comes
-twice (`MetadataChecks`). On a create the kind's own checks come first; those for every kind follow only if they found
+The real server checks ``metadata`` for every kind, and most kinds repeat some of these checks, so that a cause comes
+twice (`MetadataChecks`). On a create the kind's own checks come first, and the generic checks follow only if they found
 nothing. On an update both are made.
 """
 from __future__ import annotations
@@ -34,15 +33,15 @@ CHANGE = "change"  # what cannot change; labels, annotations and owners
 
 @dataclass(frozen=True, slots=True)
 class MetadataChecks:
-    """The kind's own checks at creation, on updates and on updates of /status, besides those for every kind."""
+    """The kind's own checks at creation, on updates and on updates of /status, besides the generic checks."""
 
     on_create: bool = True
     on_update: tuple[str, ...] = (CHANGE,)
     on_status: tuple[str, ...] = (CHANGE,)
-    qualified_finalizers: bool = True  # its own checks refuse finalizers without a domain
+    qualified_finalizers: bool = True  # the kind's own checks refuse finalizers without a domain
 
     def of_update(self, subresource: str) -> tuple[str, ...]:
-        """The kind's own checks of a write to the object or to a subresource."""
+        """The kind's own checks for a write to the object or to a subresource."""
         return self.on_status if subresource == "status" else self.on_update
 
 
@@ -70,7 +69,7 @@ _CHECKS: dict[str, MetadataChecks] = {
 
 
 def checks_of(group: str, kind: str) -> MetadataChecks:
-    """The checks that a built-in kind makes itself; Events do so only if they come through their new group."""
+    """The checks that a built-in kind makes itself; Events have them only through events.k8s.io."""
     return USUAL if group == "events.k8s.io" else _CHECKS.get(kind, USUAL)
 
 
@@ -78,7 +77,7 @@ Object = dict[str, Any]
 
 
 class StrategyContext(Protocol):
-    """What a strategy may know of the request and of the server."""
+    """What a strategy may read of the request and of the server."""
 
     @property
     def now(self) -> datetime: ...
@@ -88,7 +87,7 @@ class StrategyContext(Protocol):
 
     @property
     def identity(self) -> Object:
-        """The user as objects show one: username, uid, groups, extra."""
+        """The user in the form that objects show: username, uid, groups, extra."""
         ...
 
     @property
@@ -100,24 +99,24 @@ class StrategyContext(Protocol):
 
 
 class Strategy:
-    """Generic defaults: a kind without generation, status rules or validation of its own (as ConfigMap has none)."""
+    """The defaults of all hooks: a kind without generation, status rules or validation of its own, like ConfigMap."""
 
-    delete_returns_object = False  # a delete answers with the object instead of a Status
+    delete_returns_object = False  # a delete returns the object instead of a Status
     allow_create_on_update = False  # a PUT of a missing object creates it (Lease)
     allow_unconditional_update = True  # a PUT without resourceVersion overwrites
     has_generation = False  # metadata.generation is 1 at creation and rises when `generation_part` changes
-    has_status = False  # there is a status subresource: a write to the object keeps the old status, and the reverse
+    has_status = False  # there is a /status: writes to the object keep the old status, writes to /status the rest
     supports_grace = False  # every deletion first sets deletionTimestamp and deletionGracePeriodSeconds (Pod)
     delete_warning = ""  # Warning header of a delete that names no propagation policy (Job)
-    terminates = False  # a deletion takes its time to remove the contents (Namespace, CustomResourceDefinition)
+    terminates = False  # a deletion first removes the contents (Namespace, CustomResourceDefinition)
     immortal: frozenset[str] = frozenset()  # the names of objects that cannot be deleted
     immortal_text = ""  # why, in the kind's own words
-    collects_dependents = True  # a propagation policy means something: not for Events, which own nothing
-    metadata_checks: MetadataChecks = USUAL  # what the kind's own validation says of metadata
+    collects_dependents = True  # propagation policies apply: not for Events, which own nothing
+    metadata_checks: MetadataChecks = USUAL  # the metadata checks of the kind's own validation
     checks_namespace = True  # creating in a Namespace that is missing or Terminating is refused
 
     def to_storage(self, obj: Object, version: str) -> Object:
-        """The object of an API version as it is stored (events.k8s.io/v1 is stored as v1's Event, for one)."""
+        """The stored form of an object of an API version (for example, events.k8s.io/v1 is stored as v1's Event)."""
         return obj
 
     def from_storage(self, obj: Object, version: str) -> Object:
@@ -129,38 +128,39 @@ class Strategy:
         """Whether the stored form differs between the versions by more than apiVersion."""
         return False
 
-    asks_webhook = False  # a webhook makes one version of the other: it may fail, and takes its time
+    asks_webhook = False  # a webhook converts between the versions: it may fail, and takes time
 
     def all_from_storage(self, stored: list[tuple[Object, str]], version: str) -> list[Object]:
-        """Stored objects, each with the version that it is stored as, as a version shows them; called only for those of
-        which that version differs. Without the lock, or letting it go meanwhile. Raises StatusError."""
+        """Stored objects, each with its stored version, as a version shows them. Called only for objects whose stored
+        version differs. Runs without the lock, or releases it. Raises StatusError."""
         return [self.from_storage(obj, version) for obj, _ in stored]
 
     def is_up_to_date(self, stored: Callable[[], Object], stored_as: str) -> bool:
-        """Whether an object that is stored as a version would be so again; if not, an update that changes nothing
-        stores it anew. `stored` decodes it, which few kinds need."""
+        """Whether an object stored as a version would be stored the same way now; if not, even an update without
+        changes stores it again. `stored` decodes the object, which few kinds need."""
         return True
 
     def stored_form(self, obj: Object) -> tuple[Object, str]:
-        """An object that is ready as it is written, and the version that this is ("": all). As `all_from_storage`."""
+        """An object ready to be stored as it is written, and the version of that form ("" if all versions share it).
+        Locking and errors as for `all_from_storage`."""
         return obj, ""
 
     def decode(self, obj: Object) -> list[str]:
-        """Give a received (or patched) object the shape that the real server's typed object has, in place.
+        """Give a received (or patched) object the shape of the real server's typed object, in place.
 
-        Empty optional fields go, fields that are always written (``status: {}``, ``firstTimestamp: null``) come, times
-        and quantities get their canonical form, unknown fields are dropped. Returns the paths of the unknown ones in
-        order of appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `BodyDecodeError` (errors.py) for a
-        value of the wrong JSON type; its text follows ``ConfigMap in version "v1" cannot be handled as a ConfigMap: ``.
-        The default does nothing.
+        Empty optional fields are removed, fields that are always written (``status: {}``, ``firstTimestamp: null``) are
+        added, times and quantities get their canonical form, unknown fields are dropped. Returns the paths of the
+        unknown fields in order of appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `BodyDecodeError`
+        (errors.py) for a value of the wrong JSON type; its text follows ``ConfigMap in version "v1" cannot be handled
+        as a ConfigMap: ``. The default does nothing.
         """
         return []
 
     def default(self, obj: Object) -> None:
         """Fill in the kind's own defaults; runs on every write, on the object in the request's version.
 
-        What is set here is the client's in managedFields; what `prepare_create` sets is nobody's. (Defaults of a CRD's
-        schema are applied here too.)
+        In managedFields the values set here belong to the client; values that `prepare_create` sets have no owner.
+        (Defaults of a CRD's schema are applied here too.)
         """
 
     def default_applied(self, obj: Object) -> None:
@@ -168,23 +168,24 @@ class Strategy:
         self.default(obj)
 
     def blank(self) -> Object:
-        """An object without content as `decode` shapes it, ``{"status": {"loadBalancer": {}}}`` for one; a fresh copy.
+        """An object without content as `decode` shapes it, for example ``{"status": {"loadBalancer": {}}}``; a fresh
+        copy.
 
-        The managedFields of a create list only what differs from this: so ``resources: {}`` of a container is listed,
-        an empty ``spec: {}`` is not, and an object without content has no managedFields at all.
+        The managedFields of a create list only the differences from this object: ``resources: {}`` of a container is
+        listed, an empty ``spec: {}`` is not, and an object without content has no managedFields.
         """
         return {}
 
     def blank_shown(self) -> Object:
-        """The same as the object of a bookmark."""
+        """`blank` as the object of a bookmark."""
         return self.blank()
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
-        """What the server's own admission plugins add to a new object: mutating webhooks see it, and `prepare_create`
-        adds it again to what they have made of it. So it changes nothing the second time."""
+        """Add to a new object what the server's own admission plugins add. Mutating webhooks see it, and
+        `prepare_create` applies it again to their result, so it must be idempotent."""
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Drop what a client may not set and set what the server sets.
+        """Drop fields that a client may not set and set the server's fields.
 
         The default drops status if there is a /status.
         """
@@ -192,26 +193,27 @@ class Strategy:
             obj.pop("status", None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Keep what this request may not change: status on the main resource, all but status on /status."""
+        """Restore what this request may not change: status on the main resource, everything except status on /status.
+        """
         if subresource == "status":
             self.keep_all_but_status(new, old)
         elif self.has_status:
             self.keep("status", new, old)
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """What is filled in after the validation, which does not see it.
+        """Fill in what validation does not see.
 
-        True if a new object is stored without that, and shows it when it is read: then the next update stores it, even
-        if nothing changes.
+        Returns True if a new object is stored without these values and shows them only when it is read: the next update
+        then stores them, even if nothing else changes.
         """
         return False
 
     def reset(self, subresource: str) -> ResetFields:
-        """What a request cannot write, and so does not own in managedFields."""
+        """The fields that a request cannot write, and so does not own in managedFields."""
         return reset_for(subresource, has_status=self.has_status)
 
     def generation_part(self, obj: Object) -> Any:
-        """What raises metadata.generation when it changes (compared with ==)."""
+        """The part of the object whose change raises metadata.generation (compared with ==)."""
         return obj.get("spec")
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
@@ -223,7 +225,7 @@ class Strategy:
         return []
 
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """The details of what is wrong with a name (or generateName prefix); the default wants a DNS subdomain."""
+        """The problems of a name (or generateName prefix); the default requires a DNS subdomain."""
         return dns_subdomain_errors(name, prefix=prefix)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
@@ -239,7 +241,7 @@ class Strategy:
         return False
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
-        """A deletion that `holds_deletion` keeps from its end begins: set what shows it (a Namespace's phase).
+        """Mark the start of a deletion that `holds_deletion` delays (a Namespace's phase).
 
         `policy` is the propagation policy, "" if the client named none.
         """
@@ -253,20 +255,20 @@ class Strategy:
         return {}
 
     def selectable_field_names(self) -> frozenset[str]:
-        """The names that `selectable_fields` knows: others in a field selector are refused."""
+        """The fields that `selectable_fields` has; a selector with any other field is refused."""
         return frozenset()
 
     @property
     def unsupported_field(self) -> str:
-        """What is said of a field that is not among them; ``{}`` stands for its name."""
+        """The refusal of a field that is not selectable; ``{}`` stands for its name."""
         return "field label not supported: {}"
 
     def scale_paths(self) -> tuple[str, str, str] | None:
-        """(spec replicas, status replicas, label selector) as dotted paths for /scale; None if it has none."""
+        """(spec replicas, status replicas, label selector) as dotted paths for /scale; None without /scale."""
         return None
 
     def scale_selector(self, obj: Object, path: str) -> str:
-        """The label selector that /scale shows, from the value at the selector path: a text as it is."""
+        """The label selector that /scale shows, from the value at the selector path: a text is used as it is."""
         value: Any = obj
         for part in path.strip(".").split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -274,7 +276,7 @@ class Strategy:
 
     @staticmethod
     def keep(key: str, new: Object, old: Object) -> None:
-        """Give `new` the value that `old` has under the key, or none."""
+        """Give `new` the value that `old` has under the key; remove the key if `old` has none."""
         if key in old:
             new[key] = old[key]
         else:
@@ -282,7 +284,7 @@ class Strategy:
 
     @classmethod
     def keep_all_but_status(cls, new: Object, old: Object) -> None:
-        """On /status everything but status (and managedFields) is the old object's."""
+        """Restore everything except status (and managedFields) from the old object, for a write to /status."""
         status, managed = new.get("status"), new.get("metadata", {}).get("managedFields")
         new.update(old)
         for key in [key for key in new if key not in old and key != "status"]:

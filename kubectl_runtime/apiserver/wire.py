@@ -1,19 +1,7 @@
 """What crosses the border of the sans-I/O core: a request in, a response or a stream of watch events out.
 
-The HTTP transport and the transport in process use these types and nothing else, so that the core never sees a socket
-and the transport never sees an object.
-
-One thread pulls an `EventStream`, the thread that serves the connection; any thread that writes pushes to it:
-
-=================  =====================================================================================================
-``poll()``         next chunk (whole lines of JSON), or None: nothing is ready, or the stream has ended (``closed``)
-``closed``         the server has nothing more to send; chunks that are still queued come first
-``deadline``       monotonic seconds at which ``poll()`` has work although nobody writes (bookmark, timeout)
-``on_ready(f)``    f() is called, without the cluster's lock, whenever a chunk may be ready or the stream has ended
-``close()``        the client left: the core forgets the watch
-=================  =====================================================================================================
-
-A path gives the request's target: group, version, namespace, resource, name, subresource and verb.
+The HTTP transport and the in-process transport use only these types, so that the core never sees a socket and the
+transport never sees an object. `parse` reads the target of a request from its path.
 """
 
 from __future__ import annotations
@@ -29,13 +17,21 @@ Query = list[tuple[str, str]]
 
 
 def parse_query(text: str) -> Query:
-    """A query as the real server reads it: a pair with a semicolon or a broken escape is left out, not refused."""
+    """The query as the real server reads it: a pair with a semicolon or a broken escape is ignored, not refused."""
     pairs = (pair for pair in text.split("&") if pair and ";" not in pair and not _BAD_ESCAPE.search(pair))
     return parse_qsl("&".join(pairs), keep_blank_values=True)
 
 
 class EventStream(Protocol):
-    """The events of one watch, encoded; see the module's table."""
+    """The encoded events of one watch. The thread that serves the connection calls `poll`; any thread that writes may
+    push.
+
+    - ``poll()``: the next chunk (whole lines of JSON), or None: nothing is ready, or the stream has ended (``closed``).
+    - ``closed``: the server sends nothing more; chunks that are still queued come first.
+    - ``deadline``: monotonic seconds at which ``poll()`` has work without a write (bookmark, timeout).
+    - ``on_ready(f)``: f() is called, without the cluster's lock, whenever a chunk may be ready or the stream has ended.
+    - ``close()``: the client left; the core forgets the watch.
+    """
 
     @property
     def closed(self) -> bool: ...
@@ -51,28 +47,28 @@ class EventStream(Protocol):
 
 
 class MessageConnection(Protocol):
-    """A websocket, as the one thread that serves it sees it."""
+    """A websocket, for the one thread that serves it."""
 
     def receive(self) -> bytes | None:
-        """The next message; None once the client has closed or gone."""
+        """The next message; None once the client has closed the connection or is gone."""
 
     def send(self, data: bytes) -> None:
-        """Send one message; raises OSError when the client has gone."""
+        """Send one message. Raises OSError if the client is gone."""
 
 
 class Session(Protocol):
-    """What happens on a connection after a 101."""
+    """Serves a connection after a 101."""
 
     def run(self, connection: MessageConnection) -> None:
-        """Serve it to its end, in the thread of the connection; raises OSError when the client goes before it."""
+        """Serve the connection to its end in its own thread. Raises OSError if the client leaves before the end."""
 
 
 @dataclass(slots=True)
 class HttpRequest:
     """One HTTP request as the core sees it.
 
-    The path is still percent-encoded, the query is a decoded list of pairs, header names are lower case; a header that
-    was sent several times has its values joined by commas.
+    The path is still percent-encoded, the query is a decoded list of pairs, and header names are lower case; repeated
+    headers have their values joined by commas.
     """
 
     method: str
@@ -92,7 +88,7 @@ class HttpRequest:
         return default
 
     def has_param(self, name: str) -> bool:
-        """Whether a query parameter was given at all, be it empty."""
+        """Whether the query has the parameter, even if it is empty."""
         return any(key == name for key, _ in self.query)
 
     def params(self, name: str) -> list[str]:
@@ -100,13 +96,13 @@ class HttpRequest:
         return [value for key, value in self.query if key == name]
 
     def header(self, name: str, default: str = "") -> str:
-        """The value of a header; the name is given in lower case."""
+        """The value of a header, by its lower-case name."""
         return self.headers.get(name, default)
 
 
 @dataclass(slots=True)
 class HttpResponse:
-    """One HTTP answer: a body, a stream for a watch, or with a 101 what is served over a websocket."""
+    """One HTTP answer: a body, a stream of a watch, or with a 101 the session of a websocket."""
 
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list)
@@ -116,7 +112,7 @@ class HttpResponse:
     delay: float = 0.0  # seconds on the clock before the answer is sent (the 3 s of a resourceVersion from the future)
 
     def header(self, name: str) -> str | None:
-        """The first value of a header, in any case."""
+        """The first value of a header, in any case of letters."""
         wanted = name.lower()
         for key, value in self.headers:
             if key.lower() == wanted:
@@ -129,7 +125,7 @@ _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH
 
 @dataclass(slots=True)
 class RequestInfo:
-    """What a request asks for; `verb` is RBAC's word for it, for a path outside of resources the method in lower case.
+    """The target of a request. `verb` is RBAC's verb; for a path outside of resources it is the method in lower case.
     """
 
     is_resource: bool
@@ -141,7 +137,7 @@ class RequestInfo:
     resource: str = ""
     name: str = ""
     subresource: str = ""
-    rest: tuple[str, ...] = ()  # further path segments, as of proxy
+    rest: tuple[str, ...] = ()  # further path segments, for example of proxy
 
     @property
     def api_version(self) -> str:
@@ -150,7 +146,7 @@ class RequestInfo:
 
 
 def parse(request: HttpRequest) -> RequestInfo:
-    """The request info of a request, as the real server's filters see it; unknown groups are not its business."""
+    """The target of a request, as the real server's filters see it; the group need not exist."""
     plain = RequestInfo(False, request.method.lower(), request.path)
     parts = unquote(request.path).removeprefix("/").rstrip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
@@ -161,11 +157,11 @@ def parse(request: HttpRequest) -> RequestInfo:
         return plain
     verb = _VERBS.get(request.method, "")
     if parts[0] == "watch" and len(parts) > 1:
-        verb, parts = "watch", parts[1:]  # the old way to say watch=true
+        verb, parts = "watch", parts[1:]  # the old form of watch=true
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
         namespace = parts[1]
-        # /namespaces/x/status and /finalize are subresources of the Namespace, everything else lies within it
+        # /namespaces/x/status and /finalize are subresources of the Namespace; everything else is inside it
         if len(parts) > 2 and parts[2] not in ("status", "finalize"):
             parts = parts[2:]
     name = parts[1] if len(parts) > 1 else ""
@@ -184,7 +180,7 @@ def _verb(request: HttpRequest, info: RequestInfo) -> str:
 
 
 def is_true(request: HttpRequest, name: str) -> bool:
-    """A boolean query parameter, by the real server's rule: everything but "", "false" and "0" is true."""
+    """A boolean query parameter as the real server reads it: everything except "", "false" and "0" is true."""
     if not request.has_param(name):
         return False
     return request.param(name).lower() not in ("false", "0")

@@ -1,13 +1,9 @@
 """Creates and updates, from a decoded body to the stored version: what POST, PUT, PATCH and subresources share.
 
-The functions run under the cluster's lock. The lock is free while a webhook is called; a function raises `Overtaken`
-if the object changed in that time. `ctx` collects warnings. `Strategy` documents the order of the hooks. Admission
-raises the 403 or 404 of a write that is well-formed and allowed, but not now.
-
-    fieldValidation   a field that the kind does not have, or that the body names twice
-    Ignore            is accepted
-    Warn              becomes a warning
-    Strict            refuses the request
+The functions run under the cluster's lock. The lock is released while a webhook is called; a function raises
+`Overtaken` if the object changed in that time. `ctx` collects warnings. `Strategy` documents the order of the hooks.
+With fieldValidation Ignore an unknown or repeated field is accepted, with Warn it becomes a warning, with Strict it
+refuses the request.
 """
 
 from __future__ import annotations
@@ -39,7 +35,7 @@ _RECREATED = "unable to create new content in namespace {} because it is being t
 
 
 def admit_create(ctx: RequestContext, meta: Object) -> None:
-    """Whether the namespace takes new objects, and the CRD new instances."""
+    """Check that the namespace accepts new objects, and the CRD new instances. Raises the 403 or 404."""
     crd = ctx.cluster.storage.get(STORAGE, "", ctx.type.qualified) if ctx.type.is_custom else None
     if crd is not None and is_terminating(crd):
         raise errors.forbidden(ctx.type.group, ctx.type.plural, meta.get("name") or "",
@@ -57,16 +53,16 @@ def admit_create(ctx: RequestContext, meta: Object) -> None:
 
 
 def admit_write(ctx: RequestContext, new: Object, old: Object | None) -> None:
-    """A Role or binding must not grant more than its writer has; `old` is None for a create."""
+    """Check that a Role or binding grants no more than its writer has; `old` is None for a create."""
     ctx.access.check_write(ctx.user_info, ctx.type.group, ctx.type.plural, new, old)
 
 
-MAX_BYTES = 3 << 19  # that etcd takes; built-in kinds lie there as protobuf, of about the size that their JSON has
+MAX_BYTES = 3 << 19  # etcd's limit; built-in kinds are stored as protobuf, whose size is about that of their JSON
 _GENERATE_ATTEMPTS = 8
 
 
 def check_namespace(ctx: RequestContext, obj: Object) -> None:
-    """The namespace of an object is the path's, or none."""
+    """Check that the object's namespace is the path's, or missing."""
     meta = obj["metadata"]
     if not ctx.type.namespaced:
         meta.pop("namespace", None)  # the real server drops it silently
@@ -78,7 +74,7 @@ def check_namespace(ctx: RequestContext, obj: Object) -> None:
 
 
 def check_name(ctx: RequestContext, obj: Object) -> None:
-    """The name of an object that is updated is the path's."""
+    """Check that the name of an updated object is the path's."""
     name = obj["metadata"].get("name") or ""
     if not name:
         raise errors.bad_request(f"the name of the object ({ctx.info.name} based on URL) was undeterminable: name must "
@@ -89,19 +85,19 @@ def check_name(ctx: RequestContext, obj: Object) -> None:
 
 
 def schema_of(resource_type: ServedResource) -> Schema:
-    """The schema for patches and ownership; a type without one takes anything."""
+    """The schema for patches and ownership; for a type without a schema it takes anything."""
     return resource_type.schema or ANY
 
 
 def version_schemas(ctx: RequestContext) -> dict[str, Schema] | None:
-    """The schemas of the other served versions, None if there is only one."""
+    """The schemas of the other served versions; None if there is only one version."""
     served = ctx.cluster.registry.of_storage(ctx.type.storage)
     return {other.api_version: schema_of(other) for other in served} if len(served) > 1 else None
 
 
 def _put(ctx: RequestContext, obj: Object, fields: dict[str, str], current: Version | None) -> Version:
-    """Store an object over the current version of it (None: there is none). What others did while a webhook was asked
-    is noticed here at the latest."""
+    """Store an object over its current version (None if there is none). Raises `Overtaken` if another request changed
+    it during a webhook call."""
     stored_as = ""
     if ctx.type.is_custom:
         obj, stored_as = ctx.type.strategy.stored_form(obj)
@@ -116,12 +112,12 @@ def _put(ctx: RequestContext, obj: Object, fields: dict[str, str], current: Vers
 
 
 def request_form(ctx: RequestContext, version: Version) -> Object:
-    """A stored object as the request's API version shows it."""
+    """A stored object in the request's API version."""
     return shown_object(ctx.type, version)
 
 
 def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Version:
-    """Store a new object that has been decoded; `applied` if it has its managedFields already."""
+    """Store a new, decoded object; `applied` if it already has its managedFields."""
     strategy, meta = ctx.type.strategy, obj["metadata"]
     check_namespace(ctx, obj)
     for key in NOT_ON_CREATE:
@@ -170,12 +166,12 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
 
 
 def _unstored(ctx: RequestContext) -> str:
-    """The version in which an object is answered that is not stored: the request's."""
+    """The version in which an object that is not stored is answered: the request's."""
     return ctx.type.version if ctx.type.is_custom else ""
 
 
 def _stamp(ctx: RequestContext, meta: Object) -> None:
-    """What the server sets on a new object, whatever the client sent."""
+    """Set the server's fields of a new object, whatever the client sent."""
     prefix = meta.get("generateName") or ""
     if prefix and not meta.get("name"):
         for _ in range(_GENERATE_ATTEMPTS):
@@ -198,7 +194,7 @@ def _refuse_existing(ctx: RequestContext, meta: Object) -> None:
 
 
 def with_managers(ctx: RequestContext, old: Object | None, new: Object, subresource: str) -> Object:
-    """The new state with managedFields that tell who changed what against the old one (None: a create)."""
+    """The new state with managedFields that record the changes against the old state (None for a create)."""
     assert ctx.options is not None
     return managedfields.update(
         old, new, manager=ctx.options.manager, api_version=ctx.type.api_version, schema=schema_of(ctx.type),
@@ -209,11 +205,11 @@ def with_managers(ctx: RequestContext, old: Object | None, new: Object, subresou
 
 def update(ctx: RequestContext, current: Version, old: Object, new: Object, subresource: str = "", *,
            applied: bool = False, view: Callable[[Object], Object] | None = None) -> Version:
-    """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded. `view` gives what
-    webhooks see of an object whose subresource has a kind of its own (and which mutating ones have seen).
+    """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded. `view` returns the
+    object that webhooks see if the subresource has a kind of its own (which mutating webhooks have seen already).
 
-    The answer is the stored version: the current one if nothing changed. If the change removed the last finalizer of a
-    deleted object, the object is gone and the answer shows it as the client wanted it, with its last resourceVersion.
+    Returns the stored version: the current one if nothing changed. If the change removed the last finalizer of a
+    deleted object, the object is removed and the result shows it as the client sent it, with its last resourceVersion.
     """
     strategy = ctx.type.strategy
     ctx.warnings += objectmeta.tidy_owners(new["metadata"], patched=ctx.request.method == "PATCH")
@@ -253,7 +249,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
         return answer
     is_old = current.partial or (current.stored_as and not strategy.is_up_to_date(current.decode, current.stored_as))
     if not is_old and same_json(without_times(new), without_times(before)):
-        return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
+        return current  # also for an apply that only defaults make equal, with a new time in managedFields
     if ctx.dry_run:
         return make_version(new, current.rv, fields, _unstored(ctx))
     return _put(ctx, new, fields, current)
@@ -271,13 +267,13 @@ def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
     if sent and sent != current.rv:
         raise errors.conflict(ctx.type.group, ctx.type.plural, current.name)
     if not sent and not ctx.type.strategy.allow_unconditional_update:
-        # The plural stands where the kind should: so the real server says it.
+        # the real server also puts the plural where the kind should be
         raise errors.invalid(ctx.type.group, ctx.type.plural, current.name, [
             errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")])
 
 
 def parse_version(text: str) -> int:
-    """A resourceVersion in an object, 0 if there is none; the 500 of one that is no number."""
+    """A resourceVersion in an object, 0 if there is none. Raises the 500 of a text that is not a number."""
     try:
         return parse_uint(text or "0")
     except ValueError as error:
@@ -285,7 +281,7 @@ def parse_version(text: str) -> int:
 
 
 def _sent_version(text: str) -> int:
-    """The resourceVersion that a new object was sent with; 0 if it is no number either."""
+    """The resourceVersion that a new object was sent with; 0 also if it is not a number."""
     try:
         return parse_uint(text)
     except ValueError:
@@ -316,7 +312,8 @@ def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str
 
 
 def refusing(ctx: RequestContext, problems: list[str]) -> str:
-    """What refuses the write, if field validation is strict; else the problems become warnings, or nothing."""
+    """The problems that refuse the write if field validation is strict; otherwise they become warnings or are ignored.
+    """
     validation = ctx.options.field_validation if ctx.options else "Warn"
     if validation == "Strict" and problems:
         return "strict decoding error: " + ", ".join(problems)
@@ -326,7 +323,7 @@ def refusing(ctx: RequestContext, problems: list[str]) -> str:
 
 
 def refuse_fields(ctx: RequestContext, type_name: str, problems: list[str]) -> None:
-    """Raises the 400 of a body with fields that it should not have; `type_name` ends in version and kind."""
+    """Raise the 400 of a body with fields that are not allowed; `type_name` ends in version and kind."""
     version, kind = type_name.split(".")[-2:]
     if why := refusing(ctx, problems):
         raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
