@@ -1,10 +1,9 @@
-"""The options of a request, checked as the real server checks them: query parameters, DeleteOptions, continue tokens,
-selectors.
+"""The options of a request, checked as the real server checks them: query, DeleteOptions, continue tokens, selectors.
 
 DeleteOptions come from the body of a deletion if it has one; the query is then ignored. Continue tokens are opaque to
 clients: JSON in URL-safe base64 as in the real server, so that errors are the same. A token holds the resourceVersion
-of the first page and the first key of the next. A resourceVersion below 0 continues with the present objects; a 410
-comes with such a token.
+of the first page and the first key of the next. A 410 contains a token with a resourceVersion below 0, which continues
+with the present objects.
 
 `parse_labels(text)` and `parse_fields(text)` return a selector with `.matches(…)`; both raise a 400. An empty text
 selects everything. `parse_shards(text)` reads a shardSelector and raises a 500 without a reason. Numbers are 64 bits,

@@ -143,7 +143,7 @@ def _load(core: ApiCore, obj: Object, place: str) -> None:
     if response.status == 409 and metadata.get("name"):
         response = _replace(core, resource_type, namespace, obj)
     _check(title, response)
-    if obj.get("status") and resource_type.subresource("status") and kind != _CRD:  # whose status is the server's
+    if obj.get("status") and resource_type.subresource("status") and kind != _CRD:  # the server writes that of a CRD
         stored = msgspec.json.decode(response.body)["metadata"]["name"]
         path = path_of(resource_type, namespace, stored, "status")
         _check(title, _send(core, "PATCH", path, {"status": obj["status"]}))

@@ -539,7 +539,7 @@ class Cluster:
                 self._depth = depth
 
     def call_unlocked(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the lock, which the caller holds, is free; repeated requests for one callback count
+        """Call `callback` once the lock, which the caller holds, is free. A callback that is passed several times runs
         once."""
         self._callbacks[callback] = None
 

@@ -141,7 +141,7 @@ class Strategy:
         return True
 
     def stored_form(self, obj: Object) -> tuple[Object, str]:
-        """An object ready to be stored as it is written, and the version of that form ("" if all versions share it).
+        """Convert a finished object to the form that is written. Returns it with the version of that form ("" for all).
         Locking and errors as for `all_from_storage`."""
         return obj, ""
 

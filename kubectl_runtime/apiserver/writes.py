@@ -206,7 +206,7 @@ def with_managers(ctx: RequestContext, old: Object | None, new: Object, subresou
 def update(ctx: RequestContext, current: Version, old: Object, new: Object, subresource: str = "", *,
            applied: bool = False, view: Callable[[Object], Object] | None = None) -> Version:
     """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded. `view` returns the
-    object that webhooks see if the subresource has a kind of its own (which mutating webhooks have seen already).
+    object that validating webhooks see if the subresource has a kind of its own; mutating webhooks were called before.
 
     Returns the stored version: the current one if nothing changed. If the change removed the last finalizer of a
     deleted object, the object is removed and the result shows it as the client sent it, with its last resourceVersion.

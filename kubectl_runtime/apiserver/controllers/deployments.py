@@ -302,7 +302,7 @@ def scale_all(rollout: Rollout) -> bool:
         return False
     active.sort(key=lambda found: -found.replicas)
     sizes = proportional(rollout.limits, {found.version.name: found.size for found in active})
-    resized = [resize(rollout, found, sizes[found.version.name]) for found in active]  # resize all of them
+    resized = [resize(rollout, found, sizes[found.version.name]) for found in active]  # no generator: all are resized
     return any(resized)
 
 
@@ -429,7 +429,7 @@ class DeploymentController(KeyQueue):
 
     def _recreate(self, rollout: Rollout) -> bool:
         """Take one step without surge. Returns whether something was written, which the controller then observes."""
-        scaled = [scale(rollout, found, 0) for found in rollout.old]  # scale all of them
+        scaled = [scale(rollout, found, 0) for found in rollout.old]  # no generator: all are scaled
         if any(scaled):
             return True
         if _old_pods_run(rollout):

@@ -1,6 +1,6 @@
 """StatefulSets create numbered Pods, one after the other or in parallel, each with its own claims.
 
-One look at a StatefulSet takes the first step that applies:
+What one look at a StatefulSet does:
 
 - A Pod that has ended is deleted, and created again under its name.
 - A missing Pod is created with its claims. OrderedReady: one at a time, when the Pods before it are available.

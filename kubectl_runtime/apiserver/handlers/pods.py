@@ -34,7 +34,7 @@ _CHANNELS = ("stdin", "stdout", "stderr", "tty")
 
 
 def read_log(ctx: RequestContext) -> HttpResponse:
-    """Answer with the log that was set for the container; it is empty while its Pod has no node."""
+    """Answer with the log of the container, which a test set or which runs; 204 while its Pod has no node."""
     request = ctx.request
     selection = _selection(ctx)
     pod = _pod(ctx)

@@ -97,13 +97,13 @@ class WorkloadStrategy(BuiltinStrategy):
     defaults = r.Defaults(_TEMPLATE)
 
     def default(self, obj: Object) -> None:
-        """Fill in the rows, and the template's defaults."""
+        """Fill in the defaults of the kind, and the template's defaults."""
         super().default(obj)
         if (template := obj["spec"].get("template")) is not None:
             default_pod_spec(template["spec"])
 
     def blank_shown(self) -> Object:
-        """A bookmark's object: kinds of apps that scale show a spec without replicas."""
+        """The empty object of a bookmark, which has `replicas: 0` for the scalable kinds of apps."""
         shown = self.blank()
         if self.scale_paths() and self.type_name.startswith("apps."):
             shown["spec"]["replicas"] = 0
@@ -224,7 +224,7 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     status_rules = ReplicaSetStrategy.status_rules
 
     def default(self, obj: Object) -> None:
-        """Fill in the rows, and the template's labels for the object itself."""
+        """Fill in the defaults of the kind, and the template's labels for the object itself."""
         super().default(obj)
         if labels := dig(obj["spec"], "template.metadata.labels"):
             put_default(obj.setdefault("metadata", {}), "labels", dict(labels))
@@ -235,8 +235,6 @@ class ReplicationControllerStrategy(WorkloadStrategy):
 
 
 class PodTemplateStrategy(BuiltinStrategy):
-    """PodTemplates."""
-
     has_generation = True
     delete_returns_object = True
     generation_path = "template"
@@ -324,7 +322,7 @@ class StatefulSetStrategy(WorkloadStrategy):
     status_rules = _status("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 
     def default(self, obj: Object) -> None:
-        """Fill in the rows, the template's defaults, and those of the claims."""
+        """Fill in the defaults of the kind, the template's defaults, and those of the claims."""
         super().default(obj)
         for claim in obj["spec"].get("volumeClaimTemplates") or ():
             claim.update(apiVersion="v1", kind="PersistentVolumeClaim")
@@ -380,7 +378,7 @@ class DaemonSetStrategy(WorkloadStrategy):
     status_rules = _status()
 
     def default(self, obj: Object) -> None:
-        """Fill in the rows, and the annotation that replaces a former field."""
+        """Fill in the defaults of the kind, and the annotation that replaces a former field."""
         super().default(obj)
         annotations = obj["metadata"].get("annotations") or {}
         obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: annotations.get(TEMPLATE_GENERATION, "0")}

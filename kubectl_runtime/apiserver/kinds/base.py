@@ -72,15 +72,15 @@ class BuiltinStrategy(Strategy):
         self.type_name = type_name
 
     def default(self, obj: Object) -> None:
-        """Fill in the rows of `defaults`."""
+        """Fill in `defaults`."""
         self.defaults(obj)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Evaluate the rows of `rules`."""
+        """Evaluate `rules`."""
         return list(self.rules(obj))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Evaluate the rows of `rules`, or for /status of `status_rules`."""
+        """Evaluate `rules`, or for /status `status_rules`."""
         if subresource:
             return list(self.status_rules(new, old=old)) if subresource == "status" else []
         return list((self.update_rules or self.rules)(new, old=old))

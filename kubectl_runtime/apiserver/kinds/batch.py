@@ -555,8 +555,6 @@ def _schedule_causes(spec: Object, before: Object) -> list[Cause]:
 
 
 class CronJobStrategy(BuiltinStrategy):
-    """CronJobs."""
-
     has_status = True
     has_generation = True
     defaults = r.Defaults({
@@ -575,7 +573,7 @@ class CronJobStrategy(BuiltinStrategy):
     )
 
     def default(self, obj: Object) -> None:
-        """Fill in the rows, and the template's defaults."""
+        """Fill in the defaults of the kind, and the template's defaults."""
         super().default(obj)
         default_pod_spec(obj["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 

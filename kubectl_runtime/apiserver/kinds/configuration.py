@@ -56,8 +56,6 @@ def _size(obj: Object, path: str) -> list[Cause]:
 
 
 class ConfigMapStrategy(BuiltinStrategy):
-    """ConfigMaps."""
-
     rules = r.Rules(("", _texts), ("binaryData", _keys), ("", _size))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
@@ -133,8 +131,6 @@ _MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"
 
 
 class ServiceAccountStrategy(BuiltinStrategy):
-    """ServiceAccounts."""
-
     delete_returns_object = True
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:

@@ -61,8 +61,6 @@ _SLICE_PORT = r.Rules(
 
 
 class EndpointSliceStrategy(BuiltinStrategy):
-    """EndpointSlices."""
-
     has_generation = True
     defaults = r.Defaults({"ports[*].name": "", "ports[*].protocol": "TCP"})
     rules = r.Rules(

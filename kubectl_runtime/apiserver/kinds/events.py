@@ -2,7 +2,7 @@
 
 Surprising, as recorded: a create through events.k8s.io is validated strictly, but its causes name some fields of
 core/v1 (``involvedObject.namespace``, ``message``) and show "" for the value; a create through core/v1 is hardly
-validated. An Event may regard an object in another namespace; without a namespace it is allowed only in default.
+validated.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _NEW_FIELDS = frozenset({*_BOTH, "reportingController", *(f"regarding.{name}" fo
 
 
 def _namespace(obj: Object, path: str) -> list[Cause]:
-    """The cause of an Event outside the namespace of its object. With an eventTime the object may be in any other
-    namespace, but must have one."""
+    """The cause of an Event that is in another namespace than its object. An Event with an eventTime may regard an
+    object of another namespace; without a namespace the object is allowed only in some namespaces."""
     regarded, namespace = (obj.get("involvedObject") or {}).get("namespace") or "", obj["metadata"].get("namespace", "")
     if obj.get("eventTime"):
         agree = bool(regarded) or namespace in ("default", "kube-system")

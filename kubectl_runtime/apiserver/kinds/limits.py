@@ -49,7 +49,7 @@ def _amounts(limit: Object, path: str) -> Iterator[Cause]:
             elif "/" not in name and name not in STANDARD and not name.startswith("hugepages-"):
                 yield errors.invalid_value(f"{path}.{part}[{name}]", name,
                                            "must be a standard resource type or fully qualified")
-            if is_extended(name) and value_of(amount).denominator != 1:  # the other one is then negative and accepted
+            if is_extended(name) and value_of(amount).denominator != 1:  # negative amounts are accepted
                 yield errors.invalid_value(f"{path}.{part}[{name}]", amount, "must be an integer")
 
 

@@ -102,8 +102,6 @@ _INGRESS = (
 
 
 class IngressStrategy(BuiltinStrategy):
-    """Ingresses."""
-
     has_status = True
     has_generation = True
     rules = r.Rules(*_INGRESS, ("", _class_name))
@@ -135,8 +133,6 @@ def _length(text: str | None, path: str) -> list[Cause]:
 
 
 class IngressClassStrategy(BuiltinStrategy):
-    """IngressClasses."""
-
     has_generation = True
     defaults = r.Defaults({"spec.parameters.scope": "Cluster"})
     rules = r.Rules(
@@ -197,8 +193,6 @@ _PEER = r.Rules(
 
 
 class NetworkPolicyStrategy(BuiltinStrategy):
-    """NetworkPolicies."""
-
     has_generation = True
     defaults = r.Defaults(
         {"spec.ingress[*].ports[*].protocol": "TCP", "spec.egress[*].ports[*].protocol": "TCP"},

@@ -1,9 +1,7 @@
 """Kinds whose rules are rows alone.
 
-- Stored without effect: Leases; FlowSchemas and PriorityLevelConfigurations (all requests are treated alike);
-  APIServices (there is no proxy); the classes, slices and claims of devices in resource.k8s.io; RuntimeClasses.
-- PriorityClasses, PodDisruptionBudgets and CertificateSigningRequests.
-- Roles and bindings: their names only have to fit into a path; access checks escalation.
+Leases, FlowSchemas, PriorityLevelConfigurations, APIServices and the kinds of resource.k8s.io are stored without
+effect. Names of Roles and bindings only have to fit into a path; access checks escalation.
 """
 from __future__ import annotations
 
@@ -31,8 +29,6 @@ from kubectl_runtime.core.meta.metav1 import format_time
 
 
 class LeaseStrategy(BuiltinStrategy):
-    """Leases."""
-
     dropped = ("spec.strategy", "spec.preferredHolder")  # for coordinated leader election
     rules = r.Rules(
         ("spec.leaseDurationSeconds", r.at_least(1, "must be greater than 0")),
@@ -41,8 +37,6 @@ class LeaseStrategy(BuiltinStrategy):
 
 
 class FlowSchemaStrategy(BuiltinStrategy):
-    """FlowSchemas."""
-
     has_generation = True
     defaults = r.Defaults(zero={"spec.matchingPrecedence": 1000})
     rules = r.Rules(
@@ -105,8 +99,6 @@ def _named_after_version(obj: Object, path: str) -> list[Cause]:
 
 
 class APIServiceStrategy(BuiltinStrategy):
-    """APIServices."""
-
     defaults = r.Defaults({"spec.service.port": 443})
     rules = r.Rules(
         ("", _named_after_version),
@@ -156,16 +148,12 @@ _DEVICES = r.Rules(
 
 
 class DeviceClassStrategy(BuiltinStrategy):
-    """DeviceClasses."""
-
     has_generation = True
     delete_returns_object = True
     rules = r.Rules(("spec", r.Rules(_SELECTORS, _CONFIGURATIONS)))
 
 
 class ResourceSliceStrategy(BuiltinStrategy):
-    """ResourceSlices."""
-
     has_generation = True
     delete_returns_object = True
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
@@ -191,8 +179,6 @@ def _request_defaults(path: str) -> r.Defaults:
 
 
 class ResourceClaimStrategy(BuiltinStrategy):
-    """ResourceClaims."""
-
     delete_returns_object = True
     defaults = _request_defaults("spec.devices")
     rules = r.Rules(("spec.devices", _DEVICES))
@@ -243,8 +229,6 @@ def _internal(toleration: Object) -> Object:
 
 
 class RuntimeClassStrategy(BuiltinStrategy):
-    """RuntimeClasses."""
-
     rules = r.Rules(
         ("handler", r.FIXED, r.REQUIRED, r.DNS_LABEL),
         ("overhead", lambda overhead, path: resource_causes({"limits": (overhead or {}).get("podFixed")}, path)),

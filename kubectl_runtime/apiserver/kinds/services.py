@@ -279,8 +279,6 @@ _ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "health
 
 
 class ServiceStrategy(BuiltinStrategy):
-    """Services."""
-
     has_status = True
     delete_returns_object = True
     name_errors = staticmethod(dns_label_errors)  # since 1.36 a name may begin with a digit

@@ -203,7 +203,7 @@ class VolumeStrategy(BuiltinStrategy):
     )
 
     def default(self, obj: Object) -> None:
-        """Fill in the rows, and the defaults of the source."""
+        """Fill in the defaults of the kind, and the defaults of the source."""
         super().default(obj)
         default_volume_source(obj["spec"])
 
@@ -262,8 +262,6 @@ def _provisioner(text: str | None, path: str) -> Iterable[Cause]:
 
 
 class StorageClassStrategy(BuiltinStrategy):
-    """StorageClasses."""
-
     delete_returns_object = True
     defaults = r.Defaults({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
     rules = r.Rules(
@@ -292,8 +290,6 @@ class AttributesClassStrategy(BuiltinStrategy):
 
 
 class CSIDriverStrategy(BuiltinStrategy):
-    """CSIDrivers."""
-
     delete_returns_object = True
     defaults = r.Defaults({
         "spec.attachRequired": True, "spec.podInfoOnMount": False, "spec.storageCapacity": False,
@@ -328,8 +324,6 @@ def _topology_keys(driver: Object, path: str) -> Iterator[Cause]:
 
 
 class CSINodeStrategy(BuiltinStrategy):
-    """CSINodes."""
-
     delete_returns_object = True
     rules = r.Rules(("spec.drivers[*]", r.Rules(
         ("name", r.REQUIRED, r.LOWERED_SUBDOMAIN),

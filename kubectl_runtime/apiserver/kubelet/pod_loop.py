@@ -292,7 +292,7 @@ class KubeletLoop:
         return str(IPv4Address(HOST_NETWORK + 1 + self._host_number % NETWORK_SIZE))
 
     def _pod_address(self) -> str:
-        """The next address. Addresses repeat only from 65,000 Pods on."""
+        """The next address. An address is reused after about 65,000 Pods."""
         self._pod_number += 1
         return str(IPv4Address(POD_NETWORK + self._pod_number % NETWORK_SIZE))
 

@@ -349,7 +349,7 @@ def _kill(known: dict[str, Object], move: Move, around: Surroundings) -> None:
 
 
 def _end(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Move:
-    """A deletion: each container has until the end of the grace period."""
+    """The next step of a deletion: each container may run until the end of the grace period."""
     known, move = _statuses(pod), Move()
     grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
     elapsed = timers.elapsed("", "deletion")

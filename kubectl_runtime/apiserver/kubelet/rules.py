@@ -186,7 +186,7 @@ class PodRule:
             self._count = count
         return self
 
-    # -- what becomes of them
+    # -- actions
 
     def unschedulable(self, why: str = "the Pod fits no node, by a rule of the test") -> PodRule:
         """The Pods get no node, and their condition PodScheduled says why."""

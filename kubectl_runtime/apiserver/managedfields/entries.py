@@ -280,7 +280,7 @@ def _collapse(fields: Fields, schema: Schema) -> Fields:
 def conversion_error(old: Object, new: Object, managed: Managed, target: Target, writer: Identity | None = None) -> str:
     """Why the objects cannot be compared in the versions of the other managers; "" if they can.
 
-    Versions of a custom resource are converted by name only, so a field that one of them does not know cannot be
+    Versions of a custom resource are converted by name only, so a field that is unknown to one of them cannot be
     compared.
     """
     for version in {entry.api_version for identity, entry in managed.items() if identity != writer}:

@@ -98,7 +98,7 @@ def _quality(text: str) -> float:
 
 
 def is_pretty(request: HttpRequest) -> bool:
-    """Whether the JSON gets line breaks: the query asks for it, or the User-Agent is one that a person reads."""
+    """Whether the JSON gets line breaks: the query asks for it, or the User-Agent is curl, Wget or a browser."""
     wanted = request.param("pretty")
     if wanted:
         return wanted in ("1", "t", "T", "TRUE", "true", "True")

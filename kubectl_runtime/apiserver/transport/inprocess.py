@@ -109,7 +109,7 @@ class Line:
         self._sleep(patience if given_up else seconds)
         self._silent += seconds
         if given_up:
-            # a real pool and URL add nothing here
+            # the pool and URL are not needed
             raise urllib3.exceptions.ReadTimeoutError(None, "", "Read timed out.")  # type: ignore[arg-type]
 
     def _sleep(self, seconds: float | None) -> None:

@@ -345,7 +345,7 @@ def _place(parts: SplitResult) -> tuple[str, int]:
 
 
 class WebhookRouter:
-    """Implements `outgoing.WebhookCaller`. Safe to use from any thread."""
+    """Implements `hooks.WebhookCaller`. Safe to use from any thread."""
 
     def __init__(self, clock: Clock, services: Mapping[str, str], knows_service: Callable[[str], bool]) -> None:
         """`services` has ``https://host:port`` by ``namespace/name``; `knows_service` returns whether the cluster has
@@ -374,7 +374,7 @@ class WebhookRouter:
         return max(reversed(inside), key=lambda mounted: mounted.weight) if inside else None
 
     def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
-        """See `outgoing.WebhookCaller`."""
+        """See `hooks.WebhookCaller`."""
         mounted = self._application(url)
         if mounted is not None:
             return mounted.post(url, body, timeout, self._clock)

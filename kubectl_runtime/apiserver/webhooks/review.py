@@ -254,7 +254,7 @@ class Match(Protocol):
 
 
 def invocation(ctx: RequestContext, hook: Hook, asked: Attributes) -> Invocation | None:
-    """How a webhook sees an operation; None if it is not called for it. See the module for what it raises."""
+    """How a webhook sees an operation; None if it is not called for it. The module docstring has the errors."""
     target = matched(ctx, hook, asked)
     if target is None:
         return None

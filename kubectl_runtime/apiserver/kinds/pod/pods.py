@@ -301,8 +301,6 @@ _GATED = {"type": "PodScheduled", "status": "False", "lastProbeTime": None, "las
 
 
 class PodStrategy(BuiltinStrategy):
-    """Pods."""
-
     has_status = True
     has_generation = True
     delete_returns_object = True
