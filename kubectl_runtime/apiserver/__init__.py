@@ -9,7 +9,7 @@ Around the core:
 - ``credentials``: client certificates, tokens, kubeconfigs, and the TLS side of the listener.
 - ``transport``: HTTP on sockets, calls in process, the fault script, and the server's own calls of webhooks.
 
-The core, in the order in which a request passes through it (`core.ApiCore.handle`):
+The core, in the order in which a request passes through it (``core``, `ApiCore.handle`):
 
 - ``wire``: requests, responses and streams between transport and core; the target that a path names.
 - ``context``: the request as handlers and strategies see it.
@@ -27,7 +27,7 @@ The core, in the order in which a request passes through it (`core.ApiCore.handl
 
 The rules of objects, and their storage:
 
-- ``objectmeta``: rules about metadata that hold for every kind.
+- ``objectmeta``, ``names``: rules about metadata that hold for every kind; the validation of names.
 - ``strategy``: the hooks through which a kind has its own rules.
 - ``kinds``: the built-in kinds: catalog, rules by API group, typed shapes, table columns.
 - ``crds``: CustomResourceDefinitions, their controller, and custom resources.
