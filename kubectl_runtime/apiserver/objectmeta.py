@@ -186,8 +186,8 @@ def warnings(metadata: Object, old: Object | None, resource_type: ServedResource
 
 
 def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
-    """Drop owner references that occur twice. Returns the warning about it, if any; after a patch the real server finds
-    them later."""
+    """Drop owner references that occur twice. Returns the warning about it, if any; for a patch (`patched`) the text
+    says that the real server drops them later."""
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) < 2:
         return []

@@ -1,4 +1,4 @@
-"""The objects that every new cluster and every namespace has, and aggregated ClusterRoles.
+"""Creates the default objects of a cluster and of each namespace, and fills aggregated ClusterRoles.
 
 A cluster starts with its namespaces, the PriorityClasses of its own Pods, and the Service of the API server. A new
 namespace gets the ServiceAccount ``default`` and the ConfigMap with the cluster's CA. `Access` stores the default RBAC

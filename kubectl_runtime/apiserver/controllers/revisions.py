@@ -67,7 +67,7 @@ def owned(cluster: Cluster, owner: Version) -> list[Revision]:
 def newest(cluster: Cluster, owner: Version, kind: str, obj: Object, *, label: str) -> list[Revision]:
     """The revisions of a set. The last is that of its present template, which is created if there is none.
 
-    `label` is the key of the hash. Empty if the server refused to store the revision.
+    `label` is the label key of the hash. The result is empty if the server refused to store the revision.
     """
     template = obj["spec"]["template"]
     known = owned(cluster, owner)
