@@ -526,7 +526,7 @@ _IDENT, _LITERAL, _SELECT = 3, 5, 7  # kinds of expressions, as cel-go counts th
 
 
 def parse_shards(text: str) -> Shards | None:
-    """Parse a shardSelector; None for an empty one. The 500 of a malformed one is the real server's."""
+    """Parse a shardSelector; None for an empty text. Raises the real server's 500 if it is malformed."""
     if not text:
         return None
     if not text.strip():
@@ -547,7 +547,7 @@ def parse_shards(text: str) -> Shards | None:
 
 
 class _ShardParser:
-    """Reads the calls of a shardSelector, one after the other."""
+    """Parses the shardRange calls of a shardSelector."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text.rstrip(), 0

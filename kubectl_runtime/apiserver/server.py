@@ -96,7 +96,7 @@ class Housekeeper:
 
 
 def _gates_on(given: Mapping[str, bool]) -> frozenset[str]:
-    """The feature gates that are on. Raises ValueError for others than the server knows, and for no truth value."""
+    """The enabled feature gates. Raises ValueError for an unknown gate, and for a value that is not a boolean."""
     for name, on in given.items():
         if name not in FEATURE_GATES:
             raise ValueError(f"unrecognized feature gate: {name} (there is {', '.join(FEATURE_GATES)})")

@@ -127,8 +127,8 @@ def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Obje
         if rest:
             metadata["continue"] = query.after(rv, found[-1], ctx.namespace).encode()
         if rest and not listing.labels and not listing.fields:
-            metadata["remainingItemCount"] = rest  # with a shardSelector that of all objects
-    if listing.shards is not None and not ctx.type.is_custom:  # surprising: custom resources are divided, and have none
+            metadata["remainingItemCount"] = rest  # of all shards together
+    if listing.shards is not None and not ctx.type.is_custom:  # surprising: custom resources have none
         metadata["shardInfo"] = {"selector": listing.shards.text}
     return found, metadata
 
