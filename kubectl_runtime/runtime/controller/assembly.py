@@ -589,12 +589,7 @@ class Assembly(Generic[K]):
         self.drained = ""
         """What was going on when the end began, for people."""
         main = plan.main
-        try:
-            self._taken.add_all([*([main] if isinstance(main, WatchPlan) else []), *plan.related])
-        except BaseException:  # RequestError for a form that an Api does not have
-            self.release("the controller cannot be started")
-            raise
-        self.shutdown.draining.on_set(self._give_back)
+        self._take_watches(main)
         assert main.store is not None
         self.store: Store[K] = main.store
         self.recorder = Recorder(plan.events or plan.client, qualified_name(plan.name) or "controller", rng=rng)
@@ -631,15 +626,26 @@ class Assembly(Generic[K]):
         self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, jitter)
         self._outage = OutageLog(self.logger, plan.clock, self.runner.failing, options.retry_rate)
         self._blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
+        self._attach_divided()
+        self._plan_pulls()
+        self.shutdown.draining.on_set(self._drain)
+        self.shutdown.aborted.on_set(self.runner.wake)
+
+    def _take_watches(self, main: WatchPlan | MainStream[Any]) -> None:
+        try:
+            self._taken.add_all([*([main] if isinstance(main, WatchPlan) else []), *self.plan.related])
+        except BaseException:  # RequestError for a form that an Api does not have
+            self.release("the controller cannot be started")
+            raise
+        self.shutdown.draining.on_set(self._give_back)
+
+    def _attach_divided(self) -> None:
         if self.divided is not None:
             self.divided.attach(
                 self._taken, connect=self._connect_part, start=self._move,
                 expect=self.gate.expect, arrived=self.gate.arrived, forget=self.runner.forget,
                 trigger=self.inbox.trigger_those, draining=self.shutdown.draining, logger=self.logger)
             self.divided.begin_anchors(self._taken.planned)
-        self._plan_pulls()
-        self.shutdown.draining.on_set(self._drain)
-        self.shutdown.aborted.on_set(self.runner.wake)
 
     def _execute(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  environment: Environment[Any]) -> Execute:
