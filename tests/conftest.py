@@ -44,6 +44,7 @@ if importlib.util.find_spec("cel_expr_python") is None:
     sys.meta_path.append(_cel)
 
 
+PROXY_KIND = os.environ.get("KUBE_TEST_PROXY")
 _LEVELS = pytest.StashKey[dict[str, int]]()
 
 
@@ -73,6 +74,8 @@ def logs_as_before() -> Iterator[None]:
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     _cel.asked = False
     item.stash[_LEVELS] = _levels()
+    if PROXY_KIND and (direct := item.get_closest_marker("direct")):
+        pytest.skip(f"about a connection without a proxy: {direct.args[0]}")
     yield from _skipped_where_rules_cannot_be_evaluated()
 
 
@@ -128,10 +131,8 @@ def _everything_goes_through_a_proxy(tmp_path_factory: pytest.TempPathFactory) -
     """With KUBE_TEST_PROXY=http, https or socks5 each client of the suite that has no proxy reaches its server, over
     real sockets, through one of that kind. Programs that tests start are on their own.
 
-    What says how a server is found missing, or its reading slow, then finds the proxy instead: three tests of
-    client/api/test_calls.py, and one of test_lost_answers.py."""
-    kind = os.environ.get("KUBE_TEST_PROXY")
-    if not kind:
+    Tests marked `direct` are skipped then: what they say of the server, they would find at the proxy instead."""
+    if not PROXY_KIND:
         yield
         return
     from kubectl_runtime.certificates.authority import Authority
@@ -140,13 +141,13 @@ def _everything_goes_through_a_proxy(tmp_path_factory: pytest.TempPathFactory) -
     from tests.client.proxies import ProxyServer
 
     tls = None
-    if kind == "https":
+    if PROXY_KIND == "https":
         authority, trusted = Authority("the proxy's"), tmp_path_factory.mktemp("proxy") / "ca.pem"
         trusted.write_bytes(authority.pem)
         os.environ["SSL_CERT_FILE"] = str(trusted)
         tls = server_context(authority.server(("127.0.0.1",)))
     made = ApiAdapter.__init__
-    with ProxyServer(kind, tls=tls) as proxy, pytest.MonkeyPatch.context() as patch:
+    with ProxyServer(PROXY_KIND, tls=tls) as proxy, pytest.MonkeyPatch.context() as patch:
         def through_it(adapter: ApiAdapter, base_url: str, **options: Any) -> None:
             if not _OF_WAYS.search(os.environ.get("PYTEST_CURRENT_TEST", "")):
                 options["proxy"] = options.get("proxy") or proxy.url

@@ -180,6 +180,7 @@ def test_a_call_that_gets_no_connection_shows_none(kind: str, tmp_path: Path) ->
                     assert not [frame for frame in frames(error, set()) if key in str(frame.locals)]
 
 
+@pytest.mark.direct("methods of all sockets of the process are replaced")
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
 def test_an_interruption_while_the_connection_is_used_shows_none(
     interruption: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

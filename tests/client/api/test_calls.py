@@ -267,6 +267,7 @@ class TestRetries:
             client.request(GET)
         assert len(server.requests) == 1
 
+    @pytest.mark.direct("the server refuses it")
     def test_a_post_waits_for_a_server_that_is_not_there_yet(self) -> None:
         with WireServer(answering(says(201, b"{}"))) as server:
             pass  # its port is closed again
@@ -285,6 +286,7 @@ class TestRetries:
         assert attempts == list(range(9))
         assert not error.value.sent
 
+    @pytest.mark.direct("the client sees at once that the server has ended it")
     def test_a_kept_connection_that_the_server_closed_costs_no_error(self) -> None:
         closed = threading.Event()
 
@@ -334,6 +336,7 @@ class TestDeadlines:
             assert asked.wait(20)
         assert len(server.requests) == 1
 
+    @pytest.mark.direct("the server does not read it")
     def test_a_server_that_does_not_read_the_request_is_one_too(self) -> None:
         def deaf(peer: Peer) -> None:
             released.wait(20)
@@ -379,6 +382,7 @@ class TestDeadlines:
 
 
 class TestUnreachable:
+    @pytest.mark.direct("the server refuses it")
     def test_the_message_says_where_and_what_to_do(self) -> None:
         with WireServer(answering(says())) as server:
             pass

@@ -395,6 +395,7 @@ def test_no_time_left_is_no_answer_and_a_timeout() -> None:
             assert len(server.requests) == 1
 
 
+@pytest.mark.direct("the server refuses it")
 def test_what_was_never_sent_is_no_open_question() -> None:
     with WireServer(World(lost=None, prepares=prepares(""))) as server:
         pass  # its port is closed again

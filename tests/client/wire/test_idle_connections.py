@@ -44,6 +44,7 @@ ENDS: dict[str, Callable[[Peer], None]] = {
     "closed": Peer.close, "reset": Peer.reset, "said goodbye": say_goodbye, "timed out": time_out}
 
 
+@pytest.mark.direct("the client sees at once that the server has ended it")
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 def test_a_write_is_put_on_no_connection_that_has_ended(secure: bool, end: str) -> None:
