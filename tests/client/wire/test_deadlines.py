@@ -479,12 +479,12 @@ def tried(config: dict[str, Any], cell: Cell, found: list[str]) -> None:
     with Client(Config(timeout=60, ca_data=authority.pem, trust_env=False, **config),
                 retry=RetryPolicy.never()) as client:
         timer = threading.Timer(STOP_AT, stop.set)
+        began = time.monotonic()
         if end == "deadline":
             how["timeout"] = DEADLINE
         else:
             how["stop"] = stop
             timer.start()
-        began = time.monotonic()
         outcome = "nothing was raised"
         try:
             act(client, how)
