@@ -35,9 +35,9 @@ DEADLINE = 0.3
 STOP_AT = 0.15
 """Seconds after which a call is stopped that has a long deadline."""
 PROMISED = 0.2
-"""Seconds beyond that in which it ends; a cell for which a busy machine needs longer is tried three times."""
+"""Seconds beyond that in which it ends: of three tries at least one, since other work may keep the machine busy."""
 MARGIN = 1.0
-"""Seconds beyond that in which it ends however busy the machine is."""
+"""Seconds beyond that in which each try ends, however busy the machine is."""
 LATE = 2.5
 """Seconds after which a slow peer goes on: far beyond all of that."""
 STEP = 0.04
@@ -45,6 +45,7 @@ STEP = 0.04
 
 _LIST = Request("GET", "/api/v1/configmaps", "list", None, "list configmaps")
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+_LONG = b" " * (16 << 20)
 _resolve = socket.getaddrinfo
 authority = Authority()
 
@@ -439,7 +440,7 @@ def _call(client: Client, how: How) -> None:
 
 def _send(client: Client, how: How) -> None:
     """What has much to send. In the way of a read, since a write is not ended by a token while it is sent."""
-    request = Request("GET", "/api/v1/configmaps", "list", None, "list configmaps", body=b" " * (32 << 20))
+    request = Request("GET", "/api/v1/configmaps", "list", None, "list configmaps", body=_LONG)
     client.request(request, **_client_way(client, how))
 
 
@@ -528,8 +529,9 @@ def proxies_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[
 
 
 def all_of(names: list[str], operations: list[str], over: threading.Event, monkeypatch: pytest.MonkeyPatch,
-           tmp_path: Any) -> list[str]:
-    """What is wrong with the cells of these rows, which are tried at the same time."""
+           tmp_path: Any, within: float = MARGIN) -> list[str]:
+    """What is wrong with the cells of these rows, which are tried at the same time; those that take longer than
+    `within` are tried again."""
     found: list[str] = []
     with ExitStack() as stack, proxies_trusted(monkeypatch, tmp_path):
         stage = Stage(over, stack)
@@ -542,10 +544,10 @@ def all_of(names: list[str], operations: list[str], over: threading.Event, monke
         for thread in threads:
             thread.join(90)
         for cell in cells(names, operations) * 2:
-            if not found and TIMES.get(cell, 0) > PROMISED:
+            if not found and TIMES.get(cell, 0) > within:
                 tried(configs[cell[0]], cell, found)
         over.set()
-    found += [f"{cell}: {TIMES[cell]:.2f} s late" for cell in cells(names, operations) if TIMES.get(cell, 0) > PROMISED]
+    found += [f"{cell}: {TIMES[cell]:.2f} s late" for cell in cells(names, operations) if TIMES.get(cell, 0) > within]
     return found
 
 
@@ -553,7 +555,7 @@ def all_of(names: list[str], operations: list[str], over: threading.Event, monke
 @pytest.mark.parametrize("name", ROWS)
 def test_whatever_is_opened_ends_in_time_and_when_it_is_stopped(
         name: str, slow_names: threading.Event, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    assert all_of([name], list(OPERATIONS), slow_names, monkeypatch, tmp_path) == []
+    assert all_of([name], list(OPERATIONS), slow_names, monkeypatch, tmp_path, PROMISED) == []
 
 
 @pytest.mark.parametrize("part", ["look-up", "connect", "proxy", "https proxy", "socks", "handshake", "sending", "head",
