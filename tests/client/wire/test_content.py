@@ -18,12 +18,22 @@ import urllib3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime import ApiError, ApiResource, OutcomeUnknownError, RequestTimeout, RetryPolicy, TransportError
+from kubectl_runtime import (
+    Api,
+    ApiError,
+    ApiResource,
+    OutcomeUnknownError,
+    Patch,
+    RequestTimeout,
+    RetryPolicy,
+    TransportError,
+)
 from kubectl_runtime.client.http.retry import UnexpectedAnswer
 from kubectl_runtime.client.wire import streams
 from kubectl_runtime.client.wire.connections import QuickResponse
 from kubectl_runtime.client.wire.streams import PIECE, Content, FramingError, Gunzip, raw_file
 from kubectl_runtime.core.requests.request import Request, Retry
+from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, Received, WireServer, answering, says
 from tests.thoroughness import examples
 
@@ -251,6 +261,27 @@ def test_calls_and_streams_read_all_of_it(answers_of_a_server: tuple[Answers, Wi
         return
     with client.stream(WATCH) as stream:
         assert b"".join(stream.chunks()) == sent.content
+
+
+@pytest.mark.parametrize("content", [b"x" * 1_000_000, b"\xf0\x9f\x98\x80" * 70_000,
+                                     random.Random(1).randbytes(300_000).hex().encode()],
+                         ids=["one letter", "symbols", "digits"])
+@pytest.mark.parametrize("how", ["length", "chunked", "end"])
+def test_an_object_of_more_than_256_kib_comes_whole_from_a_compressed_answer(content: bytes, how: str) -> None:
+    body = gzip.compress(b'{"metadata": {"name": "a"}, "data": {"a": "%s"}}' % content)
+    frame = {"length": (f"Content-Length: {len(body)}", body), "end": ("Connection: close", body),
+             "chunked": ("Transfer-Encoding: chunked", in_chunks(body, [2048]))}[how]
+
+    def packed_answer(peer: Peer, _: Received) -> None:
+        peer.send(f"HTTP/1.1 201 Created\r\nContent-Encoding: gzip\r\n{frame[0]}\r\n\r\n".encode() + frame[1])
+        if how == "end":
+            peer.close()
+
+    with WireServer(answering(packed_answer)) as server, server.client(client=FAST) as client:
+        maps = Api.namespaced(client, ConfigMap, "default")
+        assert maps.create(ConfigMap(name="a")).data == {"a": content.decode()}
+        assert maps.get("a").data == {"a": content.decode()}
+        assert maps.patch("a", Patch.merge({})).data == {"a": content.decode()}
 
 
 @pytest.mark.parametrize("coding", ["br", "deflate", "zstd", "x-gzip", "gzip, gzip", "gzip, br", "compress"])
