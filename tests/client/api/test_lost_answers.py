@@ -4,7 +4,9 @@ A write is sent once: it is sent again only where a second one has the same effe
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -276,6 +278,17 @@ def play(row: Row, name: str, lost: Callable[[Peer, Received], None] | None, **c
 def test_the_table_has_every_verb() -> None:
     verbs = {name for name in dir(Api) if not name.startswith("_") and callable(getattr(Api, name))}
     assert {name.partition(",")[0] for name in TABLE} == verbs - PLACES - WATCHES
+
+
+def test_the_guide_on_errors_has_every_verb_in_its_row() -> None:
+    guide = (Path(__file__).parents[3] / "examples/guides/errors-and-backoff.md").read_text()
+    table = guide.partition("| verbs | |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (.*) \| (`Out|sent again).* \|$", table, re.MULTILINE)
+    assert len(rows) == 3
+    for verb in [name for name in TABLE if "," not in name]:
+        family = f"{verb.partition('_')[0]}_…"
+        assert ("sent again" if TABLE[verb].again else "`Out") in {
+            outcome for verbs, outcome in rows if f"`{verb}`" in verbs or f"`{family}`" in verbs}, verb
 
 
 @pytest.mark.parametrize("name", [*TABLE, *RAW])
