@@ -19,9 +19,11 @@ from kubectl_runtime import Api, Client, Config, RetryPolicy
 from kubectl_runtime.client.config.auth import FixedCredentials
 from kubectl_runtime.client.config.checks import Impersonation
 from kubectl_runtime.client.config.kubeconfig import Kubeconfig
+from kubectl_runtime.client.http import sockets
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap, Pod
 from tests.client.config.test_credentials import V1, script
+from tests.client.proxies import ProxyServer
 from tests.client.wire_server import Peer, WireServer, answering, says
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
@@ -180,19 +182,24 @@ def test_a_call_that_gets_no_connection_shows_none(kind: str, tmp_path: Path) ->
                     assert not [frame for frame in frames(error, set()) if key in str(frame.locals)]
 
 
-@pytest.mark.direct("methods of all sockets of the process are replaced")
+@pytest.mark.parametrize("way", ["direct", "a proxy", "a session that names the host"])
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
 def test_an_interruption_while_the_connection_is_used_shows_none(
-    interruption: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    interruption: type[BaseException], way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise interruption
 
+    session = requests.Session() if way.startswith("a session") else None
+    if session is not None:
+        session.headers["Host"] = "cluster.example"  # the head is then written by http.client
     for kind in KINDS:
-        with WireServer(answering(says(200, {}))) as server:
-            config = Config(cluster_url=server.url, **credentials(tmp_path)[kind]())
-            with Client(config) as client, monkeypatch.context() as patch:
-                patch.setattr(socket.socket, "sendall", interrupted)
+        with WireServer(answering(says(200, {}))) as server, ProxyServer("http") as proxy:
+            config = Config(cluster_url=server.url, proxy_url=proxy.url if way == "a proxy" else None,
+                            allow_plain_http_credentials=True, **credentials(tmp_path)[kind]())
+            with Client(config, session=session) as client, monkeypatch.context() as patch:
+                patch.setattr(sockets.ApiSocket, "sendall", interrupted)
+                patch.setattr(sockets.ApiTlsSocket, "sendall", interrupted)
                 for call in CALLS.values():
                     error = failure(lambda: call(client))  # noqa: B023 - it is called at once
                     assert isinstance(error, interruption)

@@ -495,7 +495,10 @@ class ApiConnection(HTTPConnection):
         whole = type(body) is bytes and "Content-Length" in headers if body is not None else method in _WITHOUT_BODY
         head = request_head(method, url, self._host_header(), headers) if whole and headers and not chunked else None
         if head is None:
-            super().request(method, url, body=body, headers=headers, chunked=chunked, **options)
+            try:
+                super().request(method, url, body=body, headers=headers, chunked=chunked, **options)
+            except BaseException as error:  # noqa: BLE001 - without the frames below, where the head is plain bytes
+                raise error.with_traceback(None) from None
             return
         self._asked = (method, url)
         self.sock.sendall(SecretBytes(head + body) if body else head)
