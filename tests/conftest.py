@@ -6,9 +6,11 @@ import importlib.util
 import logging
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,28 +131,27 @@ _OF_WAYS = re.compile(r"wire/test_(deadlines|proxies)\.py")
 @pytest.fixture(scope="session", autouse=True)
 def _everything_goes_through_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """With KUBE_TEST_PROXY=http, https or socks5 each client of the suite that has no proxy reaches its server, over
-    real sockets, through one of that kind. Programs that tests start are on their own.
+    real sockets, through one of that kind, whose threads, files and sockets are those of another process. Programs that
+    tests start are on their own.
 
     Tests marked `direct` are skipped then: what they say of the server, they would find at the proxy instead."""
     if not PROXY_KIND:
         yield
         return
-    from kubectl_runtime.certificates.authority import Authority
-    from kubectl_runtime.certificates.bundles import server_context
     from kubectl_runtime.client.wire.carrier import ApiAdapter
-    from tests.client.proxies import ProxyServer
 
-    tls = None
-    if PROXY_KIND == "https":
-        authority, trusted = Authority("the proxy's"), tmp_path_factory.mktemp("proxy") / "ca.pem"
-        trusted.write_bytes(authority.pem)
-        os.environ["SSL_CERT_FILE"] = str(trusted)
-        tls = server_context(authority.server(("127.0.0.1",)))
-    made = ApiAdapter.__init__
-    with ProxyServer(PROXY_KIND, tls=tls) as proxy, pytest.MonkeyPatch.context() as patch:
+    made, trusted = ApiAdapter.__init__, tmp_path_factory.mktemp("proxy") / "ca.pem"
+    command = [sys.executable, "-m", "tests.client.proxies", PROXY_KIND, str(trusted)]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[1], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as proxy, pytest.MonkeyPatch.context() as patch:
+        url = proxy.stdout.readline().strip() if proxy.stdout else ""
+        assert url
+        if PROXY_KIND == "https":
+            os.environ["SSL_CERT_FILE"] = str(trusted)
+
         def through_it(adapter: ApiAdapter, base_url: str, **options: Any) -> None:
             if not _OF_WAYS.search(os.environ.get("PYTEST_CURRENT_TEST", "")):
-                options["proxy"] = options.get("proxy") or proxy.url
+                options["proxy"] = options.get("proxy") or url
             made(adapter, base_url, **options)
 
         patch.setattr(ApiAdapter, "__init__", through_it)

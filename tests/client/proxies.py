@@ -6,8 +6,10 @@ import selectors
 import socket
 import ssl
 import struct
+import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import Self
 from urllib.parse import quote, urlsplit
 
@@ -215,6 +217,32 @@ def _pump(one: socket.socket, other: socket.socket) -> None:
                     data = source.recv(1 << 16)
                     if not data:
                         return
-                    other_way[source].sendall(data)
+                    try:
+                        other_way[source].sendall(data)
+                    except OSError:  # it has ended; what it said before, such as why, is passed on
+                        with suppress(OSError):
+                            while data := other_way[source].recv(1 << 16):
+                                source.sendall(data)
+                        return
                     if not isinstance(source, ssl.SSLSocket) or not source.pending():
                         break
+
+
+def main(kind: str, trusted: str) -> None:
+    """A proxy in a process of its own, until its input ends. It prints its URL; the authority that it has its
+    certificate from, as an https proxy, goes into the file `trusted`."""
+    tls = None
+    if kind == "https":
+        from kubectl_runtime.certificates.authority import Authority
+        from kubectl_runtime.certificates.bundles import server_context
+
+        authority = Authority("the proxy's")
+        Path(trusted).write_bytes(authority.pem)
+        tls = server_context(authority.server(("127.0.0.1",)))
+    with ProxyServer(kind, tls=tls) as proxy:
+        print(proxy.url, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

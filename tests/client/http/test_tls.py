@@ -90,7 +90,7 @@ def test_a_handshake_that_is_cut_off_is_no_matter_of_trust_and_is_retried(
         assert server.connections == 3
 
 
-@pytest.mark.direct("a method of all TLS sockets of the process is replaced")
+@pytest.mark.direct("TLS with the proxy would end, too")
 def test_a_connection_that_has_ended_before_the_request_is_no_matter_of_trust(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
