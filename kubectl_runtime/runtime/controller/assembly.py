@@ -631,7 +631,7 @@ class Assembly(Generic[K]):
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)
 
-    def _take_watches(self, main: WatchPlan | MainStream[Any]) -> None:
+    def _take_watches(self, main: WatchPlan | MainStream) -> None:
         try:
             self._taken.add_all([*([main] if isinstance(main, WatchPlan) else []), *self.plan.related])
         except BaseException:  # RequestError for a form that an Api does not have
