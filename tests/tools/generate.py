@@ -15,7 +15,18 @@ import sys
 from pathlib import Path
 
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
+from kubectl_runtime.crd.parts import ATOMIC, GO_DEFAULTS
+from kubectl_runtime.schema.definitions import definitions as definitions_of_the_package
 from tests.tools.generators import definitions, gotypes, inputs, outputs, resourceclasses, resourcedata, resourcetext
+
+
+def parts_differ(sources: Path) -> set[str]:
+    """The definitions whose markers in the Go sources are not those that parts of custom resources have."""
+    defaults, atomic = gotypes.markers(sources)
+    known = definitions_of_the_package()
+    marked = {name for name, node in known.items() if node.get("x-kubernetes-map-type") == "atomic"}
+    return {name for name in known if defaults.get(name) != GO_DEFAULTS.get(name)} | (
+        (atomic & known.keys()) - marked) ^ (ATOMIC - marked)
 
 
 def main() -> int:
@@ -33,6 +44,10 @@ def main() -> int:
         else:
             schemas = definitions.documents(inputs.schemas())
             types = gotypes.declarations(inputs.checkouts(args.sources))
+            if differing := parts_differ(args.sources):
+                print("GO_DEFAULTS and ATOMIC in kubectl_runtime/crd/parts.py are not as the markers of:",
+                      *sorted(differing), file=sys.stderr)
+                return 1
             contents = {outputs.DEFINITIONS: outputs.packed(schemas), outputs.TYPES: outputs.packed((types,))}
     except inputs.InputError as error:
         print(error, file=sys.stderr)

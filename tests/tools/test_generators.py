@@ -33,13 +33,21 @@ type Pod struct {
 
 type PodSpec struct {
     Shared `json:",inline" protobuf:"bytes,9,opt,name=shared"`
+    // +default=ref(Few)
     Replicas *int32 `json:"replicas,omitempty" protobuf:"varint,1,opt,name=replicas"`
+    // Phase says how far it is.
+    // +default="New"
     Phase Phase `json:"phase" protobuf:"bytes,2,opt,name=phase"`
     Limits map[string][]byte `json:"limits,omitempty" protobuf:"bytes,3,rep,name=limits"`
     Ports []intstr.IntOrString `json:"ports,omitempty" protobuf:"bytes,4,rep,name=ports"`
 }
 
+// Shared is inlined.
+// +structType=atomic
 type Shared struct {
+    // +optional
+    // +default=true
+    // TODO: more
     On bool `json:"on,omitempty" protobuf:"varint,5,opt,name=on"`
 }
 
@@ -66,6 +74,13 @@ def go_sources(folder: Path) -> Path:
         (folder / path).write_text(text)
     (folder / "api/core/v1/types_test.go").write_text("type Pod struct {\n}\n")
     return folder
+
+
+def test_markers_are_defaults_and_atomic_structs_with_what_is_inlined(tmp_path):
+    defaults, atomic = gotypes.markers(go_sources(tmp_path))
+    assert defaults == {"io.k8s.api.core.v1.PodSpec": {"on": True, "phase": "New"},
+                        "io.k8s.api.core.v1.Shared": {"on": True}}
+    assert atomic == {"io.k8s.api.core.v1.PodSpec", "io.k8s.api.core.v1.Shared"}
 
 
 def test_go_declarations_become_flags_types_and_numbers(tmp_path):

@@ -18,9 +18,11 @@ number         the field's number in protobuf; ``2.5`` is number 5 of a struct t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 SOURCES = {
     "api": "io.k8s.api",
@@ -57,6 +59,7 @@ NUMBER = re.compile(r'protobuf:"\w+,(\d+)')
 STRUCT = re.compile(r"^type (\w+) struct\s*\{$")
 EMPTY = re.compile(r"^type (\w+) struct\s*\{\s*\}$")
 NAMED = re.compile(r"^(?:type )?\s*(\w+) =?\s*([\w.*\[\]]+)$")
+DEFAULT, ATOMIC = re.compile(r"^\s*// \+default=(.*?)\s*$"), re.compile(r"^// \+structType=atomic\s*$")
 IMPORT = re.compile(r'^\s*(?:import )?(?:(\w+) )?"([^"]+)"$')
 
 
@@ -67,32 +70,44 @@ class Package:
         self.name = name
         self.structs: dict[str, list[tuple[str, str, str, dict[str, str]]]] = {}
         self.named: dict[str, tuple[str, dict[str, str]]] = {}
+        self.defaults: dict[str, dict[str, Any]] = {}
+        self.atomic: set[str] = set()
 
     def read(self, source: str) -> None:
         """Collect the struct and named types of one file."""
         lines = iter(re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL).split("\n"))
         imports: dict[str, str] = {}
+        atomic = False
         for text in lines:
+            atomic = ATOMIC.match(text) is not None or (atomic and not text.startswith("}"))
             line = text.split("//")[0].rstrip() if "`" not in text and '"' not in text else text
             if (match := IMPORT.match(line)) and "/" in match[2]:
                 imports[match[1] or match[2].rsplit("/", 1)[1]] = match[2]
             elif match := STRUCT.match(line):
-                self.structs[match[1]] = self._fields(lines, imports)
+                self.structs[match[1]], self.defaults[match[1]] = self._fields(lines, imports)
+                self.atomic.update([match[1]] if atomic else ())
+                atomic = False
             elif match := EMPTY.match(line):
                 self.structs[match[1]] = []
             elif line.startswith("type ") and (match := NAMED.match(line)):
                 self.named[match[1]] = (match[2], imports)
 
     @staticmethod
-    def _fields(lines: Iterator[str], imports: dict[str, str]) -> list[tuple[str, str, str, dict[str, str]]]:
-        fields = []
+    def _fields(lines: Iterator[str],
+                imports: dict[str, str]) -> tuple[list[tuple[str, str, str, dict[str, str]]], dict[str, Any]]:
+        """The fields, and the values of their ``+default`` markers."""
+        fields, defaults, marked = [], dict[str, Any](), None
         for line in lines:
             if line.startswith("}"):
                 break
+            marked = DEFAULT.match(line) or marked
             if not line.lstrip().startswith("//") and (match := FIELD.match(line)):
                 number = NUMBER.search(match[0])
                 fields.append((match[1], match[2], number[1] if number else "", imports))
-        return fields
+                if marked and not marked[1].startswith("ref("):  # controller-gen does not follow references
+                    defaults[match[2].partition(",")[0]] = json.loads(marked[1])
+                marked = None
+        return fields, defaults
 
 
 class Generator:
@@ -135,6 +150,17 @@ class Generator:
                 "omitempty" not in options or (struct_like and not pointer))
             fields[json_name] = f"{'*' if pointer else ''}{'!' if always else ''}{spec}@{number}"
         return fields
+
+    def markers_of(self, full_name: str) -> tuple[dict[str, Any], bool]:
+        """The defaults of a struct's fields and whether it is atomic, by its markers and those of what it inlines."""
+        home, _, name = full_name.rpartition(".")
+        package = self.packages[home]
+        defaults, atomic = dict(package.defaults.get(name, {})), name in package.atomic
+        for go_type, tag, _, imports in package.structs.get(name, ()):
+            if "inline" in tag.split(",")[1:]:
+                inner, inner_is_atomic = self.markers_of(self._qualify(go_type.lstrip("*"), home, imports))
+                defaults, atomic = {**inner, **defaults}, atomic or inner_is_atomic
+        return defaults, atomic
 
     def _qualify(self, go_type: str, package: str, imports: dict[str, str]) -> str:
         if "." not in go_type:
@@ -199,3 +225,18 @@ def declarations(checkouts: Path) -> dict[str, dict[str, str]]:
             if any(go_type.endswith("TypeMeta") for go_type, _, _, _ in fields) and not name.endswith("List"):
                 generator.add(f"{package.name}.{name}")
     return dict(sorted(generator.types.items()))
+
+
+def markers(checkouts: Path) -> tuple[dict[str, dict[str, Any]], set[str]]:
+    """Defaults by struct and field, and the structs that are atomic, both by OpenAPI's names, as the markers of the
+    stable versions have them."""
+    generator = Generator(checkouts)
+    defaults, atomic = {}, set()
+    for package in list(generator.packages.values()):
+        if not re.search(r"\.v\d+$", package.name) or not package.name.startswith(SERVED):
+            continue
+        for name in package.structs:
+            found, is_atomic = generator.markers_of(full_name := f"{package.name}.{name}")
+            defaults.update({full_name: found} if found else {})
+            atomic.update([full_name] if is_atomic else ())
+    return defaults, atomic
