@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Condition, Part
 
 __all__ = ["CustomResourceColumnDefinition", "CustomResourceConversion", "CustomResourceDefinitionCondition",
@@ -173,8 +173,8 @@ class CustomResourceDefinitionVersion(Part, kw_only=True):
     """CustomResourceDefinitionVersion describes a version for CRD."""
 
     name: str = ""
-    served: bool = False
-    storage: bool = False
+    served: Sent[bool] = False
+    storage: Sent[bool] = False
     deprecated: bool = False
     deprecation_warning: str | None = None
     schema: CustomResourceValidation | None = None

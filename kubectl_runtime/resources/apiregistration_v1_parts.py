@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Condition, Part
 
 __all__ = ["APIServiceCondition", "APIServiceSpec", "APIServiceStatus", "ServiceReference"]
@@ -32,8 +32,8 @@ class APIServiceSpec(Part, kw_only=True):
     version: str | None = None
     insecure_skip_tls_verify: bool = msgspec.field(name="insecureSkipTLSVerify", default=False)
     ca_bundle: bytes | None = None
-    group_priority_minimum: int = 0
-    version_priority: int = 0
+    group_priority_minimum: Sent[int] = 0
+    version_priority: Sent[int] = 0
 
 
 class APIServiceStatus(Part, kw_only=True):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.core.base.wire import Sent
 from kubectl_runtime.core.objects.declare import EMPTY
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources.lazy import Parts, part_of
@@ -25,7 +26,7 @@ class ControllerRevision(Resource, group="apps", version="v1", kind="ControllerR
     """ControllerRevision implements an immutable snapshot of state data."""
 
     data: Any = None
-    revision: int = 0
+    revision: Sent[int] = 0
 
 
 class DaemonSet(Resource, group="apps", version="v1", kind="DaemonSet", plural="daemonsets", subresources=("status",)):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector, Part
 from kubectl_runtime.resources.core_v1_parts import PersistentVolumeClaimTemplate, PodTemplateSpec
 
@@ -49,10 +49,10 @@ class DaemonSetSpec(Part, kw_only=True):
 class DaemonSetStatus(Part, kw_only=True):
     """DaemonSetStatus represents the current status of a daemon set."""
 
-    current_number_scheduled: int = 0
-    number_misscheduled: int = 0
-    desired_number_scheduled: int = 0
-    number_ready: int = 0
+    current_number_scheduled: Sent[int] = 0
+    number_misscheduled: Sent[int] = 0
+    desired_number_scheduled: Sent[int] = 0
+    number_ready: Sent[int] = 0
     observed_generation: int | None = None
     updated_number_scheduled: int = 0
     number_available: int = 0
@@ -124,7 +124,7 @@ class ReplicaSetSpec(Part, kw_only=True):
 class ReplicaSetStatus(Part, kw_only=True):
     """ReplicaSetStatus represents the current status of a ReplicaSet."""
 
-    replicas: int = 0
+    replicas: Sent[int] = 0
     fully_labeled_replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0
@@ -186,7 +186,7 @@ class StatefulSetStatus(Part, kw_only=True):
     """StatefulSetStatus represents the current state of a StatefulSet."""
 
     observed_generation: int | None = None
-    replicas: int = 0
+    replicas: Sent[int] = 0
     ready_replicas: int = 0
     current_replicas: int = 0
     updated_replicas: int = 0

@@ -4,6 +4,7 @@ The parts of the kinds in authorization_v1.py, which has them as well.
 """
 import msgspec
 
+from kubectl_runtime.core.base.wire import Sent
 from kubectl_runtime.core.meta.metav1 import LabelSelectorRequirement, Part
 
 __all__ = ["FieldSelectorAttributes", "FieldSelectorRequirement", "LabelSelectorAttributes", "NonResourceAttributes",
@@ -104,7 +105,7 @@ class SubjectAccessReviewSpec(Part, kw_only=True):
 class SubjectAccessReviewStatus(Part, kw_only=True):
     """SubjectAccessReviewStatus."""
 
-    allowed: bool = False
+    allowed: Sent[bool] = False
     denied: bool = False
     reason: str = ""
     evaluation_error: str = ""
@@ -115,5 +116,5 @@ class SubjectRulesReviewStatus(Part, kw_only=True):
 
     resource_rules: list[ResourceRule] = []
     non_resource_rules: list[NonResourceRule] = []
-    incomplete: bool = False
+    incomplete: Sent[bool] = False
     evaluation_error: str = ""

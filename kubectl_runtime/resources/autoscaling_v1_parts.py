@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from kubectl_runtime.core.base.wire import Sent
 from kubectl_runtime.core.meta.metav1 import Part
 
 __all__ = ["CrossVersionObjectReference", "HorizontalPodAutoscalerSpec", "HorizontalPodAutoscalerStatus"]
@@ -24,7 +25,7 @@ class HorizontalPodAutoscalerSpec(Part, kw_only=True):
 
     scale_target_ref: CrossVersionObjectReference = msgspec.field(default_factory=CrossVersionObjectReference)
     min_replicas: int | None = None
-    max_replicas: int = 0
+    max_replicas: Sent[int] = 0
     target_cpu_utilization_percentage: int | None = msgspec.field(name="targetCPUUtilizationPercentage", default=None)
 
 
@@ -33,6 +34,6 @@ class HorizontalPodAutoscalerStatus(Part, kw_only=True):
 
     observed_generation: int | None = None
     last_scale_time: datetime | None = None
-    current_replicas: int = 0
-    desired_replicas: int = 0
+    current_replicas: Sent[int] = 0
+    desired_replicas: Sent[int] = 0
     current_cpu_utilization_percentage: int | None = msgspec.field(name="currentCPUUtilizationPercentage", default=None)

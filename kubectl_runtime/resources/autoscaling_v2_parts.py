@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector, Part
 from kubectl_runtime.core.meta.quantities import QuantityText
 
@@ -91,8 +91,8 @@ class HPAScalingPolicy(Part, kw_only=True):
     """HPAScalingPolicy is a single policy which must hold true for a specified past interval."""
 
     type: str = ""
-    value: int = 0
-    period_seconds: int = 0
+    value: Sent[int] = 0
+    period_seconds: Sent[int] = 0
 
 
 class HPAScalingRules(Part, kw_only=True):
@@ -165,7 +165,7 @@ class HorizontalPodAutoscalerSpec(Part, kw_only=True):
 
     scale_target_ref: CrossVersionObjectReference = msgspec.field(default_factory=CrossVersionObjectReference)
     min_replicas: int | None = None
-    max_replicas: int = 0
+    max_replicas: Sent[int] = 0
     metrics: list[MetricSpec] = []
     behavior: HorizontalPodAutoscalerBehavior | None = None
 
@@ -215,6 +215,6 @@ class HorizontalPodAutoscalerStatus(Part, kw_only=True):
     observed_generation: int | None = None
     last_scale_time: datetime | None = None
     current_replicas: int = 0
-    desired_replicas: int = 0
+    desired_replicas: Sent[int] = 0
     current_metrics: list[MetricStatus] = []
     conditions: Annotated[list[HorizontalPodAutoscalerCondition], MapKeys("type")] = []

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Condition, FrozenPart, LabelSelector, Part, TemplateMeta
 from kubectl_runtime.core.meta.quantities import QuantityText
 
@@ -94,7 +94,7 @@ class NodeSelector(Part, kw_only=True):
 class PreferredSchedulingTerm(Part, kw_only=True):
     """An empty preferred scheduling term matches all objects with implicit weight 0 (i.e. it's a no-op)."""
 
-    weight: int = 0
+    weight: Sent[int] = 0
     preference: NodeSelectorTerm = msgspec.field(default_factory=NodeSelectorTerm)
 
 
@@ -125,7 +125,7 @@ class WeightedPodAffinityTerm(Part, kw_only=True):
     node(s).
     """
 
-    weight: int = 0
+    weight: Sent[int] = 0
     pod_affinity_term: PodAffinityTerm = msgspec.field(default_factory=PodAffinityTerm)
 
 
@@ -366,7 +366,7 @@ class ContainerPort(Part, kw_only=True):
 
     name: str | None = None
     host_port: int = 0
-    container_port: int = 0
+    container_port: Sent[int] = 0
     protocol: str = "TCP"
     host_ip: str | None = msgspec.field(name="hostIP", default=None)
 
@@ -484,7 +484,7 @@ class HTTPGetAction(Part, kw_only=True):
 class SleepAction(Part, kw_only=True):
     """SleepAction describes a 'sleep' action."""
 
-    seconds: int = 0
+    seconds: Sent[int] = 0
 
 
 class TCPSocketAction(Part, kw_only=True):
@@ -514,7 +514,7 @@ class Lifecycle(Part, kw_only=True):
 class GRPCAction(Part, kw_only=True):
     """GRPCAction specifies an action involving a GRPC service."""
 
-    port: int = 0
+    port: Sent[int] = 0
     service: str | None = None
 
 
@@ -667,7 +667,7 @@ class ContainerStateRunning(Part, kw_only=True):
 class ContainerStateTerminated(Part, kw_only=True):
     """ContainerStateTerminated is a terminated state of a container."""
 
-    exit_code: int = 0
+    exit_code: Sent[int] = 0
     signal: int = 0
     reason: str = ""
     message: str = ""
@@ -694,8 +694,8 @@ class ContainerState(Part, kw_only=True):
 class LinuxContainerUser(Part, kw_only=True):
     """LinuxContainerUser represents user identity information in Linux containers."""
 
-    uid: int = 0
-    gid: int = 0
+    uid: Sent[int] = 0
+    gid: Sent[int] = 0
     supplemental_groups: list[int] = []
 
 
@@ -748,8 +748,8 @@ class ContainerStatus(Part, kw_only=True):
     name: str = ""
     state: ContainerState = msgspec.field(default_factory=ContainerState)
     last_state: ContainerState = msgspec.field(default_factory=ContainerState)
-    ready: bool = False
-    restart_count: int = 0
+    ready: Sent[bool] = False
+    restart_count: Sent[int] = 0
     image: str = ""
     image_id: str = msgspec.field(name="imageID", default="")
     container_id: str = msgspec.field(name="containerID", default="")
@@ -765,7 +765,7 @@ class ContainerStatus(Part, kw_only=True):
 class DaemonEndpoint(Part, kw_only=True):
     """DaemonEndpoint contains information about a single Daemon endpoint."""
 
-    port: int = msgspec.field(name="Port", default=0)
+    port: Sent[int] = msgspec.field(name="Port", default=0)
 
 
 class DownwardAPIVolumeFile(Part, kw_only=True):
@@ -822,7 +822,7 @@ class EndpointPort(Part, kw_only=True):
     """EndpointPort is a tuple that describes a single port."""
 
     name: str | None = None
-    port: int = 0
+    port: Sent[int] = 0
     protocol: str | None = None
     app_protocol: str | None = None
 
@@ -1039,7 +1039,7 @@ class ISCSIPersistentVolumeSource(Part, kw_only=True):
 
     target_portal: str = ""
     iqn: str = ""
-    lun: int = 0
+    lun: Sent[int] = 0
     iscsi_interface: str | None = None
     fs_type: str | None = None
     read_only: bool = False
@@ -1055,7 +1055,7 @@ class ISCSIVolumeSource(Part, kw_only=True):
 
     target_portal: str = ""
     iqn: str = ""
-    lun: int = 0
+    lun: Sent[int] = 0
     iscsi_interface: str | None = None
     fs_type: str | None = None
     read_only: bool = False
@@ -1093,7 +1093,7 @@ class LimitRangeSpec(Part, kw_only=True):
 class PortStatus(Part, kw_only=True):
     """PortStatus represents the error condition of a service port."""
 
-    port: int = 0
+    port: Sent[int] = 0
     protocol: str = ""
     error: str | None = None
 
@@ -1559,7 +1559,7 @@ class Toleration(Part, kw_only=True):
 class TopologySpreadConstraint(Part, kw_only=True):
     """TopologySpreadConstraint specifies how to spread matching pods among the given topology."""
 
-    max_skew: int = 0
+    max_skew: Sent[int] = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
@@ -1783,7 +1783,7 @@ class ReplicationControllerSpec(Part, kw_only=True):
 class ReplicationControllerStatus(Part, kw_only=True):
     """ReplicationControllerStatus represents the current status of a replication controller."""
 
-    replicas: int = 0
+    replicas: Sent[int] = 0
     fully_labeled_replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0
@@ -1828,7 +1828,7 @@ class ServicePort(Part, kw_only=True):
     name: str | None = None
     protocol: str = "TCP"
     app_protocol: str | None = None
-    port: int = 0
+    port: Sent[int] = 0
     target_port: int | str | None = None
     node_port: int = 0
 

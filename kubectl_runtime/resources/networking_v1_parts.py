@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector, Part
 from kubectl_runtime.resources.core_v1_parts import TypedLocalObjectReference
 
@@ -97,7 +97,7 @@ class IngressClassSpec(Part, kw_only=True):
 class IngressPortStatus(Part, kw_only=True):
     """IngressPortStatus represents the error condition of a service port."""
 
-    port: int = 0
+    port: Sent[int] = 0
     protocol: str = ""
     error: str | None = None
 

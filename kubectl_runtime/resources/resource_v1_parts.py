@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Condition, Part, TemplateMeta
 from kubectl_runtime.core.meta.quantities import QuantityText
 from kubectl_runtime.resources.core_v1_parts import NodeSelector
@@ -319,8 +319,8 @@ class ResourcePool(Part, kw_only=True):
     """ResourcePool describes the pool that ResourceSlices belong to."""
 
     name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 0
+    generation: Sent[int] = 0
+    resource_slice_count: Sent[int] = 0
 
 
 class ResourceSliceSpec(Part, kw_only=True):

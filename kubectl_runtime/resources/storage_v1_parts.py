@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Part
 from kubectl_runtime.resources.core_v1_parts import PersistentVolumeSpec
 
@@ -85,7 +85,7 @@ class VolumeError(Part, kw_only=True):
 class VolumeAttachmentStatus(Part, kw_only=True):
     """VolumeAttachmentStatus is the status of a VolumeAttachment request."""
 
-    attached: bool = False
+    attached: Sent[bool] = False
     attachment_metadata: dict[str, str] = {}
     attach_error: VolumeError | None = None
     detach_error: VolumeError | None = None

@@ -1,10 +1,12 @@
 """Parts of the API's own kinds as fields of custom resources: upstream's schema, taken by a server and read again."""
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import pkgutil
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import pytest
@@ -14,14 +16,17 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.codec.views import MISSING
 from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector, ObjectMeta, TemplateMeta
 from kubectl_runtime.crd.customresource import CustomResource
-from kubectl_runtime.crd.parts import GO_DEFAULTS, part_name, part_schema
+from kubectl_runtime.crd.parts import GO_DEFAULTS, Style, part_name, part_schema
 from kubectl_runtime.crd.schema import object_schema
 from kubectl_runtime.resources.batch_v1 import JobTemplateSpec
 from kubectl_runtime.resources.core_v1 import (
     Affinity,
     Container,
+    ContainerStateTerminated,
+    ISCSIVolumeSource,
     ObjectReference,
     PodSpec,
     PodTemplateSpec,
@@ -30,6 +35,7 @@ from kubectl_runtime.resources.core_v1 import (
     ServiceSpec,
     Volume,
 )
+from kubectl_runtime.resources.storage_v1 import VolumeAttachmentStatus
 from kubectl_runtime.runtime.apply_crd import apply_crd
 from kubectl_runtime.schema.definitions import definitions
 from kubectl_runtime.schema.structural import schema_definition_causes
@@ -136,6 +142,88 @@ def test_the_schema_is_what_controller_gen_writes() -> None:
     assert claim["required"] == ["spec"]
 
 
+class Record(NamedTuple):
+    """Where controller-gen's schema of a part stands, and the digest of it without its descriptions."""
+
+    digest: str
+    path: str
+    project: str = "kubernetes-sigs/kubebuilder"
+    commit: str = "5c400728930120dd385712db61cb0a937238ce81"
+    file: str = ("docs/book/src/cronjob-tutorial/testdata/project/config/crd/bases/"
+                 "batch.tutorial.kubebuilder.io_cronjobs.yaml")
+    version: str = "v1"
+
+
+_JOB = "spec.jobTemplate"
+_POD = f"{_JOB}.spec.template"
+_KUEUE = ("kubernetes-sigs/kueue", "ff69552e79ad21652c36caa97038382e55625cf7",
+          "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", "v1beta2")
+RECORDED = {
+    "PodTemplateSpec": Record("0b7046120bdb531c", _POD),
+    "JobTemplateSpec": Record("bb04b5fa272522f1", _JOB),
+    "Affinity": Record("71fd8b46e6a7ecad", f"{_POD}.spec.affinity"),
+    "Probe": Record("d2c44ac38324f01e", f"{_POD}.spec.containers.[].livenessProbe"),
+    "Volume": Record("0218854b488449e8", f"{_POD}.spec.volumes.[]"),
+    "ResourceRequirements": Record("d02b67f72b13d066", f"{_POD}.spec.containers.[].resources"),
+    "ObjectReference": Record("11046fd97a127905", "status.active.[]"),
+    "LabelSelector": Record("0cc060c7ccb732bb", f"{_JOB}.spec.selector"),
+    "Condition": Record("70a1e3806f56f7e3", "status.conditions.[]"),
+    "ServiceSpec": Record("4bcefbbae179a594", "spec.managed.services.additional.[].serviceTemplate.spec",
+                          "cloudnative-pg/cloudnative-pg", "a95a534dbe0854495b863bbc1b7651f74d310916",
+                          "config/crd/bases/postgresql.cnpg.io_clusters.yaml"),
+    "PodTemplateSpec with metadata": Record("62b10afe8e25bffd", "spec.podSets.[].template", *_KUEUE),
+}
+
+
+def at(schema: dict[str, Any], path: str) -> dict[str, Any]:
+    return field(schema, *path.split("."))
+
+
+def undescribed(node: Any) -> Any:
+    """A schema without descriptions, and with what is required in order."""
+    if isinstance(node, list):
+        return [undescribed(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {key: sorted(value) if key == "required" and isinstance(value, list)
+            else {name: undescribed(child) for name, child in value.items()} if key == "properties"
+            else undescribed(value) for key, value in node.items() if key != "description"}
+
+
+def our_schema(part: str) -> Any:
+    """The schema of a part here; of a Condition, which may be written without a reason, a message and a time, with what
+    Go's class always writes."""
+    if part == "Condition":
+        schema = field(object_schema(Runner, [("spec", Condition, MISSING)]), "spec")
+        assert schema.pop("required") == ["type", "status"]
+        assert field(schema, "reason").pop("pattern") == "^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?)?$"
+        assert field(schema, "lastTransitionTime").pop("nullable")
+        assert field(schema, "observedGeneration").pop("nullable")
+        field(schema, "reason").update(minLength=1, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+        return undescribed({**schema, "required": ["type", "status", "reason", "message", "lastTransitionTime"]})
+    cls = next(cls for cls in (*PARTS, LabelSelector) if cls.__name__ == part.partition(" ")[0])
+    return undescribed(part_schema(part_name(cls) or "", Style(metadata=" " in part)))
+
+
+def digest(schema: Any) -> str:
+    return hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def differences(theirs: Any, ours: Any, path: str = "$") -> Iterator[str]:
+    """Each place where two schemas differ, with both values."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in sorted(theirs.keys() | ours.keys()):
+            yield from differences(theirs.get(key), ours.get(key), f"{path}.{key}")
+    elif theirs != ours or type(theirs) is not type(ours):
+        yield f"{path}: {theirs!r} there, {ours!r} here"
+
+
+@pytest.mark.parametrize("part", RECORDED)
+def test_a_part_has_the_schema_that_controller_gen_wrote_of_it(part: str) -> None:
+    assert digest(our_schema(part)) == RECORDED[part].digest, (
+        f"tests/interop/test_foreign_definitions.py shows the fields of {RECORDED[part]}")
+
+
 def test_only_the_defaults_of_upstream_are_there() -> None:
     found: dict[str, dict[str, Any]] = {}
     for name in {part_name(part) or "" for part in PARTS} | GO_DEFAULTS.keys():
@@ -201,6 +289,22 @@ def test_a_server_takes_what_is_written_and_it_is_read_again(client: Client) -> 
         {"name": "web", "image": "nginx", "resources": {"limits": {"cpu": "500m"}}}]}}
     with pytest.raises(ApiError, match="name: Required value"):
         api.create(Runner(name="nameless", spec=RunnerSpec(PodTemplateSpec(spec=PodSpec(containers=[Container()])))))
+
+
+@pytest.mark.parametrize(("part", "sent"), [
+    (ISCSIVolumeSource(target_portal="t:3260", iqn="iqn.2001-04.com.example:a"), {"lun": 0}),
+    (ContainerStateTerminated(reason="Completed"), {"exitCode": 0}), (VolumeAttachmentStatus(), {"attached": False})])
+def test_what_the_api_requires_is_sent_although_it_is_zero(client: Client, part: Any, sent: dict[str, Any]) -> None:
+    kind: Any = type("Zero", (CustomResource,), {"__annotations__": {"spec": type(part)}, "__module__": __name__},
+                     group="run.example.com", version="v1", kind=f"Z{type(part).__name__}".lower().capitalize())
+    apply_crd(client, kind)
+    obj = kind(name="zero", spec=part)
+    assert obj.to_dict()["spec"].items() >= sent.items()
+    assert Api.namespaced(client, kind, "default").create(obj)["spec"].items() >= sent.items()
+    assert not obj.to_dict(defaults=False)["spec"].keys() & sent.keys()  # an apply owns no default
+    read = kind.from_dict({"metadata": {"name": "zero"}, "spec": {"note": 1}})
+    assert read.spec is not None
+    assert read.to_dict()["spec"] == {"note": 1}
 
 
 NUMBERS = {"limits": {"cpu": 1, "memory": "1Gi"}, "requests": {"cpu": 2, "example.com/gpu": 4}}

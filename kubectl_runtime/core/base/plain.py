@@ -32,6 +32,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.wire import (
     NAIVE,
     UNKNOWN,
+    AlwaysSent,
     DeclaredType,
     check_undeclared,
     declared_type,
@@ -40,6 +41,7 @@ from kubectl_runtime.core.base.wire import (
     is_model,
     is_record_type,
     map_keys,
+    marks_of,
     misfit,
     record_in,
     to_text,
@@ -240,8 +242,11 @@ class _Layouts(dict[Any, _Layout]):
             hints = field_types(cls)
         except TypeError:  # a local class: what it declares cannot be looked at
             hints = {}
-        fields = tuple((name, key, declared_type(hashable(hints.get(key, UNKNOWN))), defaults.get(name, _UNSET),
-                        name not in known) for name, key in wire_names(cls).items())
+        sent = {key for key, hint in hints.items() if self.omit is Omit.DECLARED and any(
+            isinstance(mark, AlwaysSent) for mark in marks_of(hint))}
+        fields = tuple((name, key, declared_type(hashable(hints.get(key, UNKNOWN))),
+                        _UNSET if key in sent else defaults.get(name, _UNSET), name not in known)
+                       for name, key in wire_names(cls).items())
         return self.setdefault(cls, (issubclass(cls, msgspec.Struct), _tag(cls), fields))
 
 

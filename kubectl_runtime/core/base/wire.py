@@ -45,7 +45,7 @@ from datetime import datetime, time, timedelta
 from decimal import Decimal
 from functools import cache, partial
 from types import NoneType
-from typing import Any, NoReturn, Self, TypeAlias, TypeVar, Union
+from typing import Annotated, Any, NoReturn, Self, TypeAlias, TypeVar, Union
 
 import msgspec
 import msgspec.structs
@@ -87,6 +87,20 @@ class NumberAsText:
 
     def __repr__(self) -> str:
         return "NumberAsText()"
+
+
+class AlwaysSent:
+    """Marks a field of new objects that is sent although it equals its default: the API requires an `exitCode` of 0."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "AlwaysSent()"
+
+
+_Value = TypeVar("_Value")
+Sent: TypeAlias = Annotated[_Value, AlwaysSent()]
+"""`lun: Sent[int] = 0`: 0 unless it is given, and a new object has it. An apply leaves out every default."""
 
 
 def camel(name: str) -> str:

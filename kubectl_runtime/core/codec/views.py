@@ -40,7 +40,14 @@ from kubectl_runtime.core.base.wire import (
 from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.metav1 import OwnerReference, ReadOnlyDict
-from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
+from kubectl_runtime.core.meta.problems import (
+    DECODE_FAILURES,
+    NOT_ALLOWED,
+    DecodeError,
+    Problem,
+    allowed_at,
+    problem_of,
+)
 from kubectl_runtime.core.meta.selectors import ShardSelector
 
 
@@ -296,7 +303,10 @@ class ViewCodec:
         try:
             return self._convert(numbers_as_text(without_nulls(value), self.hint))
         except DECODE_FAILURES as error:
-            raise DecodeError(ref, *problem_of(error, at=f"$.{self.key}")) from None
+            path, problem = problem_of(error, at=f"$.{self.key}")
+            if problem.endswith(NOT_ALLOWED) and (ref is None or ref.kind != "Secret"):
+                problem = f"{path}: {allowed_at(path.removeprefix(f'$.{self.key}'), self.hint, value)}"
+            raise DecodeError(ref, path, problem) from None
 
 
 class _AnyBody(msgspec.Struct):

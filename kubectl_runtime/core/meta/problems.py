@@ -1,11 +1,15 @@
 """What can go wrong in decoding, and how to say it: a JSON path and a text without any content of the object."""
 from __future__ import annotations
 
+import enum
 import re
+import typing
+from typing import Any
 
 import msgspec
 
 from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.wire import alternatives, member_type
 from kubectl_runtime.core.meta.gvk import ObjectRef
 
 DECODE_FAILURES = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -13,6 +17,7 @@ DECODE_FAILURES = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 _PATH = r" - at `(?:key in )?(\$[^`]*)`$"
 _VALUE = r"(?s)Invalid (?:enum )?value .*"
+NOT_ALLOWED = "the value is not one of those allowed"
 
 
 class DecodeError(KubeError):
@@ -60,6 +65,44 @@ def is_no_utf8(failure: Exception) -> bool:
         type(failure) is msgspec.DecodeError and str(failure).startswith("Invalid UTF-8"))
 
 
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_LONGEST = 60
+
+
+def allowed_at(path: str, hint: Any, content: Any) -> str:
+    """`'warm' is not one of 'hot', 'cold'`: the value at a path below a content and what its type allows, as far as both
+    are known; else `NOT_ALLOWED`."""
+    for step in _STEP.finditer(path):
+        key, index = step[1], step[2]
+        if key is not None and (tags := _tags(hint, key)):
+            hint, content = typing.Literal[tuple(tags)], content.get(key) if isinstance(content, dict) else None
+        elif key is not None:
+            hint, content = member_type(hint, key), content.get(key) if isinstance(content, dict) else None
+        elif index.isdigit():
+            listed = isinstance(content, list) and int(index) < len(content)
+            hint, content = member_type(hint, None), content[int(index)] if listed else None
+        else:
+            hint, content = member_type(hint, ""), None  # of a map, whose key is not named
+    choices = [shown for option in alternatives(hint) for shown in _choices(option)]
+    if not choices:
+        return NOT_ALLOWED
+    text = ", ".join(map(repr, choices))
+    value = repr(content) if isinstance(content, str | int) else "the value"
+    return f"{value if len(value) <= _LONGEST else f'{value[:_LONGEST]}...'} is not one of {text}"
+
+
+def _tags(hint: Any, key: str) -> list[Any]:
+    """The tags of the Structs of a union that have them in this key."""
+    configs = [config for part in alternatives(hint) if (config := getattr(part, "__struct_config__", None)) is not None]
+    return [config.tag for config in configs if config.tag is not None and config.tag_field == key]
+
+
+def _choices(option: Any) -> list[Any]:
+    if typing.get_origin(option) is typing.Literal:
+        return list(typing.get_args(option))
+    return [member.value for member in option] if isinstance(option, enum.EnumType) else []
+
+
 def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") -> tuple[str, str]:
     """The path and text of `failure`; paths into a watch line lose their `.object`, others start at `at`."""
     if isinstance(failure, RecursionError):
@@ -76,4 +119,4 @@ def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") ->
     if enveloped:
         path = path.replace("$.object", "$", 1)
     path = at + path[1:]
-    return path, f"{path}: {re.sub(_VALUE, 'the value is not one of those allowed', message)}"
+    return path, f"{path}: {re.sub(_VALUE, NOT_ALLOWED, message)}"

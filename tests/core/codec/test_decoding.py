@@ -1,8 +1,9 @@
 """From bytes to records: one bad object breaks nothing, and says which it is."""
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from kubectl_runtime.core.codec.jsonbytes import Bookmark, decode_event, decode_
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.problems import DecodeError, is_no_utf8, problem_of
 from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.objects import PartialView
 from tests.core.examples import PODS, encoded, event, metadata
 
@@ -212,3 +214,57 @@ def test_repr_and_errors_show_no_content() -> None:
     secret = "hunter2"
     record = decode_object(encoded({"metadata": metadata(labels={"a": [secret]}), "data": {"k": secret}}), PODS)
     assert secret not in repr(record) + str(record.error)
+
+
+class Grade(enum.Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+class Square(msgspec.Struct, tag="square"):
+    side: int = 1
+
+
+class Circle(msgspec.Struct, tag="circle"):
+    radius: int = 1
+
+
+class Choosing(msgspec.Struct, rename="camel"):
+    mode: Literal["fast", "slow"] | None = None
+    grade: Grade = Grade.LOW
+    level: Literal[1, 2] = 1
+    many_modes: list[Literal["x", "y"]] = []
+    by_name: dict[str, Literal["a", "b"]] = {}
+    shape: Square | Circle | None = None
+    deep: list[dict[str, Square | None]] = []
+
+
+@pytest.mark.parametrize(("spec", "path", "problem"), [
+    ({"mode": "new"}, "$.spec.mode", "'new' is not one of 'fast', 'slow'"),
+    ({"grade": "middle"}, "$.spec.grade", "'middle' is not one of 'low', 'high'"),
+    ({"level": 3}, "$.spec.level", "3 is not one of 1, 2"),
+    ({"manyModes": ["x", "z"]}, "$.spec.manyModes[1]", "'z' is not one of 'x', 'y'"),
+    ({"byName": {"k": "c"}}, "$.spec.byName[...]", "the value is not one of 'a', 'b'"),
+    ({"shape": {"type": "line"}}, "$.spec.shape.type", "'line' is not one of 'square', 'circle'"),
+    ({"mode": "n" * 500}, "$.spec.mode", f"'{'n' * 59}... is not one of 'fast', 'slow'"),
+    ({"mode": "a\nb\x1b["}, "$.spec.mode", r"'a\nb\x1b[' is not one of 'fast', 'slow'"),
+    ({"deep": [{"k": {"side": "long"}}]}, "$.spec.deep[0][...].side", "Expected `int`, got `str`")])
+def test_an_error_names_the_value_and_what_is_allowed(spec: dict[str, Any], path: str, problem: str) -> None:
+    class Thing(Resource, group="example.com", version="v1", kind="Thing"):
+        spec: Choosing
+
+    with pytest.raises(DecodeError) as refused:
+        _ = Thing.from_dict({"metadata": {"name": "a"}, "spec": spec}).spec
+    assert (refused.value.path, refused.value.problem) == (path, f"{path}: {problem}")
+
+
+def test_an_error_names_no_value_of_a_secret() -> None:
+    class Token(Resource, group="", version="v1", kind="Secret"):
+        data: dict[str, Literal["a", "b"]]
+        type: Literal["Opaque"] = "Opaque"
+
+    for content in ({"data": {"k": "geheim"}}, {"data": {}, "type": "geheim"}):
+        obj = Token.from_dict({"metadata": {"name": "a"}, **content})
+        with pytest.raises(DecodeError, match="not one of those allowed") as refused:
+            _ = obj.data, obj.type
+        assert "geheim" not in str(refused.value)

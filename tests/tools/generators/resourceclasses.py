@@ -218,7 +218,8 @@ class Classes:
         if hint == "Any":
             return hint, "None"
         if hint in ("bool", "int", "float") and not pointer:
-            return hint, {"bool": "False", "int": "0", "float": "0.0"}[hint]
+            required = key in owner.node.get("required", ())
+            return f"Sent[{hint}]" if required else hint, {"bool": "False", "int": "0", "float": "0.0"}[hint]
         if hint in ("str", "QuantityText") and base != "MicroTime" and not pointer and (
                 key in owner.node.get("required", ()) or "!" in flags[:2]
                 or (owner.kind is None and owner.definition not in self.said)):
