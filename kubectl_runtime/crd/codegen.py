@@ -5,7 +5,7 @@
     a list of type map                Annotated[list[…], MapKeys("name")]
     an enum of texts                  str, with the values in its docstring: a newer definition may have one more
     a required field with a default   need not be given
-    a LabelSelector, Condition, ObjectReference, PodTemplateSpec, ...     the library's own class
+    a Quantity, LabelSelector, Condition, PodTemplateSpec, ...     the library's own class
     what is not described             Any, dict[str, Any]
 
 A definition comes from outside, so none of its text becomes code: `_literal` writes every value, `_named` and
@@ -39,6 +39,7 @@ from typing import Any
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.crd.models import plain
+from kubectl_runtime.crd.parts import QUANTITY_START
 
 Node = Mapping[str, Any]
 
@@ -53,7 +54,7 @@ _FORMATS = {"date-time": "datetime", "byte": "bytes"}
 _SHADOWING = frozenset({"str", "int", "float", "bool", "bytes", "dict", "list", "datetime", "msgspec"})
 _IMPORTED = frozenset({"Annotated", "Any", "Literal", "MapKeys", "Resource", "Scope", "annotations", "LabelSelector",
                        "Condition", "ObjectReference", "ResourceRequirements", "Affinity", "Toleration",
-                       "PodTemplateSpec"})
+                       "PodTemplateSpec", "Quantity"})
 _TAKEN = _SHADOWING | _IMPORTED | frozenset(keyword.kwlist) | frozenset(dir(builtins))
 """What no class of a module may be called."""
 _RESOURCE_FIELDS = ("apiVersion", "kind", "metadata")
@@ -154,7 +155,10 @@ class _Module:
     def _bare_hint(self, node: Node, name: str) -> str:
         node = plain(node)
         if node.get("x-kubernetes-int-or-string"):
-            return "int | str"
+            if not str(node.get("pattern")).startswith(QUANTITY_START):
+                return "int | str"
+            self._parts["Quantity"] = _OBJECTS
+            return "Quantity"
         if node.get("x-kubernetes-embedded-resource"):
             return "dict[str, Any]"
         kind = node.get("type")
@@ -198,7 +202,9 @@ class _Module:
                                 default=default))
             lines += _docstring(_with_values(child) if hint == "str" else child)
         empty = [] if described or any(not line.lstrip().startswith("#") for line in lines) else ["    pass"]
-        self._classes.append("\n".join([f"class {name}(msgspec.Struct, kw_only=True):", *described,
+        head = f"class {name}(msgspec.Struct, kw_only=True):"
+        head = head if len(head) <= WIDTH else head.replace("(", "(\n        ")
+        self._classes.append("\n".join([head, *described,
                                         *([""] if described else []), *lines, *empty]))
         return name
 
@@ -393,9 +399,10 @@ def _field(attribute: str, key: str, hint: str, *, must: bool, struct: bool = Fa
         return line
     if others:
         return _wrapped("    ", [first, *others], value, separator=" ")
-    if named:
-        return f"    {attribute}: {hint} = msgspec.field(\n        {', '.join(options)})"
-    return line
+    lines = f"    {attribute}: {hint} = msgspec.field(\n        {', '.join(options)})" if named else line
+    if len(lines.partition("\n")[0]) > WIDTH and '"' not in hint:
+        return _wrapped(f"    {attribute}: (", hint.split(" "), f"){value}", separator=" ")
+    return lines
 
 
 def _wrapped(head: str, parts: list[str], tail: str, separator: str = ", ") -> str:

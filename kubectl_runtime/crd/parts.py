@@ -57,8 +57,9 @@ ATOMIC = frozenset(CORE + name for name in _NAMED_LOCALLY)
 """Structs that controller-gen writes as atomic since they inline LocalObjectReference; the OpenAPI shows some so."""
 
 _INT_OR_STRING: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-_QUANTITY_PATTERN = (r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|"
-                     r"([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$")
+QUANTITY_START = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|"
+"""How the pattern of a quantity begins, here and where controller-gen wrote it."""
+_QUANTITY_PATTERN = QUANTITY_START + r"([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 _TEXTS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _EMBEDDED_META: Schema = {"type": "object", "properties": {
     "annotations": _TEXTS, "finalizers": {"type": "array", "items": {"type": "string"}}, "labels": _TEXTS,

@@ -45,6 +45,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kubectl_runtime.core.base.errors import MissingExtra
+from kubectl_runtime.schema import celmacros
 from kubectl_runtime.schema.cellibrary import OPAQUE, Function, functions
 from kubectl_runtime.schema.celtypes import (
     Converter,
@@ -144,7 +145,7 @@ def library(*, typed: bool, classes: Mapping[str, Any]) -> Any:
     """
     cel = engine()[0]
     alike: dict[Any, list[Function]] = {}
-    for number, function in enumerate(functions()):
+    for number, function in enumerate(itertools.chain(functions(), celmacros.functions())):
         has_list = function.member and function.parameters[0].startswith("[")
         if has_list and ("dyn" in function.parameters[0]) == typed:
             continue
@@ -206,7 +207,7 @@ class Scope:
         pool, shared = pool_of(messages), {"self": own}
         self._plain, self._optional = (
             cel.NewEnv(pool, variables={**shared, **more}, extensions=[*used, library(typed=True, classes={})])
-            for more, used in (({"oldSelf": own}, extensions),
+            for more, used in (({"oldSelf": own}, [*extensions, *bindings]),
                                ({"oldSelf__value": own, "oldSelf__given": cel.Type.BOOL}, [*extensions, *bindings])))
 
     def check(self, expression: str, wanted: Literal["bool", "string"], *, optional_old: bool = False) -> bool:
@@ -220,10 +221,12 @@ class Scope:
 
 def compiled(environment: Any, expression: str) -> Any:
     """The compiled expression. Raises CelError with the compiler's text."""
+    whole = celmacros.expanded(expression)
     try:
-        return environment.compile(expression)
+        return environment.compile(whole)
     except RuntimeError as error:
-        text = cleaned(str(error))
+        text = cleaned(str(error) if whole == expression else "\n".join(  # whose columns are not those of the rule
+            re.sub(r"<input>:\d+:\d+: ", "<input>: ", line) for line in str(error).split("\n") if line[:3] != " | "))
         raise CelError(text.replace("<input>:2:", "<input>:1:") if "oldSelf__given" in expression else text) from None
 
 
@@ -240,7 +243,7 @@ def _runtime() -> tuple[Any, Any]:
     cel, extensions, bindings = engine()
     pool = pool_of(())
     made, own, value = library(typed=False, classes=opaque_classes(pool)), {"self": cel.Type.DYN}, cel.Type.DYN
-    return (cel.NewEnv(pool, variables={**own, "oldSelf": value}, extensions=[*extensions, made]),
+    return (cel.NewEnv(pool, variables={**own, "oldSelf": value}, extensions=[*extensions, *bindings, made]),
             cel.NewEnv(pool, variables={**own, "oldSelf__value": value, "oldSelf__given": cel.Type.BOOL},
                        extensions=[*extensions, *bindings, made]))
 
@@ -319,15 +322,15 @@ NO_AUTHORIZER = "`authorizer` is not evaluated here: no decision of it could be 
 @functools.cache
 def _environments() -> tuple[Any, Any]:
     """Where conditions are checked, and where they run."""
-    cel, extensions, _ = engine()
+    cel, extensions, bindings = engine()
     known = list(messages_in(REQUEST, itertools.count()))
     objects = dict.fromkeys(_OBJECTS, cel.Type.DYN)
     pool = pool_of(known)
     checking = cel.NewEnv(pool, variables={**objects, "request": cel_type(REQUEST, known)},
-                          extensions=[*extensions, library(typed=True, classes={})])
+                          extensions=[*extensions, *bindings, library(typed=True, classes={})])
     pool = pool_of(())
     running = cel.NewEnv(pool, variables={**objects, "request": cel.Type.DYN},
-                         extensions=[*extensions, library(typed=False, classes=opaque_classes(pool))])
+                         extensions=[*extensions, *bindings, library(typed=False, classes=opaque_classes(pool))])
     return checking, running
 
 

@@ -1,11 +1,11 @@
 """Kubernetes' own CEL functions for rules: lists, regex, url, ip, cidr, quantity, and cel-go's sets.
 
 Each `Function` names its signature in a small language that the engine translates: scalars by their names, ``[T]``
-lists, ``{T}`` maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver`` for the opaque values, which are
-canonical texts to the functions here (so that two of them are equal when their values are). What a function raises
+lists, ``{T}`` maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver``, ``Format`` for the opaque values, which
+are canonical texts to the functions here (so that two of them are equal when their values are). What a function raises
 ValueError for is an error of the rule.
-Not provided, so that a CRD whose rules use it is refused: format, whose results are optional values (the engine takes
-none from a function), authorizer, and macros of two variables.
+Not provided, so that a CRD whose rules use it is refused: authorizer. `celmacros.py` has formats and macros of two
+variables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from kubectl_runtime.core.meta.quantities import value_of
 from kubectl_runtime.schema.patterns import compiled
 
-OPAQUE = ("Quantity", "URL", "IP", "CIDR", "Semver")
+OPAQUE = ("Quantity", "URL", "IP", "CIDR", "Semver", "Format")
 
 
 @dataclass(frozen=True, slots=True)

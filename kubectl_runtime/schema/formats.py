@@ -8,6 +8,8 @@ instead of the types, unless it is a text or a list; and a list is taken in the 
 
 Durations as the API server's schemas know them: Go's notation (``1h30m``, ``-1.5s``) and a number with the name of
 its unit (``3 days``), as go-openapi's `strfmt.ParseDuration` reads them.
+
+Names and label values: each check returns what is wrong, in the words of the API server (an empty list: nothing).
 """
 from __future__ import annotations
 
@@ -281,3 +283,113 @@ def type_fault(value: Any, node: Node) -> tuple[str, str] | None:
 
 def _is_whole(value: float) -> bool:
     return float(value).is_integer() and abs(value) <= _LARGEST_EXACT
+
+
+# --- names, and the formats that rules know by a name ---------------------------------------------------------------
+
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE = f"({_QUALIFIED})?"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+
+_label = re.compile(_LABEL)
+_label_1035 = re.compile(_LABEL_1035)
+_subdomain = re.compile(_SUBDOMAIN)
+_qualified = re.compile(_QUALIFIED)
+_label_value = re.compile(_LABEL_VALUE)
+
+LABEL_MESSAGE = ("a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+                 "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+                 f"'{_LABEL}')")
+LABEL_1035_MESSAGE = ("a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+                      "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
+                      f"regex used for validation is '{_LABEL_1035}')")
+SUBDOMAIN_MESSAGE = ("a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+                     "and must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
+                     f"validation is '{_SUBDOMAIN}')")
+_QUALIFIED_MESSAGE = ("must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+                      "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation "
+                      f"is '{_QUALIFIED}')")
+LABEL_VALUE_MESSAGE = ("a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+                       "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
+                       f"'12345', regex used for validation is '{_LABEL_VALUE}')")
+
+
+
+def _masked(name: str, prefix: bool) -> str:
+    """The name to check: a prefix may end with a dash, since characters follow, so the real server puts an "a" for its
+    last two."""
+    return name[:-2] + "a" if prefix and len(name) > 1 and name.endswith("-") else name
+
+
+def dns_label_errors(name: str, *, prefix: bool = False) -> list[str]:
+    """RFC 1123 label: at most 63 characters, no dots."""
+    name = _masked(name, prefix)
+    errors = [] if len(name) <= 63 else ["must be no more than 63 characters"]
+    if not _label.fullmatch(name):
+        errors.append("must not contain dots" if _subdomain.fullmatch(name) else LABEL_MESSAGE)
+    return errors
+
+
+def dns_1035_label_errors(name: str, *, prefix: bool = False) -> list[str]:
+    """RFC 1035 label: an RFC 1123 label that begins with a letter."""
+    name = _masked(name, prefix)
+    errors = [] if len(name) <= 63 else ["must be no more than 63 characters"]
+    return errors if _label_1035.fullmatch(name) else [*errors, LABEL_1035_MESSAGE]
+
+
+def dns_subdomain_errors(name: str, *, prefix: bool = False) -> list[str]:
+    """RFC 1123 subdomain: at most 253 characters."""
+    name = _masked(name, prefix)
+    errors = [] if len(name) <= 253 else ["must be no more than 253 characters"]
+    return errors if _subdomain.fullmatch(name) else [*errors, SUBDOMAIN_MESSAGE]
+
+
+def label_value_errors(value: str) -> list[str]:
+    """Values of labels."""
+    errors = [] if len(value) <= 63 else ["must be no more than 63 bytes"]
+    return errors if _label_value.fullmatch(value) else [*errors, LABEL_VALUE_MESSAGE]
+
+
+def qualified_name_errors(key: str) -> list[str]:
+    """Keys of labels and annotations, and finalizers: an optional DNS prefix, a slash, a name."""
+    parts = key.split("/")
+    if len(parts) > 2:
+        return [f"a valid label key {_QUALIFIED_MESSAGE} with an optional DNS subdomain prefix and '/' (e.g. "
+                "'example.com/MyName')"]
+    errors = []
+    if len(parts) == 2:
+        if not parts[0]:
+            errors.append("prefix part must be non-empty")
+        else:
+            errors += [f"prefix part {error.replace('253 characters', '253 bytes')}"
+                       for error in dns_subdomain_errors(parts[0])]
+    if not parts[-1]:
+        errors.append("name part must be non-empty")
+    elif len(parts[-1]) > 63:
+        errors.append("name part must be no more than 63 bytes")
+    if not _qualified.fullmatch(parts[-1]):
+        errors.append(f"name part {_QUALIFIED_MESSAGE}")
+    return errors
+
+
+def _prefix(check: Callable[..., list[str]]) -> Callable[[str], list[str]]:
+    return functools.partial(check, prefix=True)
+
+
+def _uri_errors(text: str) -> list[str]:
+    return [] if text_fits(text, "uri") else [f'parse "{text}": invalid URI for request']
+
+
+def _errors(name: str, message: str) -> Callable[[str], list[str]]:
+    return lambda text: [] if text_fits(text, name) else [message]
+
+
+NAMED_CHECKS: dict[str, Callable[[str], list[str]]] = {
+    "dns1123Label": dns_label_errors, "dns1123Subdomain": dns_subdomain_errors, "dns1035Label": dns_1035_label_errors,
+    "qualifiedName": qualified_name_errors, "dns1123LabelPrefix": _prefix(dns_label_errors),
+    "dns1123SubdomainPrefix": _prefix(dns_subdomain_errors), "dns1035LabelPrefix": _prefix(dns_1035_label_errors),
+    "labelValue": label_value_errors, "uri": _uri_errors, "uuid": _errors("uuid", "does not match the UUID format"),
+    "byte": _errors("byte", "invalid base64"), "date": _errors("date", "invalid date"),
+    "datetime": _errors("datetime", "invalid datetime")}
+"""The formats of rules (`format.dns1123Label()`): what is wrong with a text, in the words of the API server."""

@@ -122,8 +122,9 @@ def _wrong(field: str, rule: Node, detail: str) -> Cause:
     return Cause("FieldValueInvalid", f"Invalid value: {text}: {detail}", field)
 
 
-_WALKS = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter|matches|contains|find|findAll|indexOf|isSorted|sum|min|"
-                    r"max|split|replace|lowerAscii|upperAscii|startsWith|endsWith|join)\s*\(|\bin\b|\bsets\.")
+_WALKS = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|transform\w+|map|filter|matches|contains|find|findAll|"
+                    r"indexOf|isSorted|sum|min|max|split|replace|lowerAscii|upperAscii|startsWith|endsWith|join)\s*\(|"
+                    r"\bin\b|\bsets\.")
 _LIMITS = {"array": "maxItems", "object": "maxProperties", "string": "maxLength"}
 
 

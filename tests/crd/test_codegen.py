@@ -23,8 +23,9 @@ from kubectl_runtime.core.codec.views import without_nulls
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector
 from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.codegen import CodegenError, module_of
-from kubectl_runtime.crd.customresource import Validator
+from kubectl_runtime.crd.customresource import CustomResource, Validator
 from kubectl_runtime.crd.parts import part_schema
 from kubectl_runtime.manifests.documents import read_objects
 from kubectl_runtime.resources.core_v1 import Affinity, ObjectReference, PodTemplateSpec, ResourceRequirements
@@ -353,6 +354,40 @@ def test_a_required_field_with_a_default_need_not_be_given(tmp_path: Path) -> No
     assert module.ThingSpec(name="n").most == 10
     with pytest.raises(DecodeError, match="name"):
         thing(module, {})
+
+
+def test_quantities_are_known(tmp_path: Path) -> None:
+    memory, port = part_schema("io.k8s.apimachinery.pkg.api.resource.Quantity"), {"x-kubernetes-int-or-string": True}
+
+    class Own(CustomResource, group="example.com", version="v1", kind="Own"):
+        spec: Quantity
+
+    own = Own.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    module = of_spec(tmp_path, "quantities_of_thing", {
+        "memory": memory, "own": own, "limits": {"type": "object", "additionalProperties": memory}, "port": port,
+        "other": {**port, "pattern": "^[0-9]+%$"}, "sizes": {"type": "array", "items": memory}}, "memory")
+    hints = typing.get_type_hints(module.ThingSpec)
+    assert hints == {"memory": Quantity, "own": Quantity | None, "limits": dict[str, Quantity] | None,
+                     "port": int | str | None, "other": int | str | None, "sizes": list[Quantity] | None}
+    content = {"metadata": {"name": "a"}, "spec": {"memory": 2, "own": "0.5", "limits": {"cpu": "1000m"},
+                                                   "sizes": ["1Gi", 3]}}
+    obj = module.Thing.from_dict(content)
+    assert obj.spec.limits["cpu"] == Quantity("1")
+    assert obj.spec.sizes == [Quantity("1024Mi"), Quantity("3")]
+    obj.spec = obj.spec
+    assert obj.to_dict()["spec"] == content["spec"]
+    obj.spec.memory = Quantity("3Gi")
+    assert obj.to_dict()["spec"] == {**content["spec"], "memory": "3Gi"}
+
+
+@pytest.mark.parametrize("length", [3, 20, 35])
+def test_lines_of_deep_definitions_stay_short(tmp_path: Path, length: int) -> None:
+    node: dict[str, Any] = {"type": "object", "properties": {"aLongerKey": {"type": "integer"}}}
+    for key in ("Again", "sELinux"):
+        node = {"type": "object", "properties": {key + "x" * length: node, "list": {"type": "array", "items": node}}}
+    module = of_spec(tmp_path, f"deep_{length}", {"thing": node})
+    assert max(map(len, Path(module.__file__).read_text().splitlines())) <= 120
+    thing(module, {"thing": {"list": [{"list": [{"aLongerKey": 1}]}]}})
 
 
 def test_parts_of_the_api_are_known(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -22,8 +23,10 @@ import msgspec
 import pytest
 import yaml
 
+from kubectl_runtime import resources
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.crd.codegen import module_of
 from kubectl_runtime.crd.customresource import CustomResource
@@ -131,26 +134,29 @@ def imported(text: str, name: str, folder: Path) -> Any:
 def test_classes_of_public_definitions_are_imported_and_read_samples(tmp_path: Path) -> None:
     count, samples, unread = 0, Counter[str](), []
     for project in DEFINITIONS:
-        kinds: dict[tuple[str, str], type[Resource]] = {}
+        kinds: dict[Any, tuple[type[Resource], dict[str, Any]]] = {}
         for number, crd in enumerate(definitions_of(project)):
             count += 1
-            name = f"{project.replace('/', '_').replace('-', '_')}_{number}"
+            name = re.sub(r"\W", "_", f"{project}_{number}")
             for version in crd["spec"]["versions"]:
                 module = imported(module_of([crd], version["name"]), f"{name}_{version['name']}", tmp_path)
                 kind = getattr(module, crd["spec"]["names"]["kind"])
                 assert kind.api_resource.kind == crd["spec"]["names"]["kind"]
-                kinds[f"{crd['spec']['group']}/{version['name']}", kind.api_resource.kind] = kind
+                kinds[f"{crd['spec']['group']}/{version['name']}", kind.api_resource.kind] = (
+                    kind, version["schema"]["openAPIV3Schema"])
         names = "|".join(sorted({kind for _, kind in kinds}))
         for path in files_with(project, f"^kind: ({names})$"):
             for sample in documents(project, path):
-                cls = kinds.get((sample.get("apiVersion"), sample.get("kind"))) if isinstance(sample, dict) else None
-                if cls is None:
+                key = (sample.get("apiVersion"), sample.get("kind")) if isinstance(sample, dict) else None
+                if key not in kinds:
                     continue
+                cls, schema = kinds[key]
                 obj = cls.from_dict(sample)
                 try:
                     obj.validate()
-                except Exception as error:
+                except DecodeError as error:
                     unread.append(f"{project} {path}: {error}")
+                    assert schema_causes(sample, schema), unread[-1]  # no server takes it as it is, either
                     continue
                 for part in cls.__annotations__.keys() - {"api_version", "kind", "metadata"}:
                     if getattr(obj, part) is not None:
@@ -165,7 +171,6 @@ def test_classes_of_public_definitions_are_imported_and_read_samples(tmp_path: P
         ran = subprocess.run([sys.executable, "-m", *command, "."], cwd=tmp_path, capture_output=True, text=True,
                              check=False, env={**os.environ, "MYPYPATH": str(Path(__file__).parents[2])})
         assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-2000:]
-    assert len(unread) <= samples.total() // 100, unread
 
 
 class HolderSpec(msgspec.Struct, rename="camel", kw_only=True):
@@ -198,24 +203,40 @@ def workloads() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def test_public_workloads_are_valid_as_fields_and_come_back_as_they_were() -> None:
-    kinds, refused = Counter[str](), []
+    kinds, refused, fractions = Counter[str](), [], 0
     with ApiServer() as server, server.client() as client:
         apply_crd(client, Holder)
         api = Api.namespaced(client, Holder, "default")
         for number, (where, field, spec) in enumerate(workloads()):
+            if not is_taken(client, field, spec):
+                continue  # a template, a patch of kustomize, a misspelt field
             try:
-                made = round_trip(client, api, number, field, spec)
+                round_trip(api, number, field, spec)
             except Exception as error:
-                refused.append(f"{where}: {type(error).__name__}: {error}")
+                if 'must be of type integer,string: "number"' in str(error):
+                    fractions += 1  # `cpu: 0.1`, which controller-gen's int-or-string refuses as well
+                else:
+                    refused.append(f"{where}: {type(error).__name__}: {error}")
                 continue
-            kinds[field] += made
-    print(f"\n{kinds.total()} workloads unchanged: {dict(kinds)}; {len(refused)} not")
+            kinds[field] += 1
+    print(f"\n{kinds.total()} workloads unchanged: {dict(kinds)}; {fractions} with a fraction; {len(refused)} not")
     print("\n".join(refused))
     assert kinds.total() >= 200
     assert not refused
 
 
-def round_trip(client: Client, api: Api[Holder], number: int, field: str, spec: dict[str, Any]) -> int:
+def is_taken(client: Client, field: str, spec: dict[str, Any]) -> bool:
+    """Whether a server takes it as an object of its own kind, without a warning."""
+    kind = {name: getattr(resources, kind) for (_, kind), name in FIELDS.items()}[field]
+    try:
+        Api.namespaced(client, kind, "default").create({"metadata": {"name": "taken"}, "spec": spec},
+                                                       field_validation="Strict", dry_run=True)
+    except ApiError as error:
+        return error.status.code not in (400, 422)
+    return True
+
+
+def round_trip(api: Api[Holder], number: int, field: str, spec: dict[str, Any]) -> None:
     sent = {"metadata": {"name": f"w{number}"}, "spec": {field: spec}}
     stored = api.create(sent)["spec"]
     read = api.get(f"w{number}")
@@ -226,7 +247,6 @@ def round_trip(client: Client, api: Api[Holder], number: int, field: str, spec: 
     assert api.replace(read)["spec"] == stored
     typed = api.create(Holder(name=f"t{number}", spec=Holder.from_dict(sent).spec))  # as the class writes it, anew
     assert typed.spec == read.spec
-    return 1
 
 
 def holds(stored: Any, sent: Any) -> bool:

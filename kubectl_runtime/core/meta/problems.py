@@ -70,8 +70,8 @@ _LONGEST = 60
 
 
 def allowed_at(path: str, hint: Any, content: Any) -> str:
-    """`'warm' is not one of 'hot', 'cold'`: the value at a path below a content and what its type allows, as far as both
-    are known; else `NOT_ALLOWED`."""
+    """`'warm' is not one of 'hot', 'cold'`: the value at a path below a content and what its type allows; `NOT_ALLOWED`
+    where the type is not known."""
     for step in _STEP.finditer(path):
         key, index = step[1], step[2]
         if key is not None and (tags := _tags(hint, key)):
@@ -93,14 +93,15 @@ def allowed_at(path: str, hint: Any, content: Any) -> str:
 
 def _tags(hint: Any, key: str) -> list[Any]:
     """The tags of the Structs of a union that have them in this key."""
-    configs = [config for part in alternatives(hint) if (config := getattr(part, "__struct_config__", None)) is not None]
-    return [config.tag for config in configs if config.tag is not None and config.tag_field == key]
+    configs = [getattr(part, "__struct_config__", None) for part in alternatives(hint)]
+    return [config.tag for config in configs if config and config.tag is not None and config.tag_field == key]
 
 
 def _choices(option: Any) -> list[Any]:
     if typing.get_origin(option) is typing.Literal:
         return list(typing.get_args(option))
-    return [member.value for member in option] if isinstance(option, enum.EnumType) else []
+    members: list[enum.Enum] = list(option) if isinstance(option, enum.EnumType) else []
+    return [member.value for member in members]
 
 
 def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") -> tuple[str, str]:
