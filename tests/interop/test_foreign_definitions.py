@@ -27,12 +27,14 @@ from kubectl_runtime import resources
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.crd.codegen import module_of
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import batch_v1, core_v1
 from kubectl_runtime.resources.apps_v1 import DaemonSetSpec, DeploymentSpec, ReplicaSetSpec, StatefulSetSpec
 from kubectl_runtime.runtime.apply_crd import apply_crd
+from kubectl_runtime.schema.validation import schema_causes
 from kubectl_runtime.testing import ApiServer
 from tests.crd.test_parts import RECORDED, at, differences, digest, our_schema, undescribed
 
