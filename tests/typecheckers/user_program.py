@@ -88,7 +88,6 @@ class Shops(Reconciler[Shop]):
         deployment.set_owner(obj)
         deployments = Api.namespaced(ctx.client, Deployment, obj.namespace)
         deployments.apply(deployment, field_manager="shops")
-        deployments.apply(deployment)  # mistake: no field manager
         deployments.apply(deployment, field_manager="shops", forced=True)  # mistake: no such keyword
         deployments.create(Service(name="a"))  # mistake: the wrong kind
         deployments.get(5)  # mistake: no name
