@@ -380,13 +380,23 @@ def test_quantities_are_known(tmp_path: Path) -> None:
     assert obj.to_dict()["spec"] == {**content["spec"], "memory": "3Gi"}
 
 
-@pytest.mark.parametrize("length", [3, 20, 35])
+def test_only_what_is_used_is_imported(tmp_path: Path) -> None:
+    module = of_spec(tmp_path, "imports_of_thing", {
+        "size": {"type": "integer", "description": "Any datetime, Annotated or Literal: MapKeys, Scope, msgspec.Raw."},
+        "text": {"type": "string", "default": '"""', "description": "One."}}, "text")
+    imports = [line for line in Path(module.__file__ or "").read_text().splitlines() if "import " in line]
+    assert imports == ["from __future__ import annotations", "import msgspec", "from kubectl_runtime import Resource"]
+
+
+@pytest.mark.parametrize("length", [3, 20, 35, 50])
 def test_lines_of_deep_definitions_stay_short(tmp_path: Path, length: int) -> None:
     node: dict[str, Any] = {"type": "object", "properties": {"aLongerKey": {"type": "integer"}}}
     for key in ("Again", "sELinux"):
-        node = {"type": "object", "properties": {key + "x" * length: node, "list": {"type": "array", "items": node}}}
+        node = {"type": "object", "properties": {key + "x" * length: node, "list": {
+            "type": "array", "items": node, "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["aLongerKey"]}}}
     module = of_spec(tmp_path, f"deep_{length}", {"thing": node})
-    assert max(map(len, Path(module.__file__).read_text().splitlines())) <= 120
+    assert max(map(len, Path(module.__file__ or "").read_text().splitlines())) <= 120
     thing(module, {"thing": {"list": [{"list": [{"aLongerKey": 1}]}]}})
 
 

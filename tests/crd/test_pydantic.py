@@ -11,9 +11,10 @@ from uuid import UUID
 import attrs
 import msgspec
 import pytest
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, computed_field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, computed_field, field_validator
 from pydantic.alias_generators import to_camel
 
+from kubectl_runtime import Action, Context, Controller
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import ApiError, RequestError
@@ -26,7 +27,7 @@ from kubectl_runtime.crd.schema import schema_of
 from kubectl_runtime.resources.core_v1 import PodTemplateSpec
 from kubectl_runtime.runtime.apply_crd import apply_crd
 from kubectl_runtime.schema.structural import schema_definition_causes
-from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.testing import ApiServer, Simulation
 
 T = TypeVar("T")
 
@@ -205,6 +206,21 @@ class Deep(BaseModel):
     table: dict[str, list[Cat]] = {}
 
 
+class Forbidding(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    size: int
+    mode: Literal[1, 2] = 1
+
+
+class Normalized(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def lower(cls, value: str) -> str:
+        return value.lower()
+
+
 CASES: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
     (Scalars, {"text": "a", "count": 2}, {"text": 5}),
     (Camel, {"minSize": 3, "maxSize": 4}, {"minSize": "x"}),
@@ -235,6 +251,9 @@ CASES: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
     (Templated, {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [
         {"name": "a", "image": "nginx", "resources": {"limits": {"cpu": "1"}}}]}}, "memory": "2Gi"},
      {"template": {"spec": {"containers": [{"name": 5}]}}}),
+    (Forbidding, {"size": 1, "mode": 2}, {"size": 1, "mode": 3}),
+    (Normalized, {"name": "web"}, {"name": 5}),
+    (Box[Box[int]], {"value": {"value": 1}, "others": [{"value": 2, "others": [3]}]}, {"value": {"value": "x"}}),
     (Deep, {"boxes": [{"value": {"name": "a"}}], "table": {"a": [{"lives": 1}]}}, {"boxes": [{}]}),
 ]
 IDS = [getattr(case[0], "__name__", str(case[0])).replace("[", "-").replace("]", "") for case in CASES]
@@ -275,6 +294,47 @@ def test_a_model_goes_to_the_server_and_comes_back(client: Client, number: int) 
         with pytest.raises(DecodeError, match=r"\$\.spec") as failed:
             kind.from_dict({"metadata": {"name": "b"}, "spec": wrong}).validate()
         assert failed.value.path.startswith("$.spec")
+
+
+def written_back(simulation: Simulation, client: Client, number: int, seen: dict[int, Any]) -> None:
+    """A controller that writes the spec of its objects back, with a label, and reports their size."""
+    kind: Any = made(CASES[number][0], number)
+    apply_crd(client, kind)
+
+    def reconcile(obj: Any, ctx: Context[None]) -> Action:
+        seen[number] = obj.spec
+        if "seen" not in obj.labels:
+            obj.labels["seen"] = "yes"
+            obj.spec = obj.spec.model_copy(deep=True)
+            obj = ctx.api(kind).replace(obj)
+        ctx.report(obj, size=7)
+        return Action.await_change()
+
+    simulation.start(Controller(Api.all(client, kind)), reconcile)
+
+
+def test_models_are_reconciled_and_written_back_as_they_were() -> None:
+    assert len(CASES) >= 30
+    seen: dict[int, Any] = {}
+    with Simulation(0) as simulation:
+        server = simulation.serve()
+        client = simulation.client(server)
+        for number in range(len(CASES)):
+            written_back(simulation, client, number, seen)
+        sent = {}
+        for number, (model, content, _) in enumerate(CASES):
+            api = Api.namespaced(client, made(model, number), "default")
+            extra = {"newer": {"a": 1}} if isinstance(content, dict) and model is Open else {}
+            given = {**content, **extra} if isinstance(content, dict) else content
+            if model is Normalized:
+                given = {"name": "WEB"}
+            sent[number] = api.create({"metadata": {"name": "a"}, "spec": given})["spec"]
+        simulation.settle(5)
+        for number, (model, content, _) in enumerate(CASES):
+            left = Api.namespaced(client, made(model, number), "default").get("a")
+            assert type(seen[number]) is model
+            assert seen[number] == model.model_validate(content) or model is Open
+            assert (left["spec"], left.labels, left.status.size) == (sent[number], {"seen": "yes"}, 7), model
 
 
 class Node(BaseModel):
