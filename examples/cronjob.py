@@ -33,7 +33,7 @@ from kubectl_runtime.resources.core_v1 import ObjectReference
 
 GROUP = "batch.tutorial.kubebuilder.io"
 OWNER, SCHEDULED_AT = f"{GROUP}/cronjob", f"{GROUP}/scheduled-at"
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})]
 
 
 class CronJobSpec(Struct, rename="camel"):
