@@ -212,11 +212,18 @@ class Scope:
 
     def check(self, expression: str, wanted: Literal["bool", "string"], *, optional_old: bool = False) -> bool:
         """Whether an expression gives what is wanted; CelError with the compiler's text if it does not compile."""
+        refuse_own_names(expression)
         if not optional_old:
             found = compiled(self._plain, expression)
         else:
             found = compiled(self._optional, _OPTIONAL_OLD % expression)
         return bool(found.return_type().name() == _SCALARS[wanted])
+
+
+def refuse_own_names(expression: str) -> None:
+    """Raises CelError for names that the engine knows for what expressions are expanded to, and no API server."""
+    if found := re.search(r"(?<![\w.])(?:(cel)\s*\.\s*bind|(kubernetes__\w+))\s*\(", bare(expression)):
+        raise CelError(f"ERROR: <input>: undeclared reference to '{found[1] or found[2]}' (in container '')")
 
 
 def compiled(environment: Any, expression: str) -> Any:
@@ -343,6 +350,7 @@ class Condition:
             raise CelError(NO_AUTHORIZER)
         checking, running = _environments()
         try:
+            refuse_own_names(expression)
             found = compiled(checking, expression).return_type().name()
         except CelError as error:
             raise CelError(f"compilation failed: {error}") from None

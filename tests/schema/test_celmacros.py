@@ -79,10 +79,21 @@ def test_what_an_expression_gives(expression: str, wanted: bool) -> None:
     ("self.items.all(i, v, true", "Syntax error"), ("format.dns1123().validate(self.name).hasValue()", "undeclared"),
     ("format.uuid().validate(1).hasValue()", "no matching overload"),
     ("self.name.validate(self.name) == []", "no matching overload"),
-    ("self.items.transformList(i, v, v.n)", "no bool")])
+    ("self.items.transformList(i, v, v.n)", "no bool"),
+    ("cel.bind(a, 1, a == 1)", "undeclared reference to 'cel'"),
+    ("kubernetes__keys(self.items) == [0]", "undeclared reference to 'kubernetes__keys'")])
 def test_what_does_not_compile(expression: str, why: str) -> None:
     with pytest.raises((cel.CelError, AssertionError), match=why):
         result(expression)
+
+
+def test_conditions_of_webhooks_have_them_too() -> None:
+    shown = {"metadata": {"labels": {"a": "b"}}}
+    assert cel.condition("object.metadata.labels.all(k, v, k != v)").holds(shown, None, {})
+    assert not cel.condition("object.metadata.labels.exists(k, v, k == v)").holds(shown, None, {})
+    assert cel.condition("!format.labelValue().validate(object.metadata.labels.a).hasValue()").holds(shown, None, {})
+    with pytest.raises(cel.CelError, match="undeclared reference to 'cel'"):
+        cel.condition("cel.bind(a, 1, a == 1)")
 
 
 def test_keys_that_meet_are_an_error_of_the_rule() -> None:
