@@ -1,28 +1,14 @@
-"""How the documents of discovery say which kinds there are. Pure functions from bytes to values.
+"""What an API server serves and refuses: discovery documents and the kinds in them, its version, its warnings.
 
-    aggregated(body)            APIGroupDiscoveryList: everything below /api or /apis in one document
-    versions_in(body)           APIVersions, APIGroupList, APIGroup: the group versions, the preferred one of each group
-                                first, each of which has a document of its own
-    of_version(body, "apps/v1") APIResourceList: that document
-
-Any other document raises DecodeError, which names the place. In the aggregated one each group is read alone: one
-that does not decode is a problem of that group, and leaves the others as they are. What lacks a kind of its own (a
-subresource that the server lists by itself) is left out, as by client-go.
-
-What a server says it serves: kinds, and the groups they are in. Values; `discovery_documents` reads them.
-
-The first version of a group is the preferred one. The most stable version of a kind is the first by priority (v1 before
-v1beta1) of those that have it, whatever the server prefers.
-
-What an API server says of itself.
-
-What a 404 for a subresource means: there is no such object, or the kind does not have the subresource.
-
-The server's answer names the object in both cases. Discovery can tell them apart, so it is asked, but only then.
-
-`Refusals`: what a server was found not to do, remembered for an hour so that it is not asked each time.
-
-`ServerWarnings`: what the API server says in `Warning` headers, each text once in a client's life.
+- `aggregated`, `versions_in` and `of_version` decode discovery documents; they are pure functions that raise DecodeError
+  for any other document. In an aggregated document each group is decoded alone: a group that fails is reported as a
+  problem, and the other groups are kept. A subresource that is listed without its kind is left out, as by client-go.
+- `ServedKind` and `ApiGroup` are the results. The first version of a group is the preferred one. The most stable version
+  of a kind is the first by priority (v1 before v1beta1), whatever the server prefers.
+- `explained` decides what a 404 for a subresource means: the object does not exist, or the kind lacks the subresource.
+  The answer does not say, so discovery is consulted, but only then.
+- `Refusals` remembers for an hour what a server does not support, so that it is not tried each time.
+- `ServerWarnings` logs the `Warning` headers of answers, each text once per client.
 """
 from __future__ import annotations
 
@@ -53,7 +39,7 @@ from kubectl_runtime.core.requests.request import Request
 
 @dataclass(frozen=True, slots=True)
 class ServedKind:
-    """One kind of one version as the server describes it: its `resource`, verbs, short names and subresources.
+    """One kind in one version as the server describes it: its `resource`, verbs, short names and subresources.
 
     >>> client.discovery.resolve("deploy").short_names
     ('deploy',)
@@ -66,11 +52,11 @@ class ServedKind:
     subresources: tuple[str, ...] = ()
 
     def supports(self, verb: str) -> bool:
-        """Whether the server has `verb` (`list`, `watch`, `patch`) for it; not whether anybody may use it."""
+        """Whether the server has `verb` (`list`, `watch`, `patch`) for the kind; permissions are not checked."""
         return verb in self.verbs
 
     def names(self) -> set[str]:
-        """What the kind may be called, in lower case: plural, singular, kind, short names, each also with group and
+        """All names of the kind, in lower case: plural, singular, kind and short names, each also with group and
         version."""
         resource = self.resource
         bare = {resource.plural, self.singular or resource.kind.lower(), resource.kind.lower(), *self.short_names}
@@ -103,7 +89,7 @@ class ApiGroup:
         return self.versions[0]
 
     def versioned_resources(self, version: str) -> tuple[ServedKind, ...]:
-        """The kinds of one version; none when the server does not serve it."""
+        """The kinds of one version; empty when the server does not serve it."""
         return tuple(kind for kind in self.kinds if kind.resource.version == version)
 
     def recommended_resources(self) -> tuple[ServedKind, ...]:
@@ -111,11 +97,11 @@ class ApiGroup:
         return self.versioned_resources(self.preferred_version)
 
     def recommended_kind(self, kind: str) -> ServedKind | None:
-        """`kind` in the first version, by the server's preference, that has it."""
+        """`kind` in the server's most preferred version that has it."""
         return next((served for served in self.kinds if served.resource.kind == kind), None)
 
     def resources_by_stability(self) -> tuple[ServedKind, ...]:
-        """Each kind once, in its most stable version: also those that the preferred version lacks."""
+        """Each kind once, in its most stable version; kinds that the preferred version lacks are included."""
         best: dict[str, ServedKind] = {}
         for served in self.kinds:
             held = best.setdefault(served.resource.kind, served)
@@ -133,12 +119,12 @@ def groups_of(kinds: tuple[ServedKind, ...]) -> tuple[ApiGroup, ...]:
 
 
 def kind_of(kinds: tuple[ServedKind, ...], gvk: GroupVersionKind) -> ServedKind | None:
-    """The one of this group, version and kind."""
+    """The kind with this group, version and name."""
     return next((kind for kind in kinds if kind.resource.gvk == gvk), None)
 
 
 def path_of(group: str, version: str) -> str:
-    """Where the document of a version is."""
+    """The path of a version's discovery document."""
     return f"/apis/{join_api_version(group, version)}" if group else f"/api/{version}"
 
 
@@ -216,7 +202,7 @@ class _Listing(msgspec.Struct):
 
 
 def aggregated(body: bytes) -> tuple[list[ServedKind], Mapping[str, str]] | None:
-    """The kinds of an aggregated document, and what is wrong with which of its groups; None for another document.
+    """The kinds in an aggregated document, and the problem of each group that failed; None for another document.
     Raises DecodeError for a body that is not a JSON object."""
     document = _decoded(body, _Aggregated)
     if document.kind != "APIGroupDiscoveryList":
@@ -231,7 +217,7 @@ def aggregated(body: bytes) -> tuple[list[ServedKind], Mapping[str, str]] | None
             continue
         name = (group.metadata.name if group.metadata is not None else None) or ""
         for version in group.versions or ():
-            if version.freshness == "Stale":  # the server behind it does not answer the API server
+            if version.freshness == "Stale":  # the API server cannot reach the server behind this version
                 problems[f"{name}/{version.version}"] = "its server does not answer; this is what it served before"
             found += _kinds(name, version)
     return found, problems
@@ -292,7 +278,7 @@ def _decoded(body: bytes | msgspec.Raw, kind: type[Any], at: str = "$") -> Any:
 
 
 class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of `/version`: `major`, `minor` and `git_version`, as texts; what is not told is empty."""
+    """The answer of `/version`: `major`, `minor` and `git_version`, as text; empty if the answer lacks them."""
 
     major: str = ""
     minor: str = ""
@@ -300,7 +286,7 @@ class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def decoded(cls, body: bytes, server: str) -> ServerVersion:
-        """The version in an answer's `body`. Raises DecodeError, which names the `server`, for anything else."""
+        """The version in an answer's `body`. Raises DecodeError, which names `server`, for anything else."""
         try:
             return decoded(body, cls)
         except DECODE_FAILURES as error:
@@ -312,10 +298,10 @@ log = guarded_logger(__name__)
 
 
 def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, error: ApiError) -> ApiError:
-    """The error to raise for `error`, which answered `request`: a KindNotServedError for a 404 that means that the kind
-    does not have the subresource, or else `error` itself.
+    """The error to raise for `error`, the answer to `request`: a KindNotServedError if it is a 404 because the kind
+    lacks the subresource, otherwise `error` itself.
 
-    `discover` says what is served (`Discovery.kinds`). Blocks while it asks. When asking fails, `error` is returned.
+    `discover` returns the served kinds (`Discovery.kinds`); this blocks meanwhile. If it fails, `error` is returned.
     """
     resource = request.resource
     if (error.code != HTTPStatus.NOT_FOUND or resource is None or request.subresource is None
@@ -324,7 +310,7 @@ def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, er
     try:
         kinds = discover()
     except KubeError as failure:
-        log.debug("%s: whether the subresource is served is not known: %s", request.operation, failure)
+        log.debug("%s: cannot find out whether the subresource is served: %s", request.operation, failure)
         return error
     for kind in kinds:
         if kind.resource.gvr == resource.gvr and request.subresource not in kind.subresources:
@@ -333,18 +319,18 @@ def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, er
 
 
 REMEMBERED_SECONDS = 3600.0
-"""Long enough to cost nothing, short enough to notice that the server was upgraded."""
+"""Seconds: long enough to cost nothing, short enough to notice an upgrade of the server."""
 
 
 class Refusals:
-    """What the server has refused lately, so that it is not asked again for an hour. One for each client. Safe to use
-    from any thread; times are of one clock."""
+    """What the server has refused lately, so that it is not tried again for an hour. One for each client. Safe to use
+    from any thread; all times are of one clock."""
 
     def __init__(self) -> None:
         self._until: dict[Hashable, float] = {}
 
     def note(self, what: Hashable, now: float) -> None:
-        """`what` was refused."""
+        """Remember that `what` was refused."""
         self._until[what] = now + REMEMBERED_SECONDS
 
     def holds(self, what: Hashable, now: float) -> bool:
@@ -357,16 +343,15 @@ _REMEMBERED = 1000
 
 
 class ServerWarnings:
-    """Logs the warnings that the server sends with its answers, each text once. Safe to use from any thread, and after
-    a fork."""
+    """Logs the warnings in the server's answers, each text once. Safe to use from any thread, and after a fork."""
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
         self._told: set[str] = set()
 
     def tell(self, header: str, operation: str) -> None:
-        """Log the warnings in `header`, which came with the answer to `operation`, that were not logged before. After a
-        thousand texts, which memory bears, one more line says that further ones are not shown."""
+        """Log those warnings in `header`, from the answer to `operation`, that were not logged before. After a thousand
+        different texts, which bounds the memory, one last line says that further warnings are not shown."""
         for text in re.findall(_WARNING, header):
             with self._lock:
                 number = len(self._told)

@@ -7,15 +7,11 @@
 
 Options are keywords, or one prepared value (`params`), not both.
 
-`Namespaces`: one kind in several namespaces, as one thing to watch. Made by `Api.namespaces`.
+`Namespaces`, made by `Api.namespaces`, is one kind in several namespaces: a controller opens one watch per namespace and
+keeps all objects in one store. For verbs use an `Api.namespaced`, or `Api.all` if the permissions cover all namespaces.
 
-A controller makes one watch of each namespace and one store of all. For verbs take an `Api.namespaced`, or `Api.all`
-where the rights are for all namespaces.
-
-Verbs that single kinds have: restart of workloads, cordon of Nodes, tokens of ServiceAccounts, approval of signing
-requests.
-
-All of them block and raise as the verbs of `Api` do, and RequestError for a kind that has no such verb.
+`KindVerbs` has the verbs of single kinds: restart of workloads, cordon of Nodes, tokens of ServiceAccounts, approval of
+CertificateSigningRequests. They block and raise like the other verbs; for any other kind they raise RequestError.
 """
 from __future__ import annotations
 
@@ -66,7 +62,8 @@ from kubectl_runtime.core.requests.request import Named, Place, Retry, object_na
 K = TypeVar("K")
 
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
-"""The annotation of the Pod template whose change makes the workload replace its Pods: `kubectl rollout restart`'s."""
+"""The annotation of the Pod template that `kubectl rollout restart` sets; a changed value makes the workload replace its
+Pods."""
 
 _RESTARTABLE = frozenset((("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "DaemonSet")))
 _NODE = frozenset((("", "Node"),))
@@ -77,7 +74,7 @@ _SHORTEST = 600
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountToken:
-    """A token of a service account; `expiration` is when it ends. The token is in no repr.
+    """A token of a ServiceAccount; `expiration` is when it ends. The repr does not show the token.
 
     >>> from kubectl_runtime.resources import ServiceAccount
     >>> Api.namespaced(client, ServiceAccount, "default").create(ServiceAccount(name="robot")).name
@@ -98,8 +95,8 @@ class KindVerbs(PodVerbs[K]):
 
     def restart(self, name: Named, *, field_manager: str | None = None, dry_run: bool = False,
                 timeout: Duration | None = None) -> K:
-        """Have a Deployment, StatefulSet or DaemonSet replace its Pods one after the other, as `kubectl rollout
-        restart` does: by an annotation of its Pod template."""
+        """Make a Deployment, StatefulSet or DaemonSet replace its Pods one after the other. Like `kubectl rollout
+        restart`, this sets an annotation of the Pod template."""
         self._only("restart", _RESTARTABLE)
         now = format_time(self.client.clock.now())
         return self._patched(name, {"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: now}}}}},
@@ -107,23 +104,24 @@ class KindVerbs(PodVerbs[K]):
 
     def cordon(self, name: Named, *, field_manager: str | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K:
-        """Have no new Pod scheduled on a Node. `kubectl.drain` also empties it."""
+        """Mark a Node as unschedulable, so that it gets no new Pods. `kubectl.drain` also evicts its Pods."""
         self._only("cordon", _NODE)
         return self._patched(name, {"spec": {"unschedulable": True}}, field_manager, dry_run, timeout)
 
     def uncordon(self, name: Named, *, field_manager: str | None = None, dry_run: bool = False,
                  timeout: Duration | None = None) -> K:
-        """Let Pods be scheduled on a Node again, after `cordon`."""
+        """Make a Node schedulable again, after `cordon`."""
         self._only("uncordon", _NODE)
         return self._patched(name, {"spec": {"unschedulable": None}}, field_manager, dry_run, timeout)
 
     def create_token(self, name: Named, *, audiences: Sequence[str] = (), expiration: Duration | None = None,
                      bound_object: ObjectRef | None = None, bound_uid: str = "",
                      timeout: Duration | None = None) -> ServiceAccountToken:
-        """Ask for a token of a ServiceAccount (a TokenRequest).
+        """Request a token for a ServiceAccount (a TokenRequest).
 
-        `audiences`: whom it is for, by default the API server. `expiration`: seconds, at least 600, by default the
-        server's choice. `bound_object`: a Pod, Secret or Node with which it ends, `bound_uid` that object's.
+        `audiences`: who may accept the token; by default the API server. `expiration`: its lifetime in seconds, at least
+        600; by default the server chooses. `bound_object`: a Pod, Secret or Node; the token becomes invalid when that
+        object is deleted. `bound_uid`: the uid of that object.
         """
         self._only("create_token", _ACCOUNT)
         operation = self.place.words("create", name, "token")
@@ -168,10 +166,10 @@ class KindVerbs(PodVerbs[K]):
 
     def approve(self, name: Named, reason: str, message: str = "", *, field_manager: str | None = None,
                 dry_run: bool = False, timeout: Duration | None = None) -> K:
-        """Approve a CertificateSigningRequest, so that its signer signs it. `reason` is one word, `message` for people.
+        """Approve a CertificateSigningRequest, so that its signer signs it. `reason` is one word, `message` is for people.
 
-        Two calls; `timeout` is for each. Raises ApiError when it is denied already (`is_invalid`), and when somebody
-        else changed it in between (`is_conflict`).
+        It makes two calls, each limited by `timeout`. Raises ApiError when the request is already denied
+        (`is_invalid`), and when another client changed it between the two calls (`is_conflict`).
         """
         return self._judged(name, "Approved", reason, message, PostParams(field_manager=field_manager, dry_run=dry_run),
                             timeout)
@@ -207,19 +205,20 @@ class KindVerbs(PodVerbs[K]):
 
 @dataclass(frozen=True)
 class Namespaces(Generic[K]):
-    """One kind in several namespaces, made by `Api.namespaces`: one watch each, one store; a controller waits for all.
+    """One kind in several namespaces, made by `Api.namespaces`. A controller opens one watch per namespace, keeps one
+    store, and waits until all of the watches are ready.
 
-    `apis` has the `Api` of each namespace, in the order given, at least one. Immutable; safe to use from any thread.
+    `apis` has the `Api` of each namespace, in the given order, at least one. Immutable; safe to use from any thread.
 
     >>> Controller(Api.namespaces(client, ConfigMap, ["default", "kube-system"]))
     <...Controller ...>
     """
 
-    apis: tuple[Any, ...]  # each an `Api[K]`, which makes this class and cannot be known here
+    apis: tuple[Any, ...]  # each an `Api[K]`, a class that is defined below
 
     @property
     def client(self) -> Client:
-        """The client that all of them share."""
+        """The client that all of the Apis share."""
         return self.apis[0].client  # type: ignore[no-any-return]
 
     @property
@@ -234,11 +233,11 @@ class Namespaces(Generic[K]):
 
     @property
     def namespaces(self) -> tuple[str | None, ...]:
-        """The names, in the order given."""
+        """The names of the namespaces, in the given order."""
         return tuple(api.namespace for api in self.apis)
 
     def with_metadata_only(self) -> Namespaces[PartialObjectMeta]:
-        """An Api of the same namespaces that asks for metadata alone: see `Api.with_metadata_only`."""
+        """An Api of the same namespaces that requests only metadata: see `Api.with_metadata_only`."""
         return Namespaces(tuple(api.with_metadata_only() for api in self.apis))
 
     def with_fields(self, view: type[Any]) -> Namespaces[Any]:
@@ -249,8 +248,8 @@ class Namespaces(Generic[K]):
                  field_selector: FieldSelection | None = None, limit: int | None = None,
                  resource_version: str | None = None, resource_version_match: VersionMatch | None = None,
                  timeout: Duration | None = None) -> Iterator[K]:
-        """Iterate over all objects, namespace by namespace and page by page. Arguments and errors as for
-        `Api.list_all`: `limit` and `timeout` are for each page."""
+        """Iterate over all objects, namespace by namespace and page by page. Arguments and errors are those of
+        `Api.list_all`: `limit` and `timeout` apply to each page."""
         for api in self.apis:
             yield from api.list_all(params, label_selector=label_selector, field_selector=field_selector, limit=limit,
                                     resource_version=resource_version, resource_version_match=resource_version_match,
@@ -264,21 +263,21 @@ R = TypeVar("R", bound=Resource)
 V = TypeVar("V", bound=PartialView)
 
 WATCH_TIMEOUT = 290.0
-"""Seconds that the server keeps a watch open when the caller says nothing."""
+"""Seconds that the server keeps a watch open when the caller sets no timeout."""
 
 
 class Api(ListVerbs[K], KindVerbs[K]):
     """The verbs of one kind, in one namespace or in all: `get`, `list`, `create`, `apply`, `patch`, `delete`, …
 
-    The kind is a resource class, which types what comes back, or an `ApiResource`, which gives `DynamicObject`s. Writes
-    take a dict, a resource object or an official model; a name may be given as the object itself.
+    The kind is a resource class, which types the results, or an `ApiResource`, which gives `DynamicObject`s. Writes
+    take a dict, a resource object or a model of the official client; instead of a name you can pass the object itself.
 
-    Made by `Api.all` and its like; it holds no state: use it from any thread. Each verb blocks for one call, `timeout`
-    at most (seconds or a timedelta, retries included; by default the client's, 60 s), and raises RequestError for
-    arguments that cannot work, ApiError for an error of the server, TransportError for no answer (UnexpectedAnswer for
-    a web page), OutcomeUnknownError for a write that was sent and not answered, AuthError for no credentials. Reads,
-    reviews, dry runs, applies and deletes of one uid are sent again when their answer is lost, other writes are not.
-    Nothing here waits for a state: that is `await_condition`.
+    Create one with `Api.all` and its siblings. An Api holds no state: use it from any thread. Each verb blocks for one
+    call, at most `timeout` (seconds or a timedelta, retries included; by default the client's, 60 s). It raises
+    RequestError for arguments that cannot work, ApiError for an error from the server, TransportError when no answer
+    came (UnexpectedAnswer for a web page), OutcomeUnknownError for a write that was sent and not answered, and AuthError
+    without credentials. Reads, reviews, dry runs, applies, and deletes with a uid precondition are sent again when their
+    answer is lost; other writes are not. No verb waits for a state: use `await_condition` for that.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> maps.get("settings").data
@@ -331,19 +330,19 @@ class Api(ListVerbs[K], KindVerbs[K]):
     def namespaces(cls, client: Client, kind: ApiResource, namespaces: Iterable[str]) -> Namespaces[DynamicObject]: ...
     @classmethod
     def namespaces(cls, client: Client, kind: type[Any] | ApiResource, namespaces: Iterable[str]) -> Namespaces[Any]:
-        """The kind in several namespaces, for a controller: one watch of each, one store of all. Raises RequestError
-        for a cluster-scoped kind, an empty list, and a text in place of a list."""
+        """The kind in several namespaces, for a controller: one watch per namespace, one store. Raises RequestError
+        for a cluster-scoped kind, an empty list, and a string instead of a list."""
         names = () if isinstance(namespaces, str) else tuple(dict.fromkeys(namespaces))
         if not names:
             raise RequestError(f"the namespaces of an Api are a list of at least one name, not {namespaces!r}")
         return Namespaces(tuple(_api(client, kind, name or "") for name in names))
 
     def with_metadata_only(self) -> Api[PartialObjectMeta]:
-        """An Api of the same place, where every verb asks the server for metadata alone."""
+        """An Api of the same scope whose verbs all request only metadata from the server."""
         return Api(self.client, PartialObjectMeta.of(self.resource), replace(self.place, metadata_only=True))
 
     def with_fields(self, view: type[V]) -> Api[V]:
-        """An Api of the same place that keeps of each object only the fields of the frozen `view`, read-only."""
+        """An Api of the same scope that keeps only the fields of the frozen class `view`; its objects are read-only."""
         return Api(self.client, view, self.place, FieldsForm(self.resource, view))
 
     # Reading
@@ -353,7 +352,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
         return self._ask(build.get(self.place, name, params), timeout)
 
     def get_opt(self, name: Named, params: GetParams | None = None, *, timeout: Duration | None = None) -> K | None:
-        """Read one object; None when it does not exist. A kind that the server does not serve is an error."""
+        """Read one object; None when it does not exist. Raises ApiError for a kind that the server does not serve."""
         try:
             return self.get(name, params, timeout=timeout)
         except KindNotServedError:
@@ -371,11 +370,13 @@ class Api(ListVerbs[K], KindVerbs[K]):
               stop: StopToken | None = None, *, label_selector: LabelSelection | None = None,
               field_selector: FieldSelection | None = None, bookmarks: bool | None = None,
               send_initial_events: bool = False, timeout: Duration | None = None) -> Generator[WatchEvent[K]]:
-        """The events of one watch request, sent when the first event is asked for. `watcher` goes on when it ends.
-        `event.obj` is None for an ERROR (mostly 410: list again) and for a BOOKMARK, which has to be asked for.
-        `resource_version`: where to begin, usually that of a list. None begins with an ADDED for each object. It ends
-        with the connection (after 290 s, or as `params` say), when `stop` is set, and after `timeout` seconds, of which
-        the server counts whole ones; the opening may take as long.
+        """Iterate over the events of one watch request, which is sent when the first event is requested. To go on after
+        it ends use `watcher`.
+
+        `event.obj` is None for an ERROR (usually 410: list again) and for a BOOKMARK, which `params` must request.
+        `resource_version`: where to begin, usually the version of a list. None begins with an ADDED for each object.
+        The iteration ends with the connection (after 290 s, or as `params` say), when `stop` is set, and after `timeout`
+        seconds, which the server counts in whole seconds; opening the watch may take as long again.
         Raises RequestTimeout for a dead connection.
         """
         params = chosen_of_said(params, WatchParams, {
@@ -400,9 +401,9 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
     def open_watch(self, params: WatchParams | None = None, resource_version: str | None = None,
                    stop: StopToken | None = None, *, timeout: Duration | None = None) -> WatchStream:
-        """As `watch`, but it is open on return and yields batches of records: what watchers read.
+        """As `watch`, but the watch is open on return and yields batches of records, which is what watchers read.
 
-        A failure is not retried: watchers have a backoff of their own.
+        A failure is not retried: watchers have their own backoff.
         """
         params = params_or_default(params, WatchParams)
         lasting = WATCH_TIMEOUT if params.timeout is None else seconds(params.timeout)
@@ -415,7 +416,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
     def create(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                field_validation: FieldValidation | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K:
-        """Create an object; it comes back with what the server added. Raises ApiError (`is_already_exists`)."""
+        """Create an object; the result has what the server added. Raises ApiError (`is_already_exists`)."""
         params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run)
         return self._ask(build.create(self.place, body, params), timeout)
@@ -423,7 +424,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
     def replace(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                 field_validation: FieldValidation | None = None, dry_run: bool = False,
                 timeout: Duration | None = None) -> K:
-        """Replace an object. With a resourceVersion it must not have changed since then; else `is_conflict`."""
+        """Replace an object. If `body` has a resourceVersion and the object has changed since, raises ApiError
+        (`is_conflict`)."""
         params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run)
         return self._ask(build.replace(self.place, body, params), timeout)
@@ -439,12 +441,13 @@ class Api(ListVerbs[K], KindVerbs[K]):
     def apply(self, body: Body[K], *, field_manager: str | None = None, force: bool = False,
               field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
               timeout: Duration | None = None) -> K:
-        """Server-side apply of the fields in `body`, creating the object if need be. Raises ApiError (`is_conflict`)
-        when another manager owns one of them, unless `force` takes them over.
+        """Server-side apply of the fields in `body`; creates the object if it does not exist. Raises ApiError
+        (`is_conflict`) when another manager owns one of the fields; with `force` this call takes them over.
 
-        A typed object that was made here leaves out what equals its class's default, at any depth; `defaults` sends,
-        and so owns, these too. A dict is sent as it is. What the server sets is left out of either: uid and
-        resourceVersion, too, as an apply means the fields, whatever the version. `replace` and patches take a version.
+        For a typed object that this program created, fields equal to their class's default are left out, at any depth;
+        `defaults` sends them, and so owns them. A dict is sent as it is. Fields that the server sets are always left
+        out, uid and resourceVersion included: an apply is about fields, whatever the version. `replace` and patches
+        accept a resourceVersion.
         """
         params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
                                                 field_validation=field_validation), PatchParams)
@@ -454,11 +457,11 @@ class Api(ListVerbs[K], KindVerbs[K]):
                propagation_policy: Propagation | None = None, grace_period_seconds: int | None = None,
                preconditions: Preconditions | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K | Status:
-        """Delete an object. The object comes back while it waits for finalizers or its grace period, a Status when it
-        is gone (some kinds answer with the object even then).
+        """Delete an object. Returns the object while it waits for finalizers or its grace period, and a Status when it
+        is gone (for some kinds the server returns the object even then).
 
-        With `preconditions=Preconditions(uid=obj.uid)` only that object is deleted, and a lost answer is made up for:
-        the call is sent again, and done if the object is gone by then.
+        With `preconditions=Preconditions(uid=obj.uid)` only the object with this uid is deleted. Then a lost answer
+        does no harm: the call is sent again, and succeeds if the object is gone by then.
         """
         params = self._write_params(params, DeleteParams, propagation_policy=propagation_policy,
                                     preconditions=preconditions, grace_period_seconds=grace_period_seconds,
@@ -471,8 +474,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
                           propagation_policy: Propagation | None = None, grace_period_seconds: int | None = None,
                           preconditions: Preconditions | None = None, dry_run: bool = False,
                           timeout: Duration | None = None) -> ObjectList[K] | Status:
-        """Delete every object that `selection` or the selectors select, by default all of this place; what was deleted,
-        or a Status."""
+        """Delete every object that `selection` or the selectors match; by default all objects of this Api. Returns the
+        deleted objects, or a Status."""
         selection = chosen(selection, ListParams, "selection", label_selector=label_selector,
                            field_selector=field_selector)
         if selection.shard is not None:

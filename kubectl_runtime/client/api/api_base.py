@@ -1,25 +1,16 @@
-"""`ApiBase`: what an `Api` is made of, and what all of its verbs share.
+"""`ApiBase`: what all verbs of an `Api` share: sending a request, decoding the answer, and lists.
 
-    a request -> `_answered`   -> whatever a function makes of the answer's body
-              -> `_ask`        -> the object of the answer
+Every verb sends its request through `_answered`, the only place that reports a write: before it is sent, and after it
+was answered. The request itself knows whether it is a write (`is_read`), so no verb can forget to report one.
 
-Every verb sends its request through `_answered`, the one place that reports a write: before it is sent, and when it was
-answered. What a write is the request itself says (`is_read`), so no verb can forget it.
+A form turns the bytes of an answer into records: `WholeForm` keeps whole objects, `MetadataForm` marks objects from a
+metadata-only request as partial, and `core.objects.partial.FieldsForm` keeps only declared fields.
 
-It holds no state beyond what it was made with: use it from any thread.
+A list is read page by page until a page has no continue token (`remainingItemCount` is ignored). When the server answers
+410 to a token, the list starts again: the first time in pages, then in one piece. Objects that were already returned are
+skipped. A token that comes twice raises DecodeError, since the list would never end.
 
-In which form objects are kept: what turns the bytes of an answer into records.
-
-`WholeForm` keeps them whole, `MetadataForm` marks what came by a metadata-only request as partial, and
-`core.objects.partial.FieldsForm` keeps declared fields only. They hold no state and are safe to use from any thread.
-
-Lists: one page as it came, the walk over all pages, and the verbs of `Api` that make them.
-
-    page with a token          -> the next page            page without   -> the end
-    410 on a token             -> from the beginning: once in pages, then in one piece; what was handed out is left out
-    a token that came before   -> DecodeError: the walk would go round for ever
-
-Only `continue` says whether there is more; `remainingItemCount` is not looked at.
+Nothing here holds state beyond its arguments: it is safe to use from any thread.
 """
 from __future__ import annotations
 
@@ -54,20 +45,20 @@ from kubectl_runtime.core.scope import current_scope
 
 
 class Form(Protocol):
-    """How objects of one kind are decoded: as a whole, or only their metadata. Safe to use from any thread."""
+    """How objects of one kind are decoded: whole, or only their metadata. Safe to use from any thread."""
 
     def decode_object(self, raw: bytes) -> Record:
-        """The record of one object's JSON. Raises DecodeError when it does not say which object it is."""
+        """The record of one object's JSON. Raises DecodeError when the JSON does not identify an object."""
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
-        """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
+        """The type of a watch line, and its content. Raises DecodeError for anything but an event."""
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
-        """The metadata of a page of a list, and a record for each item. Raises DecodeError for anything else."""
+        """The metadata of one page of a list, and a record for each item. Raises DecodeError for anything else."""
 
 
 class WholeForm:
-    """Decodes objects as they are, with all of their content."""
+    """Decodes whole objects."""
 
     __slots__ = ("resource",)
 
@@ -75,34 +66,34 @@ class WholeForm:
         self.resource = resource
 
     def decode_object(self, raw: bytes) -> Record:
-        """The record of one object's JSON. Raises DecodeError when it does not say which object it is."""
+        """The record of one object's JSON. Raises DecodeError when the JSON does not identify an object."""
         return decode_object(raw, self.resource)
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
-        """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
+        """The type of a watch line, and its content. Raises DecodeError for anything but an event."""
         return decode_event(line, self.resource)
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
-        """The metadata of a page of a list, and a record for each item. Raises DecodeError for anything else."""
+        """The metadata of one page of a list, and a record for each item. Raises DecodeError for anything else."""
         return decode_list(page, self.resource)
 
 
 class MetadataForm(WholeForm):
-    """Decodes objects of which the server sent only the metadata."""
+    """Decodes objects when the server sent only their metadata."""
 
     __slots__ = ()
 
     def decode_object(self, raw: bytes) -> Record:
-        """The record of one object's metadata. Raises DecodeError when it does not say which object it is."""
+        """The record of one object's metadata. Raises DecodeError when the JSON does not identify an object."""
         return _partial(super().decode_object(raw))
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
-        """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
+        """The type of a watch line, and its content. Raises DecodeError for anything but an event."""
         kind, carried = super().decode_event(line)
         return kind, _partial(carried) if isinstance(carried, Record) else carried
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
-        """The metadata of a page of a list, and a record for each item. Raises DecodeError for anything else."""
+        """The metadata of one page of a list, and a record for each item. Raises DecodeError for anything else."""
         meta, records = super().decode_list(page)
         return meta, [_partial(record) for record in records]
 
@@ -116,7 +107,7 @@ T = TypeVar("T")
 
 
 class ApiBase(Generic[K]):
-    """A kind at a place of one server, and how answers become objects."""
+    """One kind in one scope of one server, and how answers become objects."""
 
     __slots__ = ("_from_record", "client", "form", "kind", "place")
 
@@ -133,10 +124,10 @@ class ApiBase(Generic[K]):
                                "Api.default_namespaced(client, Kind)")
         self.client = client
         self.kind = kind
-        """The class of what comes back."""
+        """The class of the returned objects."""
         self.place = place
         self.form = form or (MetadataForm if place.metadata_only else WholeForm)(place.resource)
-        # Kinds are resource classes, which a type variable cannot say of views and models alike.
+        # A kind is a resource class; one type variable cannot describe resource classes, views and models alike.
         self._from_record: Callable[[Record], K] = kind.from_record  # type: ignore[attr-defined]
 
     @property
@@ -150,7 +141,7 @@ class ApiBase(Generic[K]):
         return self.place.namespace
 
     def _write_params(self, given: P | None, kind: type[P], **keywords: Any) -> P:
-        """The options of a write: as `chosen` says, completed by those of the client and of the controller's run."""
+        """The options of a write: those of `chosen`, completed by the options of the client and of the controller's run."""
         scope = current_scope()
         return self.client.write_defaults.completed(chosen(given, kind, **keywords),
                                                     None if scope is None else scope.field_manager)
@@ -171,8 +162,8 @@ class ApiBase(Generic[K]):
 
     def _answered(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None = None,
                   stop: StopToken | None = None, seen: Callable[[int], object] | None = None) -> T:
-        """What `decode` makes of the answer to `request`. A write is reported to the client's observers of writes
-        before it is sent and after it was answered, and to its observer."""
+        """Send `request` and return what `decode` makes of the answer. A write is reported to the client's write
+        observers before it is sent and after it was answered, and to the client's `Observer`. `seen` gets the status."""
         if request.is_read:
             return self._decoded(request, decode, timeout, stop, seen)
         if self.client.writes.begun:
@@ -206,13 +197,13 @@ class ApiBase(Generic[K]):
             unexpected = unexpected_answer(request, answer.status, answer.headers, answer.body)
             if unexpected is not None:
                 raise unexpected from None
-            if error.ref is None:  # it does not say what was asked for
+            if error.ref is None:  # the error does not name the object of the request
                 raise DecodeError(None, error.path, f"{request.operation}: {error.problem}") from None
             raise
 
     def _explained(self, request: Request, error: ApiError) -> ApiError:
-        """`error`, unless the kind lacks the subresource: then an error that says so."""
-        # Few programs need discovery, so it is imported when it is asked, and not for each error.
+        """`error` itself, or a clearer error if the kind lacks the subresource."""
+        # Few programs need discovery, so it is imported only when a 404 has to be explained.
         return explained(lambda: self.client.discovery.kinds(), request, error)  # noqa: PLW0108
 
     def _object(self, record: Record) -> K:
@@ -225,7 +216,7 @@ class ApiBase(Generic[K]):
 
 
 def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]:
-    """What `request` has written, by the decoded answer: the object (`ref`), or each object of a collection."""
+    """What `request` wrote, according to the decoded answer: the object (`ref`), or each object of a collection."""
     deletes = request.method == "DELETE"
     sent = None if deletes else request.body
     manager = next((value for key, value in request.query if key == "fieldManager"), "")
@@ -233,7 +224,7 @@ def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]
         case Record():
             yield Write(answer.ref, request.verb, answer.resource_version, answer.uid, answer, request.subresource,
                         sent, manager)
-        case (ListMeta(), list() as records):  # they are as they were before; whether they are gone is not told
+        case (ListMeta(), list() as records):  # as they were before; the answer does not say whether they are gone
             for record in records:
                 yield Write(record.ref, request.verb, uid=record.uid)
         case Status():
@@ -245,7 +236,7 @@ def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]
 
 
 def _identity(answer: object) -> tuple[str, str]:
-    """The uid and resourceVersion in an answer that is not the object itself: those of a Scale are its object's."""
+    """The uid and resourceVersion in an answer that is not the object itself; a Scale has those of its object."""
     plain = answer.to_dict() if isinstance(answer, Resource) else answer
     metadata = plain.get("metadata") if isinstance(plain, dict) else None
     found = metadata if isinstance(metadata, dict) else {}
@@ -253,7 +244,7 @@ def _identity(answer: object) -> tuple[str, str]:
 
 
 def accepted(body: bytes) -> None:
-    """What becomes of an answer of which nothing is used. Raises DecodeError for one that is no object in JSON."""
+    """Check an answer whose content is not used. Raises DecodeError if it is not a JSON object."""
     try:
         decoded(body or b"{}", dict)
     except DECODE_FAILURES as error:
@@ -261,14 +252,14 @@ def accepted(body: bytes) -> None:
 
 
 def gone(body: bytes) -> Status | None:
-    """What a delete says when nothing is left of what was deleted."""
+    """The Status in the answer to a delete when the object is gone."""
     return decode_status(body) if body else Status(status="Success")
 
 
 log = guarded_logger(__name__)
 
 PAGE_SIZE = 500
-"""Objects per page when the caller names no limit."""
+"""Objects per page when the caller sets no limit."""
 
 
 Page = tuple[ListMeta, list[Record]]
@@ -276,15 +267,15 @@ Page = tuple[ListMeta, list[Record]]
 
 @dataclass(frozen=True, slots=True)
 class TokenTrail:
-    """The continue tokens of one list, as far as it takes to notice that they go round (Brent's algorithm): one of them
-    is remembered, a later one each time twice as many have come. A circle of n tokens is noticed within 3n."""
+    """Detects continue tokens that repeat (Brent's algorithm). It remembers one token, and replaces it each time that
+    twice as many have come. A cycle of n tokens is noticed within 3n tokens."""
 
     mark: str = ""
     steps: int = 0
     span: int = 1
 
     def after(self, token: str) -> TokenTrail | None:
-        """The trail with `token` at its end; None when it has gone round."""
+        """The trail with `token` appended; None when the tokens repeat."""
         if token == self.mark:
             return None
         steps = self.steps + 1
@@ -293,8 +284,8 @@ class TokenTrail:
 
 @dataclass(frozen=True)
 class ObjectList(Generic[K]):
-    """One page of a list; iterates over its objects. `metadata` has the version it shows and the token of the next
-    page.
+    """One page of a list; iterates over its objects. `metadata` has the resourceVersion of the list and the continue
+    token of the next page.
 
     >>> page = Api.all(client, ConfigMap).list(ListParams(limit=1))
     >>> len(page.items), page.metadata.resource_version != ""
@@ -319,7 +310,7 @@ class ObjectList(Generic[K]):
 
 
 class ListVerbs(ApiBase[K]):
-    """The verbs of `Api` that read many objects. Their options are keywords, or one prepared `ListParams`, not both."""
+    """The verbs of `Api` that read many objects. Options are keywords, or one prepared `ListParams`, not both."""
 
     __slots__ = ()
 
@@ -327,9 +318,9 @@ class ListVerbs(ApiBase[K]):
              field_selector: FieldSelection | None = None, limit: int | None = None,
              continue_token: str | None = None, resource_version: str | None = None,
              resource_version_match: VersionMatch | None = None, timeout: Duration | None = None) -> ObjectList[K]:
-        """Read all objects in one answer. With a `limit` it reads one page: `pages` and `list_all` go on.
+        """Read all objects in one answer. With a `limit` it reads only one page: `pages` and `list_all` read all pages.
 
-        Selectors are text, a mapping, or a `Selector`: `label_selector={"app": "web"}`.
+        A selector is text, a mapping, or a `Selector`: `label_selector={"app": "web"}`.
         """
         params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
                         continue_token=continue_token, resource_version=resource_version,
@@ -341,8 +332,8 @@ class ListVerbs(ApiBase[K]):
               field_selector: FieldSelection | None = None, limit: int | None = None,
               resource_version: str | None = None, resource_version_match: VersionMatch | None = None,
               timeout: Duration | None = None) -> Iterator[ObjectList[K]]:
-        """Iterate over all pages, each requested when it is needed; 500 objects each unless there is a `limit`.
-        `timeout`: for each page."""
+        """Iterate over all pages. Each page is requested when it is needed and has 500 objects unless `limit` says
+        otherwise. `timeout` applies to each page."""
 
         def fetch(page: ListParams) -> Page:
             return self.list_page(page, timeout=timeout)
@@ -356,7 +347,7 @@ class ListVerbs(ApiBase[K]):
                  field_selector: FieldSelection | None = None, limit: int | None = None,
                  resource_version: str | None = None, resource_version_match: VersionMatch | None = None,
                  timeout: Duration | None = None) -> Iterator[K]:
-        """Iterate over all objects, page by page. `timeout`: for each page."""
+        """Iterate over all objects, page by page. `timeout` applies to each page."""
         for page in self.pages(params, label_selector=label_selector, field_selector=field_selector, limit=limit,
                                resource_version=resource_version, resource_version_match=resource_version_match,
                                timeout=timeout):
@@ -367,8 +358,7 @@ class ListVerbs(ApiBase[K]):
                   continue_token: str | None = None, resource_version: str | None = None,
                   resource_version_match: VersionMatch | None = None, stop: StopToken | None = None,
                   retry: Retry | None = None, timeout: Duration | None = None) -> Page:
-        """As `list`, but with the objects as `Record`s, all that the server sent: what stores hold. `stop` ends the
-        waiting between attempts."""
+        """As `list`, but the objects are whole `Record`s, which stores hold. `stop` ends the wait between attempts."""
         params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
                         continue_token=continue_token, resource_version=resource_version,
                         resource_version_match=resource_version_match)
@@ -376,11 +366,11 @@ class ListVerbs(ApiBase[K]):
 
 
 def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str) -> Iterator[Page]:
-    """All pages, one request each, when the next one is asked for. Every object comes once. Raises what `fetch`
-    raises.
+    """Iterate over all pages, with one request per page, sent when the page is needed. Every object comes once. Raises
+    what `fetch` raises.
     """
     begin = params if params.limit is not None else replace(params, limit=PAGE_SIZE)
-    seen: set[str] | None = None  # uids, from a restart on
+    seen: set[str] | None = None  # the uids returned so far, from the first restart on
     handed_out: set[str] = set()
     current, trail = begin, TokenTrail()
     while True:
@@ -389,7 +379,7 @@ def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str
         except ApiError as error:
             if not (error.is_expired and current.continue_token) or begin.limit is None:
                 raise
-            log.debug("%s: the continue token has expired; from the beginning", operation)
+            log.debug("%s: the continue token has expired; starting again", operation)
             begin = replace(begin, limit=begin.limit if seen is None else None, continue_token=None)
             seen, current, trail = handed_out, begin, TokenTrail()
             continue
@@ -403,5 +393,5 @@ def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str
         further = trail.after(token)
         if further is None:
             raise DecodeError(None, "$.metadata.continue",
-                              f"{operation}: the server gives the same continue tokens for ever")
+                              f"{operation}: the server repeats the same continue tokens endlessly")
         current, trail = begin.page(token), further

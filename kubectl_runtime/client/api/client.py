@@ -1,30 +1,16 @@
-"""`Client`: one API server, as one set of connections, credentials and retry rules. Safe to use from any thread.
+"""`Client`: the connections, credentials and retry rules for one API server. Safe to use from any thread.
 
-    open -> close()      calls raise TransportError; open streams end; retries that wait give up
-    after a fork         the child makes connections of its own at its first call; the parent's are left alone
+- A client starts no threads. Calls block until their deadline (60 s unless the Config or the call says otherwise).
+- After `close` calls raise TransportError, open streams end, and calls that wait for a retry give up.
+- After a fork the child opens its own connections at its first call, and leaves those of the parent alone.
+- Creating a client does not import requests and urllib3; the first call does, which takes about 0.15 s of CPU time. A
+  program that only prints its help never pays this. Where children are forked from a process that has a client
+  (gunicorn --preload, multiprocessing), each child pays the time and holds a copy, unless the parent makes one call
+  before it forks (for example `client.server_version()`) or imports requests.
 
-It starts no threads. Calls block until their deadline at most (60 s unless the Config or the call says otherwise).
-
-Making a client does not import requests and urllib3, the first call does: about 0.15 s of CPU time. Where children are
-forked from a process that has made one (gunicorn --preload, multiprocessing) each of them pays that, and holds a copy,
-unless the process calls once before it forks (`client.server_version()`, say) or writes `import requests`.
-
-`Shared`: what all users of one client have in common, without the client knowing what it is.
-
-`Carriers`: what carries a client's calls at this moment, in this process: the seam between a client and its wire.
-
-    state     what happens                what is there after it
-    made      -                           rules and TLS, checked; neither requests nor urllib3 imported by the library
-    made      the first call              both imported, adapters made; whoever calls meanwhile waits for that
-    in use    another client certificate  new adapters; connections of the old ones go on until their answer is read
-    any       a fork                      in the child as `made`, with nothing of the parent's
-    any       closed                      calls raise TransportError
-
-Importing requests and urllib3 is most of what a process with a client would cost to start (0.15 of 0.25 s of CPU), and
-a program that prints its help, or refuses its arguments, calls nobody. So all that needs them stands in client/wire,
-which is imported here alone.
-
-Who is told of this process's own writes, and how its reads take account of them.
+`Carriers` holds the connections of a client in this process, and is the only importer of client/wire, which needs
+requests and urllib3. `Shared` holds what all users of one client share, without the client knowing what it is.
+`WriteObservers` and `OwnWrites` are about this process's own writes and how its reads show them.
 """
 from __future__ import annotations
 
@@ -85,23 +71,23 @@ class _WithoutWait(EnumType):
         if name == "WAIT":
             raise AttributeError("OwnWrites.WAIT was removed in 0.3: use OwnWrites.OVERLAY (the default), whose reads "
                                  "show a write at once, or OwnWrites.OFF")
-        # Python 3.11 looks members up here.
+        # Python 3.11 also looks up members here.
         if name in cls._member_map_:
             return cls._member_map_[name]
         raise AttributeError(f"{cls.__name__} has no member {name!r}")
 
 
 class OwnWrites(Enum, metaclass=_WithoutWait):
-    """How stores treat what this process wrote and their watch has not shown yet.
+    """How stores treat this process's own writes until the watch shows them.
 
     >>> own = Client(Config(cluster_url=server.url), own_writes=OwnWrites.OFF)
     >>> own.close()
     """
 
     OVERLAY = "overlay"
-    """Reads show the object as the write was answered."""
+    """Reads show the object from the answer to the write."""
     OFF = "off"
-    """Reads show what the watch has shown, even if it is older than the write."""
+    """Reads show only what the watch has shown, even if it is older than the write."""
 
     @classmethod
     def checked(cls, value: object) -> OwnWrites:
@@ -115,10 +101,10 @@ class Write(msgspec.Struct, frozen=True):
     """One write that the server answered. `verb`: create, replace, patch, apply, delete or deletecollection (one Write
     for each object); `subresource`: `status`, …
 
-    `record` is the object as answered; None for subresources of another kind (scale), for a delete that answered with a
-    Status (the object is gone), and for objects of a collection, which may go on. `resource_version` and `uid` are
-    those of the answer, empty where it has none. `sent` is the body of the request: the object or the patch. `manager`
-    is the field manager that the request named; empty where it named none.
+    `record` is the object in the answer. It is None for a subresource of another kind (scale), for a delete that was
+    answered with a Status (the object is gone), and for objects of a collection, which may still exist.
+    `resource_version` and `uid` come from the answer and may be empty. `sent` is the request body: the object or patch.
+    `manager` is the field manager in the request; it may be empty.
     """
 
     ref: ObjectRef
@@ -131,15 +117,15 @@ class Write(msgspec.Struct, frozen=True):
     manager: str = ""
 
     def __repr__(self) -> str:
-        return f"<Write {self.verb} of {self.ref} at {self.resource_version or 'no version'}>"  # not what was sent
+        return f"<Write {self.verb} of {self.ref} at {self.resource_version or 'no version'}>"  # without what was sent
 
 
 WriteObserver = Callable[[Write], None]
 
 
 class Exchanged(msgspec.Struct, frozen=True):
-    """One call that has ended, after its retries: the `status` and `body` of the answer, also of an error; or the
-    `error`, when no answer came. The body of a stream is empty."""
+    """One finished call, after its retries: the `status` and `body` of the answer, errors included, or the `error` when
+    no answer came. The body of a stream is empty."""
 
     request: Request
     status: int = 0
@@ -147,21 +133,21 @@ class Exchanged(msgspec.Struct, frozen=True):
     error: BaseException | None = None
 
     def __repr__(self) -> str:
-        return f"<Exchanged {self.request!r}: {self.status or 'no answer'}>"  # not what was sent or answered
+        return f"<Exchanged {self.request!r}: {self.status or 'no answer'}>"  # without what was sent or answered
 
 
 class Observers(Generic[T]):
-    """A list of observers, in which one may stand twice. Safe to use from any thread; they run outside its lock."""
+    """A list of observers; an observer may be in it twice. Thread-safe; observers are called outside its lock."""
 
     _what = "an observer"
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
         self._observers: dict[object, tuple[Callable[[T], None], Guard]] = {}
-        """Replaced whole, so that telling needs no lock."""
+        """Always replaced as a whole, so that notifying needs no lock."""
 
     def add(self, observer: Callable[[T], None]) -> Callable[[], None]:
-        """Tell `observer` too; returns a function that takes it back."""
+        """Notify `observer` too; returns a function that removes it."""
         key, guard = object(), Guard(self._what)
         with self._lock:
             self._observers = {**self._observers, key: (observer, guard)}
@@ -173,7 +159,7 @@ class Observers(Generic[T]):
         return remove
 
     def tell(self, what: T) -> None:
-        """Call each observer with `what`, in this thread. What one raises is logged, and the next is called."""
+        """Call each observer with `what`, in this thread. Exceptions of observers are logged."""
         # An observer's mistake, SystemExit included, must not look like a failed call.
         for observer, guard in self._observers.values():
             guard.call(None, repr, observer, what)
@@ -190,17 +176,17 @@ class WriteObservers(Observers[Write]):
     def __init__(self) -> None:
         super().__init__()
         self.begun: Observers[ObjectRef | None] = Observers()
-        """Told right before a write is sent, in its thread: of which object, None for a new one. What is stored at that
-        moment is what the write changes; when it has been answered, a watch may have shown the change already."""
+        """Observers that are called right before a write is sent, in its thread, with the object (None for a new one).
+        They can note the state that the write changes; once it is answered, a watch may already show the change."""
 
 
 SPARE_CONNECTIONS = 4
-"""Pooled connections beyond one for each worker: lists of watches, leases, health checks."""
+"""Pooled connections in addition to one per worker: for lists of watches, leases, health checks."""
 
 
 def connections_for(workers: int) -> int:
-    """How many connections a client keeps for so many threads that call at once. Raises RequestError for what is no
-    number of threads."""
+    """How many connections a client keeps for `workers` threads that call at once. Raises RequestError if `workers` is
+    not a whole number of at least 1."""
     given: Any = workers  # callers may not check their types
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
         raise RequestError(f"workers must be a whole number of at least 1, not {workers!r}")
@@ -221,13 +207,13 @@ class Carriers:
 
     def __init__(self, config: Config, *, session: requests.Session | None, through_session: bool, connections: int,
                  clock: Clock) -> None:
-        """As `Client` takes them. Opens no connection. Raises ConfigError and AuthError for what cannot work."""
+        """Arguments are those of `Client`. Opens no connection. Raises ConfigError and AuthError for what cannot work."""
         self._clock = clock
         self._change = ForkSafeLock()
         self.closing = StopToken(clock=clock)
-        """Set when the client is closed; another one in the child of a fork."""
+        """Set when the client is closed; the child of a fork gets a new token."""
         given = session is not None or through_session
-        if given:  # and with it requests, which had to be imported for that
+        if given:  # then requests is imported already, as the caller needed it to make a session
             with unforked():
                 from kubectl_runtime.client.wire.carrier import rules_with
 
@@ -239,7 +225,7 @@ class Carriers:
         self._present = _Present(os.getpid(), certificate, tls, self._made(tls) if given else None)
 
     def current(self, operation: str) -> RequestsCarrier:
-        """What carries a call now. Blocks while requests is imported, for the first one."""
+        """The carrier for a call. The first call blocks while requests is imported."""
         present = self._present
         if (present.carrier is None or present.process != os.getpid()) and not self.closing.is_set():
             present = self._first()
@@ -255,12 +241,12 @@ class Carriers:
             return self._present
 
     def _replace(self, certificate: ClientCertificate | None) -> None:
-        """Have `certificate` used, in this process. The caller holds the lock."""
+        """Use `certificate` in this process. The caller holds the lock."""
         before, tls = self._present, None
         if before.process != os.getpid():
-            # The child of a fork: a connection used by both processes would mix their bytes. The parent's are not
-            # closed here, and its TLS contexts not used, since locks within may have been held by a thread that does
-            # not exist in this process; nor do its streams end with this process's client.
+            # This is the child of a fork. A connection used by both processes would mix their bytes. The parent's
+            # connections are not closed here and its TLS contexts are not used, since a thread that does not exist in
+            # this process may hold their locks. The parent's streams do not end with this process's client either.
             self.closing = StopToken(clock=self._clock)
         elif before.carrier is None and before.certificate == certificate:
             tls = before.tls
@@ -269,7 +255,7 @@ class Carriers:
         self._present = _Present(os.getpid(), certificate, tls, carrier)
         if before.carrier is not None and before.process == os.getpid():
             before.carrier.close()
-        if self.closing.is_set():  # meanwhile, when this one was not there to be closed
+        if self.closing.is_set():  # closed before this carrier existed
             carrier.close()
 
     def _made(self, tls: TlsSource | None) -> RequestsCarrier:
@@ -279,14 +265,14 @@ class Carriers:
         return RequestsCarrier(self.rules, tls, self._clock)
 
     def opened(self, response: Response, operation: str, stops: Iterable[StopToken]) -> ByteStream:
-        """The body of an open answer, which may also be a layer's own."""
+        """The body of an open answer, which may also come from a layer."""
         with unforked():
             from kubectl_runtime.client.wire.streams import ByteStream
 
         return ByteStream(response, operation, stops=stops)
 
     def use_certificate(self, certificate: ClientCertificate) -> None:
-        """Identify new connections by `certificate`; those in use go on until their answer has been read."""
+        """Use `certificate` for new connections; connections in use go on until their answer has been read."""
         if self._present.certificate == certificate:
             return
         with self._change:
@@ -294,7 +280,7 @@ class Carriers:
                 self._replace(certificate)
 
     def grow(self, connections: int) -> None:
-        """Keep at least `connections` idle connections for calls."""
+        """Keep at least `connections` idle connections."""
         with self._change:
             self.rules.connections = max(self.rules.connections, connections)
             carrier = self._present.carrier
@@ -302,11 +288,11 @@ class Carriers:
                 carrier.grow(self.rules.connections)
 
     def close(self) -> None:
-        """Close all connections and set `closing`. Does not block. Safe to repeat. In the child of a fork only what the
-        child opened."""
+        """Close all connections and set `closing`. Does not block. Safe to repeat. In the child of a fork it closes only
+        the child's connections."""
         present = self._present
         ours = present.process == os.getpid()
-        if not ours:  # streams of the parent would end there too, as both processes hold their sockets
+        if not ours:  # both processes hold the sockets, so closing would end streams of the parent
             self.closing = StopToken(clock=self._clock)
         self.closing.set("the client was closed")
         if ours and present.carrier is not None:
@@ -314,8 +300,8 @@ class Carriers:
 
 
 class Shared:
-    """What all Apis of a client share, one thing of each class. Safe to use from any thread. In the child of a fork it
-    begins empty: what was running in the parent does not run there."""
+    """What all Apis of a client share: one object of each class. Safe to use from any thread. It is empty in the child
+    of a fork, since the threads of the parent do not run there."""
 
     def __init__(self) -> None:
         self.renew()
@@ -327,7 +313,7 @@ class Shared:
         self._things: dict[Callable[[], Any], Any] = {}
 
     def get(self, kind: Callable[[], T]) -> T:
-        """The thing of this class, made by `kind()` the first time, which must be quick."""
+        """The object of this class; `kind()` creates it the first time and must be quick."""
         with self._lock:
             if kind not in self._things:
                 self._things[kind] = kind()
@@ -341,7 +327,7 @@ class Client:
     """A connection to one API server, with credentials, retries and middleware. An `Api` reads and writes through it.
 
     Use it in a `with` block, or `close` it when it is no longer needed. Safe to use from any thread, also in a forked
-    child, which makes connections of its own. Making one opens no connection.
+    child, which opens its own connections. Creating a client opens no connection.
 
     >>> with Client(Config(cluster_url=server.url)) as own:
     ...     Api.namespaced(own, ConfigMap, "default").get("settings").data["color"]
@@ -356,19 +342,19 @@ class Client:
                  dry_run: bool = False) -> None:
         """Make a client for the cluster of `config`. Opens no connection.
 
-        - `session`: a requests.Session of the program's own, whose adapters, proxies and TLS settings count.
-        - `retry`: which failures are tried again (default: `RetryPolicy()`).
-        - `rate_limit`: how fast this client may call (default: as fast as it likes).
-        - `layers`: middleware of yours. A list of layers is called for each attempt, in the order of the list, right
-          before it is sent. To put layers anywhere else give a function from `Stack` to `Stack`.
+        - `session`: your own requests.Session, whose adapters, proxies and TLS settings are used.
+        - `retry`: which failures are retried (default: `RetryPolicy()`).
+        - `rate_limit`: the highest rate of calls (default: no limit).
+        - `layers`: your middleware. A list of layers is called for each attempt, in the order of the list, right
+          before the request is sent. To put layers anywhere else pass a function from `Stack` to `Stack`.
         - `workers`: how many threads call at the same time; a Controller raises it.
-        - `observer`: is told of attempts, retries, writes and credentials, and of what this client's controllers do.
+        - `observer`: is notified of attempts, retries, writes and credentials, and of this client's controllers.
         - `own_writes`: what stores show after a write, until the watch shows it; see `OwnWrites`. A Controller may have
           its own value.
-        - `field_manager`, `field_validation`: of every write that does not say them. In a controller's run the
-          controller's name is the field manager. `dry_run`: every write is a dry run, Events included; an election
-          then raises RequestError. These are for the verbs of `Api`: `request` sends what it is given.
-        - `use_session_send`: send through `Session.send`, for mocks of it. `clock`: for tests.
+        - `field_manager`, `field_validation`: the defaults for every write. In a controller's run the controller's name
+          is the field manager. `dry_run`: every write is a dry run, Events included; an election then raises
+          RequestError. These apply to the verbs of `Api`: `request` sends its request unchanged.
+        - `use_session_send`: send through `Session.send`, so that mocks of it work. `clock`: for tests.
 
         Raises ConfigError, RequestError (headers, `own_writes`, `workers`, the options of writes) and AuthError for
         what cannot work, TypeError for an observer that is not an Observer.
@@ -378,17 +364,17 @@ class Client:
                               "Client(Config(cluster_url=...)) or Client.try_default()")
         self.clock = clock
         self.observer = extensible(observer)
-        """Raises nothing, whatever the one does that was given."""
+        """Never raises, whatever the given observer does."""
         self.reachability = Reachability()
-        """Whether the server is there; its watches wait for it together."""
+        """Whether the server is reachable; all watches of the client wait for it together."""
         self.refusals = Refusals()
-        """What the server was found not to do."""
+        """What the server was found not to support."""
         self.own_writes = OwnWrites.checked(own_writes)
         self.write_defaults = WriteDefaults(field_manager=field_manager, field_validation=field_validation,
                                             dry_run=dry_run)
-        """What its writes say where a verb says nothing."""
+        """Options for writes whose verb sets none."""
         self.shared = Shared()
-        """What the users of this client, and of clients derived from it, have in common."""
+        """What the users of this client, and of clients derived from it, share."""
         self._carriers = Carriers(config, session=session, through_session=use_session_send,
                                   connections=connections_for(workers), clock=clock)
         rules = self._carriers.rules
@@ -410,16 +396,16 @@ class Client:
 
     @classmethod
     def try_default(cls) -> Self:
-        """A client as `Config.infer` says. Raises ConfigError when nothing configures a cluster."""
+        """A client for the Config that `Config.infer` finds. Raises ConfigError when nothing configures a cluster."""
         return cls(Config.infer())
 
     @property
     def root(self) -> Client:
-        """The client from which this one was derived; itself, if it was not."""
+        """The client from which this one was derived, or this client."""
         return self._root
 
     def with_layer(self, layer: Layer) -> Self:
-        """A client like this one, with one more layer: it calls `layer` for each attempt, after all other layers.
+        """A client like this one with one more layer: each attempt calls `layer` after all other layers.
 
         Both share connections, credentials, warnings, `on_write` and the watches of stores. Closing one closes both.
         """
@@ -430,7 +416,7 @@ class Client:
 
     @property
     def fences(self) -> tuple[Fence, ...]:
-        """Its fences, which hold in its controllers' runs for all its relatives. For the library."""
+        """The fences that hold in its controllers' runs, for all related clients. For internal use."""
         return tuple(layer for _, layer in self._layers.entries if isinstance(layer, Fence))
 
     @property
@@ -441,25 +427,25 @@ class Client:
     # Calls
 
     def request(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> bytes:
-        """As `answer`, but only the body of the answer."""
+        """As `answer`, but returns only the body."""
         return self.answer(request, deadline=deadline, stop=stop).body
 
     def answer(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> Answer:
-        """Send one request; its answer.
+        """Send one request and return its answer.
 
         `deadline`: a point on the client's clock; by default the Config's `timeout` from now. When `stop` is set,
-        retries end, and so does waiting for the answer of a GET. Raises ApiError for an answer that is an error,
-        TransportError (RequestTimeout) when no answer came, OutcomeUnknownError for a write that may have been carried
-        out though no whole answer came, AuthError.
+        retries end, and so does the wait for the answer to a GET. Raises ApiError for an answer that is an error,
+        TransportError (RequestTimeout) when no answer came, OutcomeUnknownError for a write that the server may have
+        carried out although no whole answer came, and AuthError.
         """
         return self._answer(self._call(request, deadline, stop))
 
     def stream(self, request: Request, *, stop: StopToken | None = None, read_timeout: float | None = None,
                deadline: float | None = None) -> ByteStream:
-        """Open a stream: a watch, a followed log. Blocks until the answer's head is there; raises as `request` does.
+        """Open a stream: a watch, a followed log. Blocks until the head of the answer is there; raises as `request`.
 
-        `read_timeout`: seconds, the longest silence (None: any). `stop` and `close` end it. `deadline` is for its
-        opening.
+        `read_timeout`: the longest silence in seconds (None: no limit). `stop` and `close` end the stream. `deadline`
+        applies to its opening.
         """
         call = self._call(request, deadline, stop)
         call.streaming, call.read_timeout = True, read_timeout
@@ -469,10 +455,10 @@ class Client:
 
     def connect(self, request: Request, protocols: Sequence[str] = (), *, inbox: Inbox | None = None,
                 stop: StopToken | None = None, deadline: float | None = None) -> WebSocket:
-        """Open a websocket with one of `protocols`, the preferred first. Blocks until it is open; raises as `request`
-        does, TransportError for a server or an adapter that does not open it.
+        """Open a websocket with one of `protocols`, in order of preference. Blocks until it is open. Raises as `request`,
+        and TransportError if the server or an adapter does not open a websocket.
 
-        `stop`, `close` and the end of a run end it. `deadline` is for its opening. `inbox` takes its messages instead.
+        `stop`, `close` and the end of a run end it. `deadline` applies to its opening. `inbox` receives its messages.
         """
         with unforked():  # few programs need websocket-client
             from kubectl_runtime.client.streaming.websocket import WebSocket, opened, upgrading
@@ -498,23 +484,23 @@ class Client:
         """Call `observer` with each `Write` that the server answered, in the thread that wrote, before the verb
         returns.
 
-        Returns a function that takes it back. Dry runs are not reported. Observers must be short; their exceptions are
-        logged.
+        Returns a function that removes the observer. Dry runs are not reported. Observers must be short; their
+        exceptions are logged.
         """
         return self._writes.add(observer)
 
     def on_answer(self, observer: Callable[[Exchanged], None]) -> Callable[[], None]:
-        """Call `observer` after each call, also one that failed or got no answer, in its thread, before the call
-        returns or raises. For a stream it is called when the stream is open. Returns and rules as for `on_write`. It
-        sees everything that was sent and answered, Secrets included."""
+        """Call `observer` after each call, in its thread, before the call returns or raises; failed and unanswered
+        calls included. For a stream it is called when the stream is open. Returns and rules as for `on_write`. The
+        observer sees everything that was sent and answered, Secrets included."""
         return self._exchanges.add(observer)
 
     @property
     def discovery(self) -> Discovery:
-        """What the server serves, asked for when it is needed and kept for some minutes."""
+        """What the server serves; requested when it is needed and kept for some minutes."""
         found = self._discovery
         if found is None:
-            with unforked():  # few programs need it, none to start
+            with unforked():  # few programs need it, none at start
                 from kubectl_runtime.client.api.discovery import Discovery
 
             self._discovery = found = Discovery(self)
@@ -522,7 +508,7 @@ class Client:
 
     @property
     def writes(self) -> WriteObservers:
-        """The observers of this client's writes, which `Api` calls. For the library; programs use `on_write`."""
+        """The observers of this client's writes, which `Api` calls. For internal use; programs use `on_write`."""
         return self._writes
 
     def _call(self, request: Request, deadline: float | None, stop: StopToken | None) -> Call:
@@ -534,7 +520,7 @@ class Client:
         return Call(request, deadline, self._ended_by(stop, closing), headers=dict(request.headers), closing=closing)
 
     def _ended_by(self, stop: StopToken | None, closing: StopToken) -> StopToken:
-        """What ends a call: the caller's token, the client's end, and the end of the controller's run that makes it."""
+        """What ends a call: the caller's token, `close`, and the end of the controller's run that makes the call."""
         scoped = scoped_stop()
         if scoped is not None:
             tokens = (closing, scoped) if stop is None else (stop, closing, scoped)
@@ -559,7 +545,7 @@ class Client:
         raise unknown
 
     def _logged(self, call: Call) -> Answer:
-        """The answer to the call with all of its attempts, which is one line of the log at DEBUG."""
+        """The answer to the call with all of its attempts; logs one line at DEBUG."""
         if not log.isEnabledFor(logging.DEBUG):
             return self._send(call)
         begun, code = self.clock.monotonic(), "no answer"
@@ -574,7 +560,7 @@ class Client:
                       f", {call.attempt} retr{'y' if call.attempt == 1 else 'ies'}" if call.attempt else "")
 
     def _told(self, call: Call) -> Answer:
-        """The answer, of which those are told who want to know of all."""
+        """The answer, reported to the observers of `on_answer`."""
         try:
             answer = self._logged(call)
         except BaseException as error:
@@ -585,7 +571,7 @@ class Client:
 
     def _error(self, request: Request, answer: Answer) -> ApiError:
         error = error_of(request, answer.status, answer.headers, answer.body, self.clock.now(), self.config.origin)
-        if error.is_unauthorized and not self._refused:  # once until a call is answered well
+        if error.is_unauthorized and not self._refused:  # log once until a call succeeds
             self._refused = True
             log.warning("%s", error)
         return error
@@ -597,17 +583,17 @@ class Client:
         self._carriers.grow(connections_for(workers))
 
     def close(self) -> None:
-        """Close all connections and end all streams. Does not block. Safe to repeat. In the child of a fork only what
-        the child opened."""
+        """Close all connections and end all streams. Does not block. Safe to repeat. In the child of a fork it closes
+        only the child's connections."""
         self._carriers.close()
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the client is closed (now, if it is); returns a function that takes it back."""
+        """Call `callback` when the client is closed (at once, if it is closed); returns a function that removes it."""
         return self._carriers.closing.on_set(callback)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed: its calls raise TransportError."""
+        """Whether the client was closed: its calls raise TransportError."""
         return self._carriers.closing.is_set()
 
     def __enter__(self) -> Self:

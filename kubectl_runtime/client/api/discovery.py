@@ -1,10 +1,11 @@
 """What the server serves: kinds by name, with their verbs and subresources.
 
-One request each to `/api` and `/apis` (aggregated discovery); a server without it is asked group by group. A group
-that fails, or whose description cannot be read, is reported once, left out, and asked again at the next refresh.
+One request each goes to `/api` and `/apis` (aggregated discovery); a server without aggregated discovery gets one request
+per group version. A group that fails or cannot be decoded is logged once, left out, and requested again at the next
+refresh.
 
-The answers are kept for `TTL` on the client's clock, not on disk. A name that is not in them is looked up once more at
-the server, since CRDs come and go. The values are described in client/server.py.
+The answers are kept in memory for `TTL` on the client's clock. An unknown name causes one more request, since CRDs come
+and go. The values are defined in client/server.py.
 """
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ T = TypeVar("T")
 log = guarded_logger(__name__)
 
 TTL = 300.0
-"""Seconds that what was found is used without asking again."""
+"""Seconds for which the answers are used without a new request."""
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 
@@ -49,18 +50,18 @@ class Asked(Protocol):
 
     @property
     def config(self) -> Config:
-        """How the server is reached; for messages."""
+        """How the server is reached; used in messages."""
 
     @property
     def clock(self) -> Clock:
-        """What tells how old an answer is."""
+        """The clock that gives the age of an answer."""
 
     def answer(self, request: Request, *, deadline: float | None = None) -> Answer:
         """Send the request and return its answer; blocks and raises as `Client.answer`."""
 
 
 class Discovery:
-    """The kinds that a client's server serves. Safe to use from any thread; blocks while it asks the server.
+    """The kinds that a client's server serves. Safe to use from any thread; blocks while it sends requests.
 
     >>> client.discovery.resolve("deploy").resource.kind
     'Deployment'
@@ -76,18 +77,18 @@ class Discovery:
         self._deadline: float | None = None
 
     def within(self, deadline: float | None) -> Discovery:
-        """This discovery for a call with a deadline on the client's clock, at which its requests end, too. What they
-        find is kept for all."""
+        """This discovery with a deadline on the client's clock, at which its requests end. The results are kept for
+        all users."""
         found = copy.copy(self)
         found._deadline = deadline
         return found
 
     def kinds(self, *, refresh: bool = False) -> tuple[ServedKind, ...]:
-        """All kinds that the server serves: the core group first, then in the server's order, which is its preference.
-        They are asked for at the first call and kept for some minutes; `refresh` asks again.
+        """All kinds that the server serves: the core group first, then in the server's order of preference. They are
+        requested at the first call and kept for some minutes; `refresh` requests them again.
 
         Raises ApiError or TransportError when the server does not answer at all, DecodeError when its answer is no
-        document of discovery.
+        discovery document.
         """
         with self._lock:
             known = None if refresh else self._found.get("")
@@ -98,14 +99,14 @@ class Discovery:
         return known
 
     def groups(self, *, refresh: bool = False) -> tuple[ApiGroup, ...]:
-        """The same kinds by group: which versions it has, and which of them the server prefers. Raises as `kinds`."""
+        """The same kinds by group, with each group's versions and preferred version. Raises as `kinds`."""
         return groups_of(self.kinds(refresh=refresh))
 
     def resolve(self, name: str) -> ServedKind:
         """The kind called `name`: `pods`, `po`, `Deployment`, `deployments.apps`, `deployments.v1.apps`.
 
-        Of several the first in the server's order, as for kubectl: in the preferred version of its group. Raises
-        DiscoveryError, with the nearest names, when the server serves none.
+        If several kinds match, returns the first in the server's order, in the preferred version of its group, as
+        kubectl does. Raises DiscoveryError, with similar names, when the server serves none.
         """
         wanted = name.lower()
         found = self._looked_up(lambda kinds: next((kind for kind in kinds if wanted in kind.names()), None))
@@ -116,7 +117,7 @@ class Discovery:
         raise self._not_served(repr(name), near)
 
     def resolve_gvk(self, gvk: GroupVersionKind) -> ServedKind:
-        """The kind of exactly this group and version. Raises DiscoveryError, with the versions that there are."""
+        """The kind in exactly this group and version. Raises DiscoveryError, which lists the versions that exist."""
         found = self._looked_up(lambda kinds: kind_of(kinds, gvk))
         if found is not None:
             return found
@@ -124,11 +125,10 @@ class Discovery:
                   if (kind.resource.group, kind.resource.kind) == (gvk.group, gvk.kind)]
         raise self._not_served(f"{gvk.kind} in {gvk.api_version}", others)
 
-    # One request each, and nothing is kept
+    # One request each; the results are not kept
 
     def pinned_group(self, api_version: str) -> tuple[ServedKind, ...]:
-        """The kinds of one version of a group, asked for now with one request. Raises DiscoveryError when it is not
-        served."""
+        """The kinds of one group version, from a new request. Raises DiscoveryError when it is not served."""
         try:
             return tuple(self._of_version(api_version))
         except ApiError as error:
@@ -137,15 +137,15 @@ class Discovery:
             raise
 
     def pinned_kind(self, gvk: GroupVersionKind) -> ServedKind:
-        """One kind in exactly this version, asked for now. Raises DiscoveryError when it is not served."""
+        """One kind in exactly this version, from a new request. Raises DiscoveryError when it is not served."""
         found = kind_of(self.pinned_group(gvk.api_version), gvk)
         if found is None:
             raise self._not_served(f"{gvk.kind} in {gvk.api_version}", ())
         return found
 
     def group(self, name: str) -> ApiGroup:
-        """One API group with all of its versions, asked for now: one request, and one for each version. Raises
-        DiscoveryError when the server does not have it."""
+        """One API group with all of its versions, from new requests: one, and one per version. Raises DiscoveryError
+        when the server does not have the group."""
         path = f"/apis/{segment(name, 'group')}" if name else "/api"
         try:
             answer = self._get(path)
@@ -154,13 +154,13 @@ class Discovery:
                 raise self._not_served(f"group {name}", ()) from error
             raise
         document = self._read(path, answer, aggregated)
-        if document is not None:  # the core group's, in one go
+        if document is not None:  # one document has the whole core group
             return ApiGroup(name, tuple(document[0]))
         versions = self._read(path, answer, versions_in)
         return ApiGroup(name, tuple(kind for version in versions for kind in self.pinned_group(version)))
 
     def _looked_up(self, find: Callable[[tuple[ServedKind, ...]], ServedKind | None]) -> ServedKind | None:
-        """In what is known, then once more in what the server says now."""
+        """Search the kept answers, then those of a new request."""
         for refresh in (False, True):
             if (found := find(self.kinds(refresh=refresh))) is not None:
                 return found
@@ -187,7 +187,7 @@ class Discovery:
                 found += kinds
                 problems.update(faults)
                 continue
-            for version in self._read(path, answer, versions_in):  # a server that does not aggregate
+            for version in self._read(path, answer, versions_in):  # a server without aggregated discovery
                 try:
                     found += self._of_version(version)
                 except KubeError as error:

@@ -1,16 +1,13 @@
-"""`Entry`: an object that may or may not be there, to be changed and written as what it then is (kube-rs's entry).
+"""`Entry`: read an object that may not exist, change or make it, then write it (named after kube-rs's entry).
 
     entry = api.entry("settings").or_insert(lambda: ConfigMap(name="settings"))
     entry.object.data["color"] = "blue"
     entry.commit()
 
-    what became of the object     commit
-    nothing                       no call
-    it was found, and changed     replace: refused (`is_conflict`) when somebody else changed it meanwhile
-    it was made by or_insert      create: refused (`is_already_exists`) when somebody else made it meanwhile
-
-After a commit the entry holds the object as the server answered; after a dry run it is as before. Nothing is repeated:
-`create_or_update` of runtime does that. For one thread.
+`commit` sends nothing for an unchanged object, `replace` for a changed one, and `create` for one made by `or_insert`.
+The server refuses it when another client changed (`is_conflict`) or created (`is_already_exists`) the object since the
+read. After a commit the entry holds the object from the answer; a dry run leaves the entry unchanged. Nothing is
+retried: `create_or_update` of runtime does that. Use an entry in one thread.
 """
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ K = TypeVar("K")
 
 
 class Entry(Generic[K]):
-    """One object by its name, which may not exist yet: change it or make it, then `commit`. Made by `Api.entry`.
+    """One object, by name, that may not exist yet: change it or make it, then `commit`. Made by `Api.entry`.
 
-    It is named after the entries of Rust's maps. For one thread; `commit` blocks for one call.
+    It is named after the entries of Rust's maps. Use it in one thread; `commit` blocks for one call.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> entry = maps.entry("counter").or_insert(lambda: ConfigMap(data={"n": "0"}))
@@ -47,25 +44,25 @@ class Entry(Generic[K]):
 
     @property
     def exists(self) -> bool:
-        """Whether the server has the object, as far as this entry knows."""
+        """Whether the server has the object, as of this entry's read or last commit."""
         return self._object is not None and not self._new
 
     @property
     def object(self) -> K:
-        """The object, which may be changed before `commit`. Raises RequestError while there is no object."""
+        """The object; change it before `commit`. Raises RequestError while there is no object."""
         if self._object is None:
             raise RequestError(f"{self._api.place.words('get', self.name)}: there is no such object: use or_insert")
         return self._object
 
     @property
     def is_dirty(self) -> bool:
-        """Whether `commit` would send anything."""
+        """Whether `commit` would send a request."""
         return self._new or (self._object is not None and _plain(self._object) != self._before)
 
     def or_insert(self, make: Callable[[], K]) -> Entry[K]:
-        """This entry, with what `make` makes when there is no object; `make` is called then only.
+        """Return this entry. When there is no object, `make` is called and its result becomes the object.
 
-        A new object without a name, or a namespace, gets the entry's.
+        If the new object has no name or namespace, it gets those of the entry.
         """
         if self._object is None:
             made: Any = make()
@@ -79,11 +76,11 @@ class Entry(Generic[K]):
     def commit(self, params: PostParams | None = None, *, field_manager: str | None = None,
                field_validation: FieldValidation | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K:
-        """Create or update the object on the server, if it has to be; returns the object as it is then. Blocks for one
+        """Create or replace the object on the server if needed; returns the object as it is then. Blocks for one
         call at most.
 
-        Raises RequestError when there is no object, or when its name or namespace was changed, or a generateName set;
-        ApiError (`is_conflict`) when somebody changed the object meanwhile, or created it (`is_already_exists`).
+        Raises RequestError when there is no object, or when its name, namespace or generateName was changed;
+        ApiError when another client changed (`is_conflict`) or created (`is_already_exists`) the object since the read.
         """
         api, held = self._api, self.object
         params = api._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,

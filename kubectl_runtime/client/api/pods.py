@@ -1,8 +1,8 @@
 """The verbs of a running Pod: logs, exec, attach, port-forward, eviction, ephemeral containers, resize.
 
-exec, attach and port-forward are websockets (see client/streaming) with a thread each; they are opened here and last
-until they are closed, `stop` is set, or the client is closed. `timeout` is for the opening. All of these raise as the
-verbs of `Api` do, RequestError for options that make no sense, and TransportError for a server that opens no websocket.
+exec, attach and port-forward open a websocket with its own thread (see client/streaming). It lasts until it is closed,
+`stop` is set, or the client is closed; `timeout` applies to the opening. All verbs raise as the verbs of `Api` do,
+RequestError for contradictory options, and TransportError if the server opens no websocket.
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _EPHEMERAL = "ephemeralcontainers"
 
 
 class PodVerbs(Subresources[K]):
-    """The verbs of `Api` that are about what runs in a Pod: logs, exec, attach, port-forward, evict."""
+    """The verbs of `Api` for a running Pod: logs, exec, attach, port-forward, evict."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ class PodVerbs(Subresources[K]):
              tail_lines: int | None = None, since_seconds: Duration | None = None, since_time: datetime | None = None,
              previous: bool = False, timestamps: bool = False, limit_bytes: int | None = None,
              timeout: Duration | None = None) -> bytes:
-        """A container's log up to now, as bytes: nobody promises that it is text. See `LogParams`."""
+        """A container's log up to now, as bytes, since it need not be text. See `LogParams`."""
         params = chosen(params, LogParams, container=container, tail_lines=tail_lines, since_seconds=since_seconds,
                         since_time=since_time, previous=previous, timestamps=timestamps, limit_bytes=limit_bytes)
         return self._answered(build.log(self.place, name, params), bytes, timeout)
@@ -61,7 +61,7 @@ class PodVerbs(Subresources[K]):
                    since_time: datetime | None = None, previous: bool = False, timestamps: bool = False,
                    limit_bytes: int | None = None, follow: bool = True, stop: StopToken | None = None,
                    timeout: Duration | None = None) -> LogStream:
-        """A container's log while it arrives: `with api.log_stream("web") as log: for line in log.lines(): …`.
+        """A container's log as it arrives: `with api.log_stream("web") as log: for line in log.lines(): …`.
 
         With `follow` it goes on until the container ends or `stop` is set. Blocks until it is open.
         """
@@ -86,9 +86,9 @@ class PodVerbs(Subresources[K]):
              timeout: Duration | None = None) -> AttachedProcess:
         """Run `command`, a program and its arguments, in a container: `api.exec("web", ["ls", "/"]).run()`.
 
-        stdout and stderr are held unless they are turned off, stdin when it is asked for; a terminal (`tty`) has no
-        stderr of its own. The process goes on when the session is closed, unless it notices that its streams have
-        ended.
+        stdout and stderr are attached unless they are turned off, stdin only on request; a terminal (`tty`) has no
+        separate stderr. Closing the session does not end the process, unless the process reacts to the end of its
+        streams.
         """
         held = _held(params, container, stdin, stdout, stderr, tty)
         return self._attached(build.exec_(self.place, name, command, held), held, stop, timeout)
@@ -97,14 +97,14 @@ class PodVerbs(Subresources[K]):
                stdin: bool | None = None, stdout: bool | None = None, stderr: bool | None = None,
                tty: bool | None = None, stop: StopToken | None = None,
                timeout: Duration | None = None) -> AttachedProcess:
-        """Hold the streams of the process that a container runs. Arguments, blocking and errors as for `exec`."""
+        """Attach to the streams of a container's main process. Arguments, blocking and errors as for `exec`."""
         held = _held(params, container, stdin, stdout, stderr, tty)
         return self._attached(build.attach(self.place, name, held), held, stop, timeout)
 
     def portforward(self, name: Named, ports: Sequence[int], *, stop: StopToken | None = None,
                     timeout: Duration | None = None) -> PortForward:
-        """Open connections to 1 to 128 ports of a Pod: `api.portforward("web", [80]).socket(80)` is the one to port
-        80."""
+        """Open connections to 1 to 128 ports of a Pod: `api.portforward("web", [80]).socket(80)` is the connection to
+        port 80."""
         from kubectl_runtime.client.streaming.forwarding import PortChannels, PortForward
         from kubectl_runtime.client.streaming.process import V4
 
@@ -113,11 +113,11 @@ class PodVerbs(Subresources[K]):
 
     def portforward_local(self, name: Named, port: int, *, local_port: int = 0, host: str = "127.0.0.1",
                           stop: StopToken | None = None, timeout: Duration | None = None) -> LocalPort:
-        """Listen at a port of this machine, by default any that is free, and lead each connection to `port` of the Pod:
+        """Listen on a local port, by default any free one, and forward each connection to `port` of the Pod:
         `with api.portforward_local("db-0", 5432) as local: connect("127.0.0.1", local.port)`.
 
-        Blocks until the Pod has taken a first connection, at most `timeout`, which is also each later one's. Raises
-        OSError where the local port is taken.
+        Blocks until the Pod has accepted a first connection, at most `timeout`, which also applies to each later
+        connection. Raises OSError if the local port is in use.
         """
         from kubectl_runtime.client.streaming.forwarding import LocalPort
 
@@ -129,7 +129,7 @@ class PodVerbs(Subresources[K]):
               dry_run: bool = False, timeout: Duration | None = None) -> None:
         """Delete a Pod unless a disruption budget forbids it: then ApiError with code 429. `kubectl.drain` waits.
 
-        The server answers when the deletion has begun; the Pod is there until its grace period has passed.
+        The server answers when the deletion has begun; the Pod exists until its grace period has passed.
         """
         params = self._write_params(params, DeleteParams, propagation_policy=propagation_policy,
                                     preconditions=preconditions, grace_period_seconds=grace_period_seconds,
@@ -143,8 +143,8 @@ class PodVerbs(Subresources[K]):
     def replace_ephemeral_containers(self, body: Any, params: PostParams | None = None, *,
                                      field_manager: str | None = None, field_validation: FieldValidation | None = None,
                                      dry_run: bool = False, timeout: Duration | None = None) -> K:
-        """Replace the list of ephemeral containers, to which the server only lets one add; of `body`, a Pod, nothing
-        else is looked at."""
+        """Replace the list of ephemeral containers of a Pod; the server only allows additions and ignores the rest of
+        `body`."""
         params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run)
         return self._ask(requests.replace(self.place, body, params, subresource=_EPHEMERAL), timeout)
@@ -164,7 +164,7 @@ class PodVerbs(Subresources[K]):
     def replace_resize(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
                        field_validation: FieldValidation | None = None, dry_run: bool = False,
                        timeout: Duration | None = None) -> K:
-        """Change the resources of running containers; of `body`, a Pod, nothing else is looked at."""
+        """Change the resources of running containers; the server ignores the rest of `body`, a Pod."""
         params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run)
         return self._ask(requests.replace(self.place, body, params, subresource="resize"), timeout)

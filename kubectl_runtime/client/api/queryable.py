@@ -1,13 +1,10 @@
-"""A preflight: can a program do with a kind what it is going to do? Asked before the work begins, it fails early and
-says what is missing, where a watch would be refused again and again.
+"""A preflight check (`ensure_queryable`): is the kind served, does it have the verbs, and may the user use them?
+
+A program that checks before it begins fails early with the missing permission, instead of being refused again and again:
 
     ensure_queryable(client, ConfigMap, ("list", "watch"), namespace="team")
 
-    the kind is not served              DiscoveryError, with the nearest names, or the versions that there are
-    the kind does not have a verb       DiscoveryError
-    the user lacks the right            MissingRights, with all that are missing and the rule that grants them
-
-`fetch`: the object that a reference in another object names: an ObjectReference, or an OwnerReference.
+`fetch` reads the object that a reference in another object names: an ObjectReference or an OwnerReference.
 """
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class MissingRights(KubeError):
-    """The user may not do what the program needs. `verbs` are what is missing (`status/patch`: of a subresource).
+    """The user lacks permissions. `verbs` are the missing verbs (`status/patch` for a subresource).
 
     >>> issubclass(MissingRights, KubeError)
     True
@@ -51,12 +48,12 @@ class MissingRights(KubeError):
 
 def ensure_queryable(client: Client, kind: HasApiResource | ApiResource | str,
                      verbs: Iterable[str] = ("list", "watch"), *, namespace: str | None = None) -> ApiResource:
-    """The kind's ApiResource, if the server serves it, with these verbs, and the user has the right to each of them.
+    """Check that the server serves the kind with these verbs and that the user may use each; returns its ApiResource.
 
     `kind` may also be any name that `Discovery.resolve` knows. A verb of a subresource is written `status/patch`.
-    `namespace`: where; None asks for the right in all of them. What is served is asked once and kept; the rights are
-    asked for each time, one request a verb. Blocks until the answers are there. Raises DiscoveryError, MissingRights,
-    RequestError for text in place of the list of verbs, and what a request raises.
+    `namespace`: where the verbs are needed; None means all namespaces. The served kinds are requested once and kept;
+    permissions are checked each time, with one request per verb. Blocks until the answers are there. Raises
+    DiscoveryError, MissingRights, RequestError for a string instead of a list of verbs, and what a request raises.
 
     >>> ensure_queryable(client, "deploy", ["list", "watch"]).full_name
     'deployments.apps'
@@ -116,18 +113,18 @@ def _by_resource(resource: ApiResource, verbs: tuple[str, ...]) -> list[tuple[st
 
 
 LEAST = 0.001
-"""Seconds that the object itself is given when discovery has taken all the time."""
+"""Seconds for reading the object when discovery has used up the time."""
 
 
 def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, namespace: str | None = None,
           timeout: Duration | None = None) -> DynamicObject:
-    """The object that `reference` names: an OwnerReference, or one as objects carry it (`apiVersion`, `kind`, `name`).
+    """The object that `reference` names: an OwnerReference, or a mapping with `apiVersion`, `kind` and `name`.
 
-    `namespace`: where to look when the reference does not say: that of the object which has the reference. What the
-    server serves is asked once and kept, and asked again for an unknown kind. Blocks as `Api.get`, at most
+    `namespace`: where to look when the reference has none: the namespace of the object that has the reference. The
+    served kinds are requested once and kept, and requested again for an unknown kind. Blocks as `Api.get`, at most
     `timeout` for both requests together. Raises DiscoveryError for a kind that is not served, RequestError for a
-    reference without apiVersion, kind or name, and ApiError: also as not found when the reference has a uid and the
-    object of that name has another.
+    reference without apiVersion, kind or name, and ApiError; that error is also a not-found when the reference has a uid
+    and the object of that name has another.
 
     >>> reference = OwnerReference(api_version="apps/v1", kind="Deployment", name="web")
     >>> fetch(client, reference, namespace="default").spec["replicas"]

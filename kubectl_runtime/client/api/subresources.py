@@ -1,7 +1,7 @@
 """The verbs of subresources, which every `Api` has: status, scale, and any other by its name.
 
-All of them block and raise as the verbs of `Api` do. A status belongs to the object and comes back as one; a scale is
-an object of its own; what another subresource answers is plain JSON.
+All of them block and raise as the verbs of `Api` do. A status verb returns the object; a scale verb returns a `Scale`;
+the verbs for any other subresource return plain JSON.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Subresources(ApiBase[K]):
     def replace_status(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                        field_validation: FieldValidation | None = None, dry_run: bool = False,
                        timeout: Duration | None = None) -> K:
-        """Replace the status; everything else in `body` is ignored by the server."""
+        """Replace the status; the server ignores everything else in `body`."""
         params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource="status")
@@ -60,10 +60,10 @@ class Subresources(ApiBase[K]):
 
     def scale(self, name: Named, replicas: int, *, field_manager: str | None = None, dry_run: bool = False,
               timeout: Duration | None = None) -> DynamicObject:
-        """Ask for so many replicas, as `kubectl scale` does; the `Scale` as the server answered.
+        """Set the number of replicas, as `kubectl scale` does; returns the `Scale` from the answer.
 
-        It does not wait for the Pods: that is `await_condition` with `conditions.is_ready`. Raises RequestError for
-        what is no number of replicas.
+        It does not wait for the Pods: use `await_condition` with `conditions.is_ready`. Raises RequestError for an
+        invalid number of replicas.
         """
         if type(replicas) is not int or replicas < 0:
             raise RequestError(f"{self.place.words('scale', name)}: replicas={replicas!r}: a number from 0 on is "
@@ -72,7 +72,7 @@ class Subresources(ApiBase[K]):
                                 dry_run=dry_run, timeout=timeout)
 
     def get_scale(self, name: Named, *, timeout: Duration | None = None) -> DynamicObject:
-        """Read the `Scale` of an object: `.spec["replicas"]` is the wanted number."""
+        """Read the `Scale` of an object: `.spec["replicas"]` is the desired number."""
         return self._scale(build.get(self.place, name, subresource="scale"), timeout)
 
     def replace_scale(self, name: Named, body: Any, params: PostParams | None = None, *,
@@ -96,7 +96,7 @@ class Subresources(ApiBase[K]):
     def apply_scale(self, body: Any, *, field_manager: str | None = None, force: bool = False,
                     field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
                     timeout: Duration | None = None) -> DynamicObject:
-        """Server-side apply of a `Scale`, named as the object that it scales:
+        """Server-side apply of a `Scale`, which has the name of the object that it scales:
         `{"metadata": {"name": "web"}, "spec": {"replicas": 3}}`. `defaults` as for `apply`."""
         params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
                                                 field_validation=field_validation), PatchParams)
@@ -106,9 +106,9 @@ class Subresources(ApiBase[K]):
     def create_subresource(self, name: Named, subresource: str, body: Any, params: PostParams | None = None, *,
                            field_manager: str | None = None, field_validation: FieldValidation | None = None,
                            dry_run: bool = False, timeout: Duration | None = None) -> dict[str, Any]:
-        """POST to a subresource (`eviction`, `token`, `binding`); the answer as plain JSON values.
+        """POST to a subresource (`eviction`, `token`, `binding`); returns the answer as plain JSON values.
 
-        Raises DecodeError when it is not a JSON object.
+        Raises DecodeError when the answer is not a JSON object.
         """
         params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run)
@@ -116,13 +116,13 @@ class Subresources(ApiBase[K]):
         return self._plain(request, timeout)
 
     def get_subresource(self, name: Named, subresource: str, *, timeout: Duration | None = None) -> dict[str, Any]:
-        """Read any subresource that is JSON; as plain JSON values. Raises DecodeError when it is not a JSON object."""
+        """Read any subresource as plain JSON values. Raises DecodeError when the answer is not a JSON object."""
         return self._plain(build.get(self.place, name, subresource=subresource), timeout)
 
     def replace_subresource(self, name: Named, subresource: str, body: Any, params: PostParams | None = None, *,
                             field_manager: str | None = None, field_validation: FieldValidation | None = None,
                             dry_run: bool = False, timeout: Duration | None = None) -> dict[str, Any]:
-        """PUT to any subresource; the answer as plain JSON values."""
+        """PUT to any subresource; returns the answer as plain JSON values."""
         params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource=subresource, name=name)
@@ -132,7 +132,7 @@ class Subresources(ApiBase[K]):
                           field_manager: str | None = None, field_validation: FieldValidation | None = None,
                           dry_run: bool = False, force: bool = False,
                           timeout: Duration | None = None) -> dict[str, Any]:
-        """PATCH any subresource; the answer as plain JSON values."""
+        """PATCH any subresource; returns the answer as plain JSON values."""
         params = self._write_params(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource=subresource)

@@ -1,13 +1,9 @@
 """`open_watch`: one watch request, as batches of events.
 
-It knows nothing of resuming or listing again: that is the watcher's. A cut, a reset, the end of the body and the stop
-token end the iteration alike, since all of them mean "ask again from the last version"; `WatchStream.broke` tells a
-connection that failed from one that ended.
-
-    what follows the last newline        at an orderly end            at a cut
-    a whole event                        that event                   dropped: it comes again
-    a Status                             an ERROR event               an ERROR event
-    anything else                        dropped                      dropped
+Resuming and listing again is the watcher's task. A reset, the end of the body and the stop token all end the iteration,
+since each means "watch again from the last version"; `WatchStream.broke` distinguishes a failed connection from an
+orderly end. What follows the last newline is used if it is a Status, or if it is a whole event and the end was orderly;
+otherwise it is dropped, and the server sends it again.
 """
 from __future__ import annotations
 
@@ -44,7 +40,7 @@ class RecordEvent(msgspec.Struct, frozen=True, gc=False):
     """One event of a `WatchStream`: ADDED, MODIFIED, DELETED (with a record), BOOKMARK (with a version), ERROR (with a
     status).
 
-    `resource_version` is where to resume after this event; empty when it does not say (errors).
+    `resource_version` is where to resume after this event; it is empty for errors.
     """
 
     type: str
@@ -56,8 +52,8 @@ class RecordEvent(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[K]):
-    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `obj`; ERROR with a `status`; BOOKMARK with
-    neither, where `params` asked for them."""
+    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `obj`; ERROR with a `status`; BOOKMARK with neither, if
+    `params` requested bookmarks."""
 
     type: str
     obj: K | None
@@ -66,8 +62,8 @@ class WatchEvent(Generic[K]):
 
 
 class WatchStream:
-    """The batches of an open watch, one for each piece that brings any; an empty one means that nothing is ready
-    (simulated transports only). One thread iterates and closes it; others set the stop token."""
+    """The batches of an open watch, one for each received chunk that completes an event; an empty batch means that
+    nothing is ready (simulated transports only). One thread iterates and closes it; others set the stop token."""
 
     def __init__(self, stream: ByteStream, request: Request, form: Form) -> None:
         self._stream = stream
@@ -76,13 +72,13 @@ class WatchStream:
 
     @property
     def broke(self) -> TransportError | None:
-        """Why the connection failed, if that is how the iteration ended; None for an orderly end."""
+        """Why the connection failed, if that ended the iteration; None for an orderly end."""
         return self._pieces.broke
 
     @property
     def flow_schema(self) -> str:
-        """The uid of the server's FlowSchema for this request, empty when the server does not say. Another uid than
-        before for the same request: another cluster may answer, or its FlowSchemas have changed."""
+        """The uid of the server's FlowSchema for this request; empty when the server sends none. A different uid for the
+        same request means that another cluster may answer, or that its FlowSchemas have changed."""
         found: str = self._stream.headers.get("X-Kubernetes-Pf-Flowschema-Uid", "")
         return found
 
@@ -95,7 +91,7 @@ class WatchStream:
     def close(self) -> None:
         """Close the connection. Safe to repeat."""
         self._batches.close()
-        self._stream.close()  # a generator that never ran closes nothing
+        self._stream.close()  # needed as well: closing a generator that never ran closes nothing
 
     def __enter__(self) -> Self:
         return self
@@ -108,17 +104,17 @@ def open_watch(client: Client, request: Request, form: Form, stop: StopToken | N
                read_timeout: float | None = None, deadline: float | None = None) -> WatchStream:
     """Open a watch: send `request` and wait for the head of its answer.
 
-    `read_timeout`: the longest silence, in seconds. `deadline` is for its opening. Raises ApiError when the server
+    `read_timeout`: the longest silence, in seconds. `deadline` applies to the opening. Raises ApiError when the server
     refuses (410 too), TransportError when it cannot be reached. Iterating raises RequestTimeout after too long a
-    silence, DecodeError for a line that is not a watch event or is longer than 16 MiB, after the events before it, and
-    UnexpectedAnswer for a web page; otherwise it ends. Close it when leaving early.
+    silence, UnexpectedAnswer for a web page, and, after the events before it, DecodeError for a line that is not a watch
+    event or is longer than 16 MiB; otherwise it ends. Close the stream if you stop reading before its end.
     """
     return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout, deadline=deadline), request, form)
 
 
 class _Pieces:
-    """The chunks of a stream until it ends, in whatever way; only RequestTimeout passes. `broke`: what ended it, unless
-    it was an orderly end."""
+    """The chunks of a stream until it ends for any reason; only RequestTimeout is raised. `broke` is the error that
+    ended it; None after an orderly end."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -130,7 +126,7 @@ class _Pieces:
         except RequestTimeout:
             raise
         except TransportError as error:
-            log.debug("%s; it will be asked for again", error)
+            log.debug("%s; the watch will be opened again", error)
             self.broke = error
 
 
@@ -140,10 +136,10 @@ def _batches(stream: ByteStream, arriving: _Pieces, request: Request, form: Form
     with closing(stream), closing(iter(arriving)) as pieces:
         for piece in pieces:
             batch = [line for line in splitter.feed(piece) if line and not line.isspace()]
-            if batch and batch[0].rstrip() == b"{":  # no event: a whole document over many lines
+            if batch and batch[0].rstrip() == b"{":  # not an event but an indented document over many lines
                 yield [_document(batch, splitter, pieces, request)]
                 return
-            if batch and len(batch[0]) > LARGEST_OBJECT:  # the others lie within one piece
+            if batch and len(batch[0]) > LARGEST_OBJECT:  # only the first line can span several chunks
                 raise _too_long(request)
             events, failure = _decoded(batch, form)
             if events or not piece:
@@ -158,7 +154,7 @@ def _batches(stream: ByteStream, arriving: _Pieces, request: Request, form: Form
         yield [RecordEvent("ERROR", status=status)]
     elif rest and not begun and (unexpected := unexpected_answer(request, stream.status, stream.headers, rest)):
         raise unexpected
-    # What is half of a line may look like an object with less in it to a decoder that salvages what it can
+    # A decoder that salvages what it can would read half a line as an object with fewer fields
     elif arriving.broke is None and is_json(rest):
         events, _ = _decoded([rest], form)
         if events:
@@ -166,7 +162,7 @@ def _batches(stream: ByteStream, arriving: _Pieces, request: Request, form: Form
 
 
 def _decoded(batch: list[bytes], form: Form) -> tuple[list[RecordEvent], DecodeError | None]:
-    """The events of the lines up to the first that is not an event, and what is wrong with that one."""
+    """The events of the lines up to the first line that is not an event, and the error of that line."""
     events: list[RecordEvent] = []
     decode = form.decode_event
     for line in batch:
@@ -177,7 +173,7 @@ def _decoded(batch: list[bytes], form: Form) -> tuple[list[RecordEvent], DecodeE
             if status is None:
                 return events, error
             kind, content = "ERROR", status
-        if type(content) is Record:  # nearly always, and faster than isinstance
+        if type(content) is Record:  # the common case, and faster than isinstance
             events.append(RecordEvent(kind, content, content.head.resource_version))
         else:
             events.append(_other_event(kind, content))
@@ -185,8 +181,8 @@ def _decoded(batch: list[bytes], form: Form) -> tuple[list[RecordEvent], DecodeE
 
 
 def _too_long(request: Request) -> DecodeError:
-    return DecodeError(None, "$", f"{request.operation}: an event is longer than {LARGEST_OBJECT >> 20} MiB, the most "
-                       "that is read of one object")
+    return DecodeError(None, "$", f"{request.operation}: an event is longer than {LARGEST_OBJECT >> 20} MiB, the limit "
+                       "for one object")
 
 
 def _other_event(kind: str, content: Carried) -> RecordEvent:
@@ -195,11 +191,11 @@ def _other_event(kind: str, content: Carried) -> RecordEvent:
         return RecordEvent(kind, None, content.resource_version, None, content.initial_events_end)
     if isinstance(content, Status):
         return RecordEvent(kind, status=content)
-    return RecordEvent(kind)  # of a type nobody knows: for the watcher to say so
+    return RecordEvent(kind)  # an unknown type, which the watcher reports
 
 
 def _document(begun: list[bytes], splitter: LineSplitter, pieces: Iterator[bytes], request: Request) -> RecordEvent:
-    """The Status that an indented document is. Raises DecodeError when it is something else."""
+    """The Status in an indented document. Raises DecodeError when it is anything else."""
     text = b"\n".join([*begun, splitter.rest()])
     for piece in pieces:
         text += piece

@@ -1,23 +1,19 @@
-"""The layers that a client has by itself, made from its configuration.
+"""The layers that every client has, made from its configuration, and how a program changes them.
 
-`Stack`: the layers of a client by name, outermost first, to be changed before the client is made of them.
+`Stack` names the layers of a client, outermost first, so that they can be changed before the client is built:
 
     base url -> retry -> auth -> headers -> rate limit -> the user's list -> the adapter
 
     def layers(stack: Stack) -> Stack:                      Client(config, layers=layers)
-        return stack.outside("retry", counting)             one sighting a call, however often it is tried
+        return stack.outside("retry", counting)             called once per call, however often it is retried
                     .replaced("auth", own_credentials)
 
-What stands outside `retry` sees a call once, what stands inside sees each attempt, what stands inside `auth` also the
-second one that follows a 401. Layers given as a list stand innermost, the first outermost of them. Immutable.
+Layers outside `retry` see each call once, layers inside see each attempt, and layers inside `auth` also see the second
+attempt after a 401. Layers given as a list are innermost, the first of them outermost.
 
-What a client tells its observer: each attempt, and each change of its credentials.
-
-    observed(observer, ...)            the innermost layer: it sees what goes to the adapter, and what comes back
-    ObservedCredentials(credentials)   stands before the credentials that a call asks
-
-Both are left out where nobody observes, so that a call then costs what it did. (Retries are told of by the layer that
-makes them, writes by the verbs.)
+`observed` (the innermost layer) and `ObservedCredentials` report attempts and changes of credentials to the client's
+observer. Without an observer both are left out and cost nothing. The retry layer reports retries, the verbs report
+writes.
 """
 from __future__ import annotations
 
@@ -54,7 +50,7 @@ T = TypeVar("T")
 
 
 def observed(observer: Observer, host: str, clock: Clock) -> Layer:
-    """Tells `observer` how each attempt ended, also one that raised."""
+    """Reports to `observer` how each attempt ended, including those that raised."""
 
     def layer(send: Send) -> Send:
         def told(call: Call) -> Answer:
@@ -76,8 +72,8 @@ def observed(observer: Observer, host: str, clock: Clock) -> Layer:
 
 
 class ObservedCredentials:
-    """Credentials whose renewals are told of: when a call, also one that was answered 401, gets others than the one
-    before it, and when it gets none. Safe to use from any thread."""
+    """Credentials that report renewals to an observer: when a call (also one that was answered 401) gets other
+    credentials than the call before, and when it gets none. Safe to use from any thread."""
 
     def __init__(self, credentials: Credentials, observer: Observer, host: str, clock: Clock) -> None:
         self._credentials = credentials
@@ -88,7 +84,7 @@ class ObservedCredentials:
         self._last: tuple[str | None, ClientCertificate | None] | None = None
 
     def header(self, deadline: float | None = None) -> str | None:
-        """As the credentials below it; a change of the value, and a failure, are told to the observer."""
+        """As the wrapped credentials; a changed value and a failure are reported to the observer."""
         if not is_heard(self._observer):
             return self._credentials.header(deadline)
         begun = self._clock.monotonic()
@@ -97,7 +93,7 @@ class ObservedCredentials:
         return header
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """As the credentials below it; success and failure are told to the observer."""
+        """As the wrapped credentials; success and failure are reported to the observer."""
         begun = self._clock.monotonic()
         helped = self._ask(begun, lambda: self._credentials.refresh(rejected, deadline))
         if helped:
@@ -105,7 +101,7 @@ class ObservedCredentials:
         return helped
 
     def certificate(self) -> ClientCertificate | None:
-        """As the credentials below it."""
+        """As the wrapped credentials."""
         return self._credentials.certificate()
 
     def _ask(self, begun: float, ask: Callable[[], T]) -> T:
@@ -130,7 +126,7 @@ BASE_URL, RETRY, AUTH, HEADERS, RATE_LIMIT = "base url", "retry", "auth", "heade
 
 
 class Stack(msgspec.Struct, frozen=True):
-    """Layers with their names, outermost first; a built-in one that this client does not need is None.
+    """Named layers, outermost first; a built-in layer that this client does not need is None. Immutable.
 
     >>> own = Client(Config(cluster_url=server.url), layers=lambda stack: stack.without("retry"))
     >>> own.close()
@@ -140,17 +136,17 @@ class Stack(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the built-in layers that are still there, outermost first; the user's own have no names."""
+        """The names of the remaining built-in layers, outermost first; the user's layers have no names."""
         return tuple(name for name, _ in self.entries if name)
 
     def outside(self, name: str, *layers: Layer) -> Stack:
-        """The stack with `layers` around the built-in layer `name`, the first outermost. Raises ConfigError when there
-        is no such layer."""
+        """The stack with `layers` around the built-in layer `name`; the first layer is the outermost. Raises ConfigError
+        when there is no layer `name`."""
         return self._spliced(self._index(name), 0, layers)
 
     def inside(self, name: str, *layers: Layer) -> Stack:
-        """The stack with `layers` directly inside the built-in layer `name`, the first outermost. Raises ConfigError
-        when there is no such layer."""
+        """The stack with `layers` directly inside the built-in layer `name`; the first layer is the outermost. Raises
+        ConfigError when there is no layer `name`."""
         return self._spliced(self._index(name) + 1, 0, layers)
 
     def innermost(self, *layers: Layer) -> Stack:
@@ -158,17 +154,17 @@ class Stack(msgspec.Struct, frozen=True):
         return self._spliced(len(self.entries), 0, layers)
 
     def replaced(self, name: str, layer: Layer) -> Stack:
-        """The stack with `layer` in place of the built-in one of that name. Raises ConfigError when there is no such
-        layer."""
+        """The stack with `layer` in place of the built-in layer `name`. Raises ConfigError when there is no layer
+        `name`."""
         at = self._index(name)
         return Stack((*self.entries[:at], (name, _checked(layer)), *self.entries[at + 1:]))
 
     def without(self, name: str) -> Stack:
-        """The stack without the built-in layer `name`. Raises ConfigError when there is no such layer."""
+        """The stack without the built-in layer `name`. Raises ConfigError when there is no layer `name`."""
         return self._spliced(self._index(name), 1, ())
 
     def around(self, exchange: Send) -> Send:
-        """What the client sends calls through."""
+        """The function that sends calls through all layers to `exchange`."""
         return stacked([layer for _, layer in self.entries if layer is not None], exchange)
 
     def _index(self, name: str) -> int:
@@ -182,11 +178,11 @@ class Stack(msgspec.Struct, frozen=True):
 
 
 Layers = Iterable[Layer] | Callable[[Stack], Stack]
-"""What a client takes: layers next to the adapter, or a function that puts them anywhere."""
+"""The `layers` argument of a client: layers next to the adapter, or a function that puts them anywhere."""
 
 
 def with_layers(stack: Stack, layers: Layers) -> Stack:
-    """`stack` as the user wants it. Raises ConfigError."""
+    """`stack` as changed by the user. Raises ConfigError."""
     if not callable(layers):
         return stack.innermost(*layers)
     changed = layers(stack)
@@ -204,7 +200,7 @@ def _checked(layer: Layer) -> Layer:
 
 def stack_of(config: Config, rules: WireRules, retry: RetryPolicy, rate_limit: RateLimit | None, clock: Clock,
              observer: Observer, use_certificate: Callable[[ClientCertificate], None]) -> Stack:
-    """What stands around each call, by name, for the user to change."""
+    """The layers of a client by name, for the user to change."""
     host, fixed = _host(config), fixed_headers(config, rules.headers)
     credentials = None if rules.auth or "Authorization" in fixed else config.credentials(clock)
     if credentials is not None and not isinstance(credentials, FixedCredentials):
@@ -219,7 +215,7 @@ def stack_of(config: Config, rules: WireRules, retry: RetryPolicy, rate_limit: R
 
 
 def innermost(exchange: Send, config: Config, clock: Clock, observer: Observer, reachability: Reachability) -> Send:
-    """`exchange`, which notes whether the server is there, and outside that each attempt."""
+    """`exchange` with a layer that notes whether the server is reachable and, outside it, one that observes attempts."""
     return observed(observer, _host(config), clock)(noting(reachability)(exchange))
 
 

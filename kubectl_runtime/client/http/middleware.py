@@ -4,8 +4,8 @@
     (send.py) -> the wire (client/wire)
 
 A layer may change the `Call` on its way in, look at the `Answer` or the exception on its way out, and send more than
-once. Retry stands outside auth, so that every attempt carries the credentials of its own moment; the user's layers see
-each attempt, unless they are put elsewhere in the stack (stack.py).
+once. Retry is outside auth, so that every attempt carries current credentials. The user's layers see each attempt,
+unless they are put elsewhere in the stack (layers.py).
 
     def timing(send: Send) -> Send:
         def timed(call: Call) -> Answer:
@@ -16,10 +16,9 @@ each attempt, unless they are put elsewhere in the stack (stack.py).
                 observe(call.request.operation, clock.monotonic() - begin)
         return timed
 
-The headers that every call of a client carries: the session's outrank the Config's, which outrank the library's.
-
-Values are sent as UTF-8: as latin-1, Python's own choice, the server would read another user's name. Raises
-RequestError for what no header can carry, above all a line break, which would begin a header of its own.
+Headers of the session outrank those of the Config, which outrank those of the library. Values are sent as UTF-8: in
+latin-1, Python's default, the server would read a different user name. A header that HTTP cannot carry raises
+RequestError, above all one with a line break, which would start another header.
 """
 from __future__ import annotations
 
@@ -58,21 +57,21 @@ log = guarded_logger(__name__)
 T = TypeVar("T")
 
 _WARN_AT = 4
-"""The retry from which on a call drags on, about two seconds after its beginning: its caller would learn of the trouble
-only when it gives up."""
+"""The retry, about two seconds after the call began, from which on retries are logged as warnings: without them the
+caller would learn of the trouble only when the call gives up."""
 
 _WARN_EVERY = 60.0
-"""Seconds between two warnings of a client, however often its server fails and answers in between."""
+"""Seconds between two warnings of a client, even if its server fails and recovers many times in between."""
 
 
 class Call(msgspec.Struct):
     """One request on its way to the server. `deadline` is a point on the client's clock, in seconds.
 
     `streaming`: the answer's body stays open (unless it is an error), and `read_timeout` limits each silence in it.
-    `send_by`: a point on the client's clock after which no connection is made for it any more.
-    `in_doubt`: an attempt may have been carried out, though no whole answer came.
-    `checks`: called with it right before its first byte is sent, each attempt; they refuse it by raising.
-    `closing`: set when the client is closed, which ends a write of which nothing was sent. (`stop` has it in it.)
+    `send_by`: a point on the client's clock after which no connection is opened for the call.
+    `in_doubt`: the server may have carried out an attempt, though no whole answer came.
+    `checks`: called with the call right before the first byte of each attempt; a check refuses the call by raising.
+    `closing`: set when the client is closed; it ends a write while nothing of it was sent. `stop` includes this token.
     A header with several values is sent as several lines.
     """
 
@@ -90,12 +89,12 @@ class Call(msgspec.Struct):
     closing: StopToken | None = None
 
     def __repr__(self) -> str:
-        return f"<Call {self.request!r}, attempt {self.attempt}>"  # not its headers, which hold credentials
+        return f"<Call {self.request!r}, attempt {self.attempt}>"  # without its headers, which hold credentials
 
 
 @dataclass(slots=True)
 class Answer:
-    """What came back: the whole body, or for a stream the open `response`."""
+    """An answer: the whole body, or for a stream the open `response`."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
@@ -109,7 +108,7 @@ Layer = Callable[[Send], Send]
 
 
 def stacked(layers: Iterable[Layer], exchange: Send) -> Send:
-    """The layers around `exchange`, the first one outermost. Raises ConfigError for one that gives nothing to call."""
+    """The layers around `exchange`, the first outermost. Raises ConfigError for a layer that returns no function."""
     send = exchange
     for layer in reversed(list(layers)):
         send = layer(send)
@@ -119,7 +118,7 @@ def stacked(layers: Iterable[Layer], exchange: Send) -> Send:
 
 
 def base_url(url: str) -> Layer:
-    """Every call goes below `url`."""
+    """Prefixes the path of every call with `url`."""
 
     def layer(send: Send) -> Send:
         def located(call: Call) -> Answer:
@@ -132,11 +131,10 @@ def base_url(url: str) -> Layer:
 
 
 class RetryLog:
-    """What the log says of the retries of one client's calls to one host. Safe to use from any thread.
+    """Logs the retries of one client's calls to one host. Safe to use from any thread.
 
-        a retry                                        DEBUG
-        one of a call that drags on                    WARNING, and no other one before
-        the next answer to any call, after a warning   INFO: how many retries there were, and for how long
+    A retry is logged at DEBUG. The first one of a call that takes long is a WARNING, unless a warning is open already.
+    The next answer to any call closes the warning with an INFO: how many retries there were, and for how long.
     """
 
     def __init__(self, clock: Clock, host: str) -> None:
@@ -146,7 +144,7 @@ class RetryLog:
         self._since = -inf
         self._retries = 0
         self.told = False
-        """A warning was given, and nothing was answered since."""
+        """A warning was logged, and no call was answered since."""
 
     def retried(self, call: Call, failure: object) -> None:
         """`call` is about to be sent again, because of `failure`."""
@@ -172,8 +170,8 @@ class RetryLog:
 
 
 def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observer = NO_OBSERVER) -> Layer:
-    """Attempts again as `policy` says, within the call's deadline; waits on its stop token and gives up when that is
-    set. `observer` hears of it before the wait.
+    """Retries as `policy` says, within the call's deadline; waits on the call's stop token and gives up when it is set.
+    `observer` is notified before each wait.
     """
     retries = RetryLog(clock, host)
 
@@ -214,7 +212,7 @@ def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observ
 
 
 def _concluded(call: Call, answer: Answer) -> Answer:
-    """What the answer to a request that was sent again means, when an earlier attempt may have done it."""
+    """The meaning of the answer to a repeated request, when an earlier attempt may have been carried out."""
     status = deleted_before(call.request, answer.status, answer.body)
     return answer if status is None else Answer(HTTPStatus.OK, {"Content-Type": "application/json"}, status)
 
@@ -236,7 +234,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
             return send(call), header
 
         def obtained(call: Call, obtain: Callable[[float], T]) -> T:
-            # Credentials look at the scope; a client of the program's own that they call obeys it as well.
+            # Credentials read the scope; so does a client of the program's own that they call.
             stop = _end_of_waiting(call)
             with calls_obey(stop):
                 try:
@@ -260,7 +258,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
 
 
 def _end_of_waiting(call: Call) -> StopToken:
-    """What ends a call before it is sent: for a write within a run not the run's draining, but its end."""
+    """The token that ends a call before it is sent: for a write within a run, the end of the run, not its draining."""
     cut = scoped_cut()
     if cut is None or call.request.method == "GET":
         return call.stop
@@ -268,7 +266,7 @@ def _end_of_waiting(call: Call) -> StopToken:
 
 
 def extra_headers(headers: Mapping[str, str | tuple[str, ...]]) -> Layer:
-    """Adds `headers` to every call that does not carry them already."""
+    """Adds `headers` to every call that does not have them."""
 
     def layer(send: Send) -> Send:
         def with_headers(call: Call) -> Answer:
@@ -286,7 +284,7 @@ _IS_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 
 
 def fixed_headers(config: Config, session: Iterable[tuple[str, str]]) -> Headers:
-    """The headers that every request of a client has; `session`: those of the user's requests.Session."""
+    """The headers of every request of a client; `session`: the headers of the user's requests.Session."""
     headers: Headers = {
         "User-Agent": f"kubectl_runtime/{VERSION} (python {platform.python_version()})",
         "Accept-Encoding": "gzip" if config.compression else "identity",
@@ -315,5 +313,5 @@ def _impersonation(who: Impersonation) -> Headers:
 
 
 def _encoded(key: str) -> str:
-    """An extra key as part of a header's name: percent-encoded where a name may not hold the character."""
+    """An extra key as part of a header name; characters that a header name may not have are percent-encoded."""
     return quote(key.lower(), safe="!#$&'*+-.^_`|~")

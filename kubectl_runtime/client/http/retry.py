@@ -1,39 +1,28 @@
-"""When a failed attempt is made again, and how long to wait first: a pure function of the attempt and its failure.
+"""Whether and when a failed attempt is retried, and which errors the answers of a server become. Pure functions.
 
     what happened                              repeatable    any other write
-    not connected at all                       again         again
-    429, 503 with a wait asked for             again         again: the server refused it unread
-    429 without one                            again         no: as an eviction is refused that a budget forbids
-    sent, and no whole answer (lost)           again         no: the outcome is unknown
-    502, 504, 503 without a wait,              again         no: the outcome is unknown
+    not connected at all                       retry         retry
+    429, 503 with a wait                       retry         retry: the server refused it unread
+    429 without a wait                         retry         no: a budget that forbids an eviction answers so
+    sent, and no whole answer (lost)           retry         no: the outcome is unknown
+    502, 504, 503 without a wait,              retry         no: the outcome is unknown
     500 "etcdserver: request timed out"
     another status, not trusted (TLS),         no            no
     refused by a proxy (4xx), no HTTP
-    the time is up                             no            no: the outcome is unknown, if it was sent
+    the deadline passed                        no            no: the outcome is unknown, if it was sent
 
-Which requests are repeatable `Request.retry` says: reads, reviews, dry runs, applies and deletes of one uid.
-Where the outcome is unknown the call raises OutcomeUnknownError (see outcomes.py).
+`Request.retry` says which requests are repeatable: reads, reviews, dry runs, applies, and deletes with a uid.
+The wait is `initial * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `Backoff`), and never
+shorter than the server's own (`Retry-After`, `details.retryAfterSeconds`). There are at most `retries` retries, and none
+past the call's deadline.
 
-The wait is `initial * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `Backoff`). It is
-never shorter than what the server asked for (`Retry-After`, `details.retryAfterSeconds`). There are at most
-`retries` retries, and none past the call's deadline.
+Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. From the answer to a
+write of a Secret they keep only the reason, the fields and the kinds of error, since the rest may quote the content.
+(Errors of connections are in client/wire/transport_errors.py.)
 
-From answers that are errors to the library's errors. (Those of connections: client/wire/transport_errors.py.)
-
-Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. Of what a server
-says to a write of a Secret only the reason, the fields and the kinds of error are kept: the rest may quote the content.
-
-What became of a request that may have been carried out although no whole answer came.
-
-    at the end of the call                                         the call
-    a write, whose outcome or that of an attempt before it         raises OutcomeUnknownError
-    is unknown (`Failure.is_open`)
-    a delete of one uid, sent again, is answered 404               is done: the first attempt has deleted it
-    a delete of one uid, sent again, is answered by a 409          is done: the name belongs to another object by now
-    about the uid
-    anything else                                                  ends as its last attempt
-
-Pure. The retry layer knows the attempts (`Call.in_doubt`); which requests are writes `Request.is_read` says.
+A write raises OutcomeUnknownError when its outcome, or the outcome of an earlier attempt, is unknown (`Failure.is_open`).
+A repeated delete with a uid succeeds when it is answered with 404 (the first attempt deleted the object), or with a 409
+about the uid (the name now belongs to another object).
 """
 from __future__ import annotations
 
@@ -72,7 +61,7 @@ _REFUSED_UNREAD = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UN
 _GATEWAY = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT))
 _ETCD_TIMED_OUT = "etcdserver: request timed out"
 _LONGEST = 4e9
-"""Seconds, more than a century. A longer wait is a mistake of the server, and more than a thread can wait."""
+"""Seconds, more than a century. A longer wait is a mistake of the server, and longer than a thread can wait."""
 _JITTER = 0.5
 
 
@@ -80,8 +69,8 @@ class Failure(msgspec.Struct, frozen=True):
     """How an attempt failed. `code`: the HTTP status, None when no answer came.
 
     `sent`: a byte of the request may have reached the server. `answered`: a byte of an answer came.
-    `permanent`: no further attempt can end otherwise (the server's certificate is not trusted, the time is up).
-    `message`: the server's, where the status alone does not tell.
+    `permanent`: a retry cannot succeed (the server's certificate is not trusted, the deadline passed).
+    `message`: the server's message, where the status alone is ambiguous.
     """
 
     code: int | None = None
@@ -93,7 +82,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether the request may have been carried out, as nothing that came says otherwise."""
+        """Whether the server may have carried out the request, as far as the answer shows."""
         match self.code:
             case None:
                 return self.sent
@@ -104,7 +93,7 @@ class Failure(msgspec.Struct, frozen=True):
         return self.code in _GATEWAY
 
 
-_draw = random.random  # the class has a field of that name
+_draw = random.random  # needed because the class has a field called random
 
 
 @dataclass(frozen=True, init=False)
@@ -128,29 +117,29 @@ class RetryPolicy:
 
     def __init__(self, initial: Duration = 0.2, factor: float = 2.0, maximum: Duration = 10.0, retries: int = 8,
                  random: Callable[[], float] = _draw, *, base: Duration | None = None) -> None:
-        """`base`: the name that `initial` had before 0.3. Raises RequestError for numbers that make no sense."""
+        """`base`: the name of `initial` before 0.3. Raises RequestError for numbers out of range."""
         numbers = {"initial": initial if base is None else base, "factor": factor, "maximum": maximum,
                    "retries": retries, "random": random}
         for name, number in numbers.items():
             object.__setattr__(self, name, number)
         if retries < 0:
             raise RequestError(f"a RetryPolicy needs retries >= 0, not {retries}")
-        _ = self._backoff  # refuses numbers that make no sense
+        _ = self._backoff  # raises for numbers out of range
 
     @property
     def base(self) -> Duration:
-        """The name that `initial` had before 0.3."""
+        """The name of `initial` before 0.3."""
         return self.initial
 
     @classmethod
     def never(cls) -> RetryPolicy:
-        """A policy with which no attempt is made twice."""
+        """A policy that retries nothing."""
         return cls(retries=0)
 
     def next(self, attempt: int, failure: Failure, *, repeatable: bool = True) -> float | None:
-        """Seconds to wait after the failed attempt number `attempt` (the first is 0), or None: do not try again.
+        """Seconds to wait after the failed attempt number `attempt` (the first is 0), or None: do not retry.
 
-        `repeatable`: the call does no harm when the server carries it out twice, as a GET or a PUT.
+        `repeatable`: the server may carry out the call twice without harm, as with a GET or a PUT.
         """
         if attempt >= self.retries or not _may_retry(failure, repeatable):
             return None
@@ -172,11 +161,10 @@ def _may_retry(failure: Failure, repeatable: bool) -> bool:
 
 
 def retry_after(header: str | None, details: int | None, now: datetime) -> float | None:
-    """Seconds that the server asked to wait, by its `Retry-After` header (seconds or date), else by the Status; None if
-    it did not.
+    """Seconds that the server asked to wait: its `Retry-After` header (seconds or date), else the Status; None if it
+    asked for no wait.
 
-    A header that is neither, is negative, or is beyond any time that one could wait, says nothing. A date in the past
-    is 0.
+    A header is ignored if it is neither, is negative, or is beyond `_LONGEST_WAIT`. A date in the past is 0.
     """
     parsed = _parse_header(header.strip(), now) if header else None
     if parsed is None and details is not None and details > 0:
@@ -194,7 +182,7 @@ def _parse_header(text: str, now: datetime) -> float | None:
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         wait = max(0.0, (moment - now).total_seconds())
-    except (ValueError, TypeError, IndexError, OverflowError):  # a part is no number, or too large for a date
+    except (ValueError, TypeError, IndexError, OverflowError):  # a part is not a number, or too large for a date
         return None
     return wait if wait <= _LONGEST else None
 
@@ -203,7 +191,7 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _TELLING_NAMES_ONLY = frozenset((
     HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE,
     HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
-"""Answers whose message, unless somebody's admission rule wrote it, names the object and fields but quotes nothing."""
+"""Answers whose message names the object and fields but quotes nothing, unless an admission policy wrote it."""
 _WRITTEN_BY_USERS = r"admission webhook|AdmissionPolicy"
 _WRITES = frozenset(("create", "replace", "patch", "apply"))
 _UNSERVED = "the server could not find the requested resource"
@@ -211,7 +199,7 @@ _LONGEST_TEXT = 1024
 
 
 class ConnectionFailed(TransportError):
-    """A connection that failed, with what the retry policy must know of it."""
+    """A failed connection, with the `Failure` for the retry policy."""
 
     def __init__(self, message: str, failure: Failure) -> None:
         super().__init__(message, sent=failure.sent)
@@ -219,7 +207,7 @@ class ConnectionFailed(TransportError):
 
 
 class UnexpectedAnswer(TransportError):
-    """The call was answered, but not by a Kubernetes API server: a proxy's or a login page, say.
+    """Something other than a Kubernetes API server answered, for example a proxy or a login page.
 
     >>> issubclass(UnexpectedAnswer, TransportError)
     True
@@ -227,8 +215,7 @@ class UnexpectedAnswer(TransportError):
 
 
 class KindNotServedError(ApiError, DiscoveryError):
-    """The server does not know the kind at all: an ApiError with code 404 that must not be taken for a missing
-    object.
+    """The server does not serve the kind: an ApiError with code 404 that does not mean a missing object.
 
     >>> try:
     ...     Api.all(client, ApiResource("example.com", "v1", "Widget", "widgets")).list()
@@ -248,8 +235,8 @@ _status = decoder_of(Status, strict=False)
 
 
 def decode_status(body: bytes) -> Status | None:
-    """The Status in an answer's body; None when the body is something else. The timeout filter of a real API server
-    leaves its kind out."""
+    """The Status in an answer's body; None when the body is anything else. The kind may be missing, as in answers of a
+    real API server's timeout filter."""
     try:
         marks = _marks(body)
         is_status = marks.kind == "Status" or (not marks.kind and bytes(marks.status) == b'"Failure"')
@@ -260,8 +247,8 @@ def decode_status(body: bytes) -> Status | None:
 
 def error_of(request: Request, code: int, headers: Mapping[str, str], body: bytes, now: datetime,
              origin: str = "the configuration") -> ApiError:
-    """The error that an answer with `code` >= 300 is. `origin`: where the credentials come from."""
-    found = None if code < HTTPStatus.BAD_REQUEST else decode_status(body)  # a redirect says where to, in its headers
+    """The error for an answer with `code` >= 300. `origin`: where the credentials come from."""
+    found = None if code < HTTPStatus.BAD_REQUEST else decode_status(body)  # a redirect's headers have its target
     status = found or _made_up(code, headers, body)
     if not status.code:
         status = msgspec.structs.replace(status, code=code)
@@ -301,11 +288,11 @@ _QUOTES_NOTHING = (r"illegal base64 data at input byte \d+|cannot unmarshal \w+ 
                    r"[\w\[\].]+|unknown field \"[A-Za-z][A-Za-z.]{0,60}\"|"
                    r"a lowercase RFC 1123 subdomain must consist of[^(]+|a valid config key must consist of[^(]+|"
                    r"Too long: may not be more than \d+ bytes")
-"""Parts of an API server's messages that name places, types and rules, and no value."""
+"""Parts of an API server's messages that name fields, types and rules, and no value."""
 
 
 def _without_values(status: Status) -> Status:
-    """What the server said to a write of a Secret, without the values that it may quote."""
+    """The server's answer to a write of a Secret, without the values that it may quote."""
     causes = [StatusCause(reason=cause.reason, field=cause.field) for cause in status.causes]
     faults = ", ".join([*(f"{cause.field}: {cause.reason or 'not valid'}" for cause in causes if cause.field),
                         *re.findall(_QUOTES_NOTHING, status.message or "")])
@@ -316,17 +303,17 @@ def _without_values(status: Status) -> Status:
 
 
 def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer | None:
-    """The error that a good answer is whose body did not decode and is no JSON; None for JSON, which is the server's
-    own mistake."""
+    """The error for a successful answer whose body did not decode and is not JSON; None for JSON, which is a mistake of
+    the server itself."""
     kind = headers.get("Content-Type") or ""
-    is_page = body.lstrip()[:1] == b"<"  # whatever it says that it is
+    is_page = body.lstrip()[:1] == b"<"  # whatever its content type says
     if ("json" in kind.lower() and not is_page) or (not kind and body.lstrip()[:1] in (b"", b"{", b"[")):
         return None
     return no_api_server(request, code, headers, body)
 
 
 def no_api_server(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer:
-    """The error that an answer of somebody else is. Of what may be a Secret nothing is shown."""
+    """The error for an answer that is not an API server's. It shows nothing that may be a Secret."""
     kind = headers.get("Content-Type") or ""
     shown = " ".join(body[:200].decode("utf-8", "replace").split())[:100]
     begins = f"begins with {shown!r}" if shown else "is empty"
@@ -338,7 +325,7 @@ def no_api_server(request: Request, code: int, headers: Mapping[str, str], body:
 
 
 def is_web_page(headers: Mapping[str, str]) -> bool:
-    """Whether an answer says that it is for people: no API server answers a request of ours so when it succeeds."""
+    """Whether an answer is a web page, which is never an API server's successful answer to a request of this client."""
     return (headers.get("Content-Type") or "").lower().startswith("text/html")
 
 
@@ -360,7 +347,7 @@ def _message(code: int, headers: Mapping[str, str], body: bytes) -> str:
 
 
 def _title(page: str) -> str:
-    """The title of a web page, in one line of 200 characters; empty if it has none. In one pass over the page."""
+    """The title of a web page, as one line of at most 200 characters; empty if there is none. One pass over the page."""
     tag = re.search("(?i)<title", page)
     begin = page.find(">", tag.end()) + 1 if tag else 0
     end = re.compile("(?i)</title>").search(page, begin) if begin else None
@@ -368,7 +355,7 @@ def _title(page: str) -> str:
 
 
 def is_unserved(request: Request, status: Status | None) -> bool:
-    """Whether a 404 is about the kind, not about an object: what can be listed exists, even if the list is empty."""
+    """Whether a 404 is about the kind, not about an object: the list of a served kind exists, even if it is empty."""
     if status is None or request.verb in ("list", "watch", "deletecollection"):
         return True
     return status.message == _UNSERVED and not (status.details is not None and status.details.name)
@@ -383,17 +370,17 @@ def _unserved(request: Request, resource: ApiResource) -> str:
 
 
 def subresource_not_served(request: Request, resource: ApiResource, error: ApiError) -> KindNotServedError:
-    """What a 404 for a subresource means when discovery says that the kind has none of this name."""
+    """The error for a 404 for a subresource when discovery shows that the kind does not have it."""
     return KindNotServedError(msgspec.structs.replace(error.status, message=_unserved(request, resource)),
                               request.operation)
 
 
 _uid_in_precondition = re.compile(r"UID in (?:the )?precondition").search
-"""Kubernetes has two sentences for a precondition that is not met; both name what it was about so."""
+"""Kubernetes has two messages for a failed precondition; both contain these words."""
 
 
 def failure_of(code: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Failure:
-    """What the retry policy has to know of an answer that is an error."""
+    """The `Failure` of an answer that is an error, for the retry policy."""
     status = decode_status(body)
     details = status.details.retry_after_seconds if status is not None and status.details is not None else None
     return Failure(code=code, answered=True, retry_after=retry_after(headers.get("Retry-After"), details, now),
@@ -401,8 +388,8 @@ def failure_of(code: int, headers: Mapping[str, str], body: bytes, now: datetime
 
 
 def deleted_before(request: Request, code: int, body: bytes) -> bytes | None:
-    """The Status of success that the answer to a repeated `request` stands for, when it says that the earlier attempt
-    has deleted the object; None when it does not."""
+    """The success Status for a repeated `request` whose answer shows that the earlier attempt deleted the object;
+    otherwise None."""
     uid = request.deleted_uid if code in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) else ""
     status = decode_status(body) if uid else None
     if status is None:
@@ -414,18 +401,18 @@ def deleted_before(request: Request, code: int, body: bytes) -> bytes | None:
 
 
 def is_about_the_uid(status: Status) -> bool:
-    """Whether a conflict means that the object of this name has another uid than the precondition says."""
+    """Whether a conflict means that the object of this name has another uid than the precondition."""
     return _uid_in_precondition(status.message or "") is not None
 
 
 def unknown_outcome(request: Request, error: KubeError, failure: Failure | None, *,
                     in_doubt: bool) -> OutcomeUnknownError | None:
-    """What a call that ended with `error` has to raise instead, since its outcome is unknown; None: `error` itself.
+    """The error to raise instead of `error` because the outcome of the call is unknown; None: raise `error` itself.
 
-    `failure`: of the answer, None when there was none. `in_doubt`: the outcome of an earlier attempt is unknown.
+    `failure`: that of the answer, None when there was none. `in_doubt`: the outcome of an earlier attempt is unknown.
     """
     if failure is not None:
-        # What an earlier attempt did is not told by an answer that was given without looking at the request.
+        # An answer that was given without reading the request does not show what an earlier attempt did.
         unread = failure.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS) or \
             not HTTPStatus.BAD_REQUEST <= (failure.code or 0) < HTTPStatus.INTERNAL_SERVER_ERROR
         is_open = failure.is_open or (in_doubt and unread)
@@ -443,7 +430,7 @@ def unknown_outcome(request: Request, error: KubeError, failure: Failure | None,
 
 
 def _unknown_remedy(request: Request) -> str:
-    if request.resource is None or request.method == "GET":  # a GET that does something, as exec
+    if request.resource is None or request.method == "GET":  # a GET with effects, such as exec
         return "find out what has happened before it is sent again"
     if request.name:
         return f"read the object before you write again ({request.words('get', request.name)})"

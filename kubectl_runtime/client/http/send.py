@@ -1,59 +1,33 @@
-"""One attempt of a call, as far as time goes: its deadline and its stop token end its wait. The wire carries it.
+"""One attempt of a call, and what may end, delay or refuse it: deadline, stop tokens, fences, rate limit.
 
-    call     the attempt ends when                                        while
-    a read   the call's token is set                                      it waits for anything
-    a write  the client is closed                                         nothing of it was sent
-    a write  the `cut` of the controller's run is set, which makes it     it waits for anything
+    call     the attempt ends when                              while
+    a read   the call's token is set                            it waits for anything
+    a write  the client is closed                               nothing of it was sent
+    a write  the `cut` of its controller's run is set           it waits for anything
 
-The checks of a call (`Call.checks`, its fences) are made right before its first byte is sent.
+`Interrupt` ends the request of a thread when a stop token is set. While an address is looked up it sets the event that
+the thread waits for; from the connecting of the socket until the answer it shuts the socket down, which wakes the thread
+within milliseconds. After `released` or the end of the `with` block nothing is shut down, however late the callback of
+the token runs: the connection may carry another thread's write by then, and a lock excludes the race. `waits_on` is
+called right before the first byte leaves: there the `check` may refuse the request, and from there on the `unsent`
+tokens no longer count. `ByteStream` ends an open stream; `Interrupt` covers everything before, where a silent server
+would hold the thread until the deadline.
 
-`Interrupt`: how a stop token ends a request that waits for the network, and what a request is checked for last.
+`Fence` is a layer that lets a write pass only if its check does. It also holds in the runs of the controllers of all
+related clients, that is, of a client and the clients derived from it, which share connections: an elected controller
+cannot bypass it by another of these clients. Threads with a copy of the run's context are covered, threads that a run
+merely started are not (see `core.scope`). Unrelated clients, and related ones outside of runs, are not fenced.
 
-    entered             the thread's requests belong to it
-    looking up          `waits_for(event, ...)`: the name's addresses are to come            }  a token is set: the
-    connecting          `connects(socket)`: the connection is made, and its TLS handshake    }  event is set, or the
-    waiting             `waits_on(socket)`: the request is on its way, the answer to come    }  socket is shut down
-    `released()`        the connection goes back to its pool: it is somebody else's          }  nothing is shut down
-    left                the tokens are forgotten                                             }
+`Reachability` is shared by all requests of a client. After a request without any answer (`lost`) the server counts as
+away until an answer comes. Meanwhile watches take turns, the first after about a second, then one every 5 s, so that an
+outage costs one attempt every 5 s and not one per watch; calls are not held back. Attempts during an outage get 5 s to
+connect (see `connect_limit`): where packets are dropped silently, an attempt would otherwise still wait long after the
+server has come back.
 
-A shutdown wakes the thread within milliseconds, and `stopped` is True. The lock makes it certain that none comes after
-`released` or `leave`, however late the token's callback runs: the connection may carry another thread's write by then.
-
-`waits_on` is called right before the first byte of the request leaves: there the `check` of the request is made, which
-may refuse it, and from there on the `unsent` tokens count no more.
-
-An answer that was opened as a stream is `ByteStream`'s to end; this one is for everything before that, where a server
-that accepts a connection and says nothing would otherwise hold the thread until its time is up.
-
-`Fence`: a layer that lets no write pass unless its check does, and that holds for a run as a whole.
-
-    the client that has the layer                     each write is checked
-    any relative of it, in a run of its controllers   each write is checked as well
-    another client; a relative elsewhere              not this fence's business
-
-Relatives are a client and all that were derived from it: they share its connections. So a run of an elected controller
-writes through no back door, whichever client its author took. So does a thread with a copy of the run's context; one
-that a run merely started does not (see `core.scope`).
-
-`Reachability`: whether a client's server is there, as all requests of the client together know it.
-
-    state   what happens                                           next state
-    there   an answer, whatever it says                            there
-    there   `lost`: a request found nobody                         away; the first turn comes after about a second
-    away    `lost`                                                 away
-    away    `turn`, whose time has come                            away; the next turn comes after 5 s; the caller tries
-    away    an answer to whichever request                         there
-
-Watches take turns while the server is away, so that an outage costs one attempt every 5 s and not one for each watch;
-calls are not held back. Attempts made meanwhile get 5 s to connect (see `connect_limit`): packets that are dropped
-silently would else keep an attempt waiting long after the server has come back.
-
-A limit on what one client sends, off by default: the server has its own fairness, and answers 429.
-
-A token bucket that holds `burst` tokens and gains `qps` a second. Each attempt takes one, in the order in which the
-callers came, and waits until it is there: in no second are more than `qps + burst - 1` attempts sent. Watches are not
-counted, nor leases, whose holder would lose them by waiting. A wait that would go past the call's deadline is not
-begun; the call's stop token ends it.
+`RateLimit` is off by default, since the server has its own fairness and answers 429. It is a token bucket that holds
+`burst` tokens and gains `qps` a second. Attempts take tokens in the order in which they came, so no second has more than
+`qps + burst - 1` attempts. Watches are not counted, nor are Leases, whose holder would lose them by waiting. A wait that
+would pass the call's deadline fails at once; the call's stop token ends a wait.
 """
 from __future__ import annotations
 
@@ -79,11 +53,11 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.scope import SentRequest, current_scope, enter_request, leave_scope, scoped_cut
 
 PROBE_SECONDS = 5.0
-"""Seconds between two attempts to reach a server that is away, at least."""
+"""The least seconds between two attempts to reach a server that is away."""
 PROBE_SPREAD = 0.5
-"""Seconds that chance adds to this, so that many programs do not try in step."""
+"""The most seconds of random delay that are added, so that many programs do not try at the same moment."""
 FIRST_TRY = (0.8, 1.6)
-"""Seconds from the first failure to the first turn: a connection that broke for no reason is soon whole again."""
+"""Seconds from the first failure to the first turn: a connection that broke by chance works again soon."""
 
 
 AT_ONCE = 0.5
@@ -91,9 +65,9 @@ AT_ONCE = 0.5
 
 
 class Outage:
-    """A time without any answer. `since` is of the clock of the first failure; `error` is the last failure. `failures`
-    counts the attempts in a row that found nobody, each for all watches of the client: those within `AT_ONCE` seconds,
-    as when many connections break together, count as one."""
+    """A time without any answer. `since` is on the clock of the first failure; `error` is the last failure. `failures`
+    counts the consecutive attempts without an answer, of all watches of the client together; attempts within `AT_ONCE`
+    seconds, as when many connections break together, count as one."""
 
     def __init__(self, error: Exception, since: float, due: float) -> None:
         self.error = error
@@ -103,7 +77,7 @@ class Outage:
         self._lock = ForkSafeLock()
 
     def failed(self, error: Exception, now: float) -> None:
-        """One more attempt found nobody."""
+        """Record one more attempt without an answer."""
         with self._lock:
             self.error = error
             if now - self._counted_at >= AT_ONCE:
@@ -115,7 +89,7 @@ class Outage:
         return self._due
 
     def turn(self, now: float, draw: Callable[[], float]) -> float:
-        """0: it is the caller's turn to try, now. Otherwise the seconds until it may be somebody's turn."""
+        """0: it is the caller's turn to try now. Otherwise the seconds until the next possible turn."""
         with self._lock:
             left = self._due - now
             if left > 0:
@@ -126,7 +100,7 @@ class Outage:
 
 class Reachability:
     """Whether the server of a client answers at all, and when it may be tried next. One for each client. Safe to use
-    from any thread; nothing blocks. Whoever calls `lost` and `turn` gives the time of one clock, and `draw`, which is
+    from any thread; never blocks. Callers of `lost` and `turn` pass the time of one clock, and `draw`, which is
     `random.Random().random`."""
 
     def __init__(self) -> None:
@@ -135,7 +109,7 @@ class Reachability:
 
     @property
     def outage(self) -> Outage | None:
-        """What is known of the present outage; None while the server answers."""
+        """The current outage; None while the server answers."""
         return self._outage
 
     def answered(self) -> None:
@@ -146,11 +120,11 @@ class Reachability:
             self._outage = None
 
     def lost(self, error: Exception, now: float, draw: Callable[[], float]) -> Outage:
-        """A request found nobody: the outage that has begun by that, or goes on."""
+        """Record a request without any answer; returns the outage, which it began or continued."""
         outage = self._outage
         if outage is None:
             first, last = FIRST_TRY
-            # A server that comes and goes is not tried more often than one that is away.
+            # A server that comes and goes is not tried more often than a server that is away.
             due = max(now + first + (last - first) * draw(), min(self._last_due, now + PROBE_SECONDS))
             outage = self._outage = Outage(error, now, due)
         else:
@@ -158,12 +132,12 @@ class Reachability:
         return outage
 
     def connect_limit(self, seconds: float) -> float:
-        """How long an attempt may take to connect, of the `seconds` that are allowed otherwise."""
+        """How long an attempt may take to connect; `seconds` is the limit without an outage."""
         return seconds if self._outage is None else min(seconds, PROBE_SECONDS)
 
 
 def noting(reachability: Reachability) -> Layer:
-    """Tells `reachability` of every answer. Stands next to the adapter: attempts count, not only calls."""
+    """Reports every answer to `reachability`. It is next to the adapter, so that it sees each attempt."""
 
     def layer(send: Send) -> Send:
         def noted(call: Call) -> Answer:
@@ -177,14 +151,14 @@ def noting(reachability: Reachability) -> Layer:
 
 
 _ROUNDING = 1e-9
-"""Relative; sums of fractions of a second must not come out a hair too early, which would let one more through."""
+"""Relative tolerance: rounding in sums of fractions must not release a token too early and let one more call pass."""
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """How fast a client may call: `qps` attempts a second in the long run, `burst` at once after a pause.
+    """A limit on a client's calls: `qps` attempts a second in the long run, `burst` at once after a pause.
 
-    Each attempt waits for its turn within the call's deadline; watches and Leases do not. Off by default. Raises
-    ConfigError for numbers that make no sense.
+    Each attempt waits for its turn within the call's deadline; watches and Leases do not wait. Off by default. Raises
+    ConfigError for numbers out of range.
 
     >>> own = Client(Config(cluster_url=server.url), rate_limit=RateLimit(qps=20, burst=30))
     >>> own.close()
@@ -202,17 +176,17 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 class _Bucket:
-    """When the next token is there. Safe to use from any thread."""
+    """When the next token is available. Safe to use from any thread."""
 
     def __init__(self, limit: RateLimit, clock: Clock) -> None:
         self._clock = clock
         self._interval = (1 + _ROUNDING) / limit.qps
         self._saved = (limit.burst - 1) * self._interval
         self._lock = ForkSafeLock()
-        self._full_at = float("-inf")  # when the bucket would be full if nobody took another token
+        self._full_at = float("-inf")  # when the bucket would be full if no more tokens were taken
 
     def take(self, deadline: float) -> float | None:
-        """Seconds until the token that is now this caller's; None, and no token, when that is past `deadline`."""
+        """Take a token and return the seconds until it is available; None, and no token, if that is past `deadline`."""
         with self._lock:
             now = self._clock.monotonic()
             full_at = max(self._full_at, now)
@@ -224,7 +198,7 @@ class _Bucket:
 
 
 def limiting(limit: RateLimit, clock: Clock) -> Layer:
-    """The layer that waits for tokens."""
+    """The layer that makes attempts wait for tokens."""
     bucket = _Bucket(limit, clock)
 
     def layer(send: Send) -> Send:
@@ -253,13 +227,13 @@ def _is_exempt(call: Call) -> bool:
 
 
 class Interrupt:
-    """Lets stop tokens end the wait of a thread for an answer, by shutting its socket down. A context manager, for one
-    request of one thread; any thread may set the tokens."""
+    """Lets stop tokens end a thread's wait for an answer, by shutting its socket down. A context manager for one request
+    of one thread; any thread may set the tokens."""
 
     def __init__(self, *tokens: StopToken | None, unsent: StopToken | None = None,
                  check: Callable[[], None] | None = None) -> None:
-        """Without a token nothing ends it. `unsent` is a token that ends it only while nothing of the request was sent.
-        `check` is called right before the first byte of the request is sent; what it raises refuses the request."""
+        """Without tokens nothing ends the request. `unsent` is a token that ends it only while nothing of it was sent.
+        `check` is called right before the first byte is sent; it refuses the request by raising."""
         self._tokens = [token for token in tokens if token is not None]
         self._unsent = unsent
         self._check = check
@@ -273,7 +247,7 @@ class Interrupt:
         self.sent = False
         """Whether a byte of the request may have left."""
         self.reason = ""
-        """Of the token that was set."""
+        """The reason of the token that was set."""
         self._forget: list[Callable[[], None]] = []
         self._entered: Token[Any] | None = None
 
@@ -294,8 +268,8 @@ class Interrupt:
         leave_scope(self._entered)
 
     def attach(self, connection: socket.socket) -> None:
-        """The request is about to connect this socket, or whatever TLS makes of it, which takes its descriptor away: a
-        copy of that still reaches the connection."""
+        """The request is about to connect this socket. A copy of its descriptor is kept, since the TLS layer takes the
+        descriptor away; the copy still reaches the connection."""
         with self._lock:
             self._drop_copy()
             self._ours = True
@@ -315,7 +289,7 @@ class Interrupt:
             self._socket = connection
 
     def wait(self, event: threading.Event, seconds: float) -> None:
-        """Block until `event` is set, which a token does too, for `seconds` at most."""
+        """Block until `event` is set, which a token also does, for `seconds` at most."""
         with self._lock:
             self._wake = event.set
             if self.stopped:
@@ -325,7 +299,7 @@ class Interrupt:
             self._wake = None
 
     def release(self) -> bool:
-        """The connection is not waited on any more; whether it was shut down before."""
+        """The request no longer waits on the connection. Returns whether the connection was shut down before."""
         with self._lock:
             was_shut_down = self._ours and self.stopped and self._socket is not None
             self._ours = False
@@ -334,7 +308,7 @@ class Interrupt:
             return was_shut_down
 
     def _end(self, token: StopToken, *, only_unsent: bool = False) -> None:
-        if self._process != os.getpid():  # the child of a fork, where the token was set: the request is the parent's
+        if self._process != os.getpid():  # the token was set in the child of a fork, but the request is the parent's
             return
         with self._lock:
             if self._ours and not self.stopped and not (only_unsent and self.sent):
@@ -346,7 +320,7 @@ class Interrupt:
             self._wake()
         if isinstance(self._socket, socket.socket):
             with suppress(OSError):  # it has ended by itself
-                # The plain socket's: SSLSocket.shutdown takes the encryption away under the thread that reads.
+                # Shut down the plain socket: SSLSocket.shutdown would remove the encryption while a thread reads.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _drop_copy(self) -> None:
@@ -361,8 +335,8 @@ def _current() -> SentRequest | None:
 
 
 def connects(connection: socket.socket) -> bool:
-    """This thread's request is about to connect this socket, and may put TLS on it; whether it has to: not when a
-    token was set before, since a socket without a connection cannot be shut down."""
+    """This thread's request is about to connect this socket, and may put TLS on it. Returns whether it must: a socket
+    without a connection cannot be shut down, so it must not if a token was set before."""
     interrupt = _current()
     if interrupt is None:
         return True
@@ -371,7 +345,7 @@ def connects(connection: socket.socket) -> bool:
 
 
 def waits_for(event: threading.Event, seconds: float) -> None:
-    """Block until `event` is set, for `seconds` at most, or until a token ends this thread's request, which sets it."""
+    """Block until `event` is set, for `seconds` at most; a token that ends this thread's request also sets it."""
     interrupt = _current()
     if interrupt is None:
         event.wait(seconds)
@@ -380,35 +354,34 @@ def waits_for(event: threading.Event, seconds: float) -> None:
 
 
 def waits_on(connection: Any) -> None:
-    """This thread's request is about to be sent on this socket, and to wait there for its answer. Raises
-    ConnectionAbortedError when a token was set before, and what the check of the request raises: nothing may be sent
-    then."""
+    """This thread's request is about to be sent on this socket and to wait there for its answer. Raises
+    ConnectionAbortedError when a token was set before, and what the check of the request raises; then nothing is sent."""
     interrupt = _current()
     if interrupt is not None:
         interrupt.begin(connection)
 
 
 def released() -> bool:
-    """This thread's request is done with its connection; whether that was shut down, so that nobody can use it."""
+    """This thread's request is done with its connection. Returns whether it was shut down, and so is unusable."""
     interrupt = _current()
     return interrupt is not None and interrupt.release()
 
 
 _LEAST = 0.001
-"""Seconds; a timeout of zero is an error of its own."""
+"""Seconds; a timeout of zero would be an error."""
 
 
 class Carrier(Protocol):
-    """What a wire (client/wire) is to this side of it."""
+    """What this side needs of a wire (client/wire)."""
 
     def carry(self, call: Call, connect: float, left: float) -> Answer:
-        """Send `call` once, unless `connect` seconds have passed before there is a connection for it. Blocks `left`
-        seconds at most, for a stream until the head of its answer is there. Raises TransportError."""
+        """Send `call` once; `connect` is the limit in seconds for having a connection. Blocks for at most `left`
+        seconds, for a stream until the head of its answer is there. Raises TransportError."""
 
 
 def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, reachability: Reachability) -> Send:
-    """Sends a call as it is, once. `carrier` gives the wire to use for an operation at this moment; `reachability` says
-    how long connecting may take."""
+    """Sends a call once, unchanged. `carrier` returns the current wire for an operation; `reachability` limits the time
+    for connecting."""
     server = urlsplit(config.cluster_url).netloc
     connect_timeout = seconds(config.connect_timeout)
 
@@ -431,7 +404,7 @@ def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, re
             if interrupt.stopped:
                 raise _given_up(call, interrupt, sent=error.sent) from None
             raise
-        if interrupt.stopped:  # what looks like an answer may be the beginning of one
+        if interrupt.stopped:  # then what looks like an answer may be only its beginning
             if answer.response is not None:
                 answer.response.close()
             raise _given_up(call, interrupt, sent=True)
@@ -461,8 +434,8 @@ READS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 class Fence:
-    """A layer: `check(call)` before each attempt of a write, and again right before its first byte is sent: between
-    the two a name may be looked up and a connection made. It refuses by raising. Safe from any thread.
+    """A layer that calls `check(call)` before each attempt of a write, and again right before its first byte is sent,
+    since a name look-up and connecting lie between. The check refuses by raising. Safe from any thread.
     """
 
     def __init__(self, check: Callable[[Call], None]) -> None:
@@ -480,14 +453,14 @@ class Fence:
 
 
 def _checked(call: Call, check: Callable[[Call], None]) -> None:
-    """`check`, now and right before the first byte of each attempt that follows."""
+    """Call `check` now, and again right before the first byte of each attempt that follows."""
     check(call)
     if check not in call.checks:
         call.checks = (*call.checks, check)
 
 
 def fenced_in_runs(family: object) -> Layer:
-    """The layer of all clients of a `family`: the fences of the run that the thread works for."""
+    """The layer of all clients of a `family`: it applies the fences of the run for which the thread works."""
 
     def layer(send: Send) -> Send:
         def fenced(call: Call) -> Answer:

@@ -1,17 +1,13 @@
-"""Sockets that know when their request has to be over, and TLS within TLS.
+"""Sockets with a deadline for the whole request, TLS within TLS, and the client's `ssl.SSLContext`.
 
-    ApiSocket      a plain socket        } `deadline`: a point on `time.monotonic`, after which every read and write
-    ApiTlsSocket   TLS over it           } raises TimeoutError, however the peer trickles; None: the socket's timeout
-    TlsInTls       TLS over the TLS of a proxy: as much of a socket as http.client, urllib3 and websockets use
-
-A socket's own timeout begins anew with each piece that arrives, so a peer that sends one byte a second holds a reader
-as long as it likes.
-
-The client's own `ssl.SSLContext`: trust and identity exactly as configured, and a CA file that is followed.
-
-With a CA of the cluster only that CA is trusted, without one the system's. `TlsSource` gives each new connection the
-context of that moment: a CA file that was replaced is read again; while it cannot be used, the last context stays in
-use and one warning is logged.
+- `ApiSocket` and `ApiTlsSocket` have a `deadline` on `time.monotonic`, after which every read and write raises
+  TimeoutError; None means the socket's own timeout. That timeout starts again with each piece that arrives, so a peer
+  that sends one byte a second could hold a reader indefinitely.
+- `TlsInTls` is TLS over the TLS of a proxy: the part of a socket that http.client, urllib3 and websockets use.
+- With a CA of the cluster only that CA is trusted, without one the system's CAs. `TlsSource` gives each new connection
+  the current context: a CA file that was replaced is read again; while it cannot be used, the last context stays in use
+  and one warning is logged.
+- `LineSplitter` cuts a stream of bytes into lines.
 """
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ from kubectl_runtime.core.base.interpreter import ForkSafeLock
 
 _PIECE = 1 << 16
 _RECORD = 1 << 14
-"""Bytes of a TLS record."""
+"""The size in bytes of a TLS record."""
 
 
 def remaining(deadline: float) -> float:
@@ -47,16 +43,16 @@ class ApiSocket(socket.socket):
 
     deadline: float | None = None
     suppress_ragged_eofs = True
-    """Without a meaning here; see `TlsInTls`."""
+    """Unused here; see `TlsInTls`."""
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
-        """Blocks until the deadline at most; otherwise the same as of the base class."""
+        """As in the base class, but blocks only until the deadline."""
         if self.deadline is not None:
             self.settimeout(remaining(self.deadline))
         return super().recv_into(buffer, nbytes, flags)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """Blocks until the deadline at most, for all of the data."""
+        """As in the base class, but blocks only until the deadline, for all of the data."""
         if self.deadline is not None:
             self.settimeout(remaining(self.deadline))
         super().sendall(data, flags)
@@ -68,19 +64,19 @@ class ApiTlsSocket(ssl.SSLSocket):
     deadline: float | None = None
 
     def recv_into(self, *arguments: Any, **options: Any) -> int:
-        """Blocks until the deadline at most; otherwise the same as of the base class."""
+        """As in the base class, but blocks only until the deadline."""
         if self.deadline is not None:
             self.settimeout(remaining(self.deadline))
         return super().recv_into(*arguments, **options)
 
     def recv(self, *arguments: Any, **options: Any) -> bytes:
-        """Blocks until the deadline at most; otherwise the same as of the base class."""
+        """As in the base class, but blocks only until the deadline."""
         if self.deadline is not None:
             self.settimeout(remaining(self.deadline))
         return super().recv(*arguments, **options)
 
     def send(self, *arguments: Any, **options: Any) -> int:
-        """Blocks until the deadline at most; `sendall` sends by it."""
+        """As in the base class, but blocks only until the deadline; `sendall` uses it."""
         if self.deadline is not None:
             self.settimeout(remaining(self.deadline))
         return super().send(*arguments, **options)
@@ -90,15 +86,15 @@ class TlsInTls:
     """TLS with a server, through the TLS socket of a proxy. Blocks, and raises, as an SSLSocket does."""
 
     suppress_ragged_eofs = True
-    """As an SSLSocket's: an end of the connection without TLS's goodbye is an end as any other."""
+    """As for an SSLSocket: a connection that ends without close_notify ends normally."""
 
     def __init__(self, outer: ApiTlsSocket, context: ssl.SSLContext, server_hostname: str) -> None:
-        """Makes the handshake, and closes `outer` when that fails."""
+        """Does the handshake, and closes `outer` if it fails."""
         self.outer = outer
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._arrived, self._leaving, server_hostname=server_hostname)
         self._unsent = b""
-        self._taken = 0  # bytes of `send` that are encrypted and not all sent
+        self._taken = 0  # bytes of `send` that are encrypted and not yet all sent
         self._io_refs = 0
         self._closed = False
         try:
@@ -128,13 +124,13 @@ class TlsInTls:
             return 0
 
     def recv(self, size: int = _PIECE, flags: int = 0) -> bytes:  # noqa: ARG002 - a socket's
-        """What has arrived, at most `size` bytes; empty at the end."""
+        """Read what has arrived, at most `size` bytes; empty at the end."""
         buffer = bytearray(size)
         return bytes(buffer[:self.recv_into(buffer)])
 
     def send(self, data: Any, flags: int = 0) -> int:  # noqa: ARG002 - a socket's
-        """Send a part of `data`; how much. Where it would block it raises SSLWantWriteError, and has to be called
-        again with the same data, as OpenSSL wants it."""
+        """Send a part of `data`; returns its length. If it would block it raises SSLWantWriteError and must be called
+        again with the same data, as OpenSSL requires."""
         if not self._taken:
             self._taken = self._tls.write(memoryview(data)[:_RECORD])
         self._flush()
@@ -148,12 +144,12 @@ class TlsInTls:
             view = view[self.send(view):]
 
     def _done(self, act: Any, *arguments: Any) -> Any:
-        """`act(*arguments)` on the inner TLS, with whatever has to be read or written for it."""
+        """`act(*arguments)` on the inner TLS, doing the reads and writes that it needs."""
         while True:
             try:
                 result = act(*arguments)
             except ssl.SSLWantReadError:
-                with suppress(ssl.SSLWantWriteError):  # of a `send`, which will be called again
+                with suppress(ssl.SSLWantWriteError):  # comes from a `send`, which will be called again
                     self._flush()
                 if data := self.outer.recv(_PIECE):
                     self._arrived.write(data)
@@ -169,44 +165,44 @@ class TlsInTls:
             self._unsent = self._unsent[self.outer.send(self._unsent):]
 
     def pending(self) -> int:
-        """Bytes that can be read although nothing comes from the network."""
+        """Bytes that can be read without waiting for the network."""
         return self._tls.pending() + self._arrived.pending + self.outer.pending()
 
     def makefile(self, mode: str = "rb", buffering: int | None = None, **_: Any) -> io.BufferedReader:  # noqa: ARG002
-        """A file to read from it, as a socket makes one."""
+        """A file that reads from this socket, as `socket.makefile` returns."""
         self._io_refs += 1
         raw: Any = socket.SocketIO(self, "r")  # type: ignore[arg-type] # what it uses of a socket is here
         return io.BufferedReader(raw)
 
-    def _decref_socketios(self) -> None:  # which SocketIO calls when it is closed
+    def _decref_socketios(self) -> None:  # SocketIO calls this when it is closed
         self._io_refs -= 1
         if self._closed:
             self.close()
 
     def close(self) -> None:
-        """Close it, once its files are closed."""
+        """Close the socket once its files are closed."""
         self._closed = True
         if self._io_refs <= 0:
             self.outer.close()
 
     def shutdown(self, how: int) -> None:
-        """End the connection below, which wakes a thread that reads or writes."""
+        """End the underlying connection, which wakes a thread that reads or writes."""
         socket.socket.shutdown(self.outer, how)
 
     def fileno(self) -> int:
-        """The descriptor of the connection."""
+        """The descriptor of the underlying connection."""
         return self.outer.fileno()
 
     def settimeout(self, value: float | None) -> None:
-        """Of the connection below."""
+        """Set the timeout of the underlying connection."""
         self.outer.settimeout(value)
 
     def gettimeout(self) -> float | None:
-        """Of the connection below."""
+        """The timeout of the underlying connection."""
         return self.outer.gettimeout()
 
     def setblocking(self, flag: bool) -> None:
-        """Of the connection below."""
+        """Set the mode of the underlying connection."""
         self.outer.setblocking(flag)
 
     def getpeercert(self, binary_form: bool = False) -> Any:
@@ -226,12 +222,12 @@ _CERTIFICATES = re.compile(rb"-----BEGIN (?P<kind>(?:TRUSTED |X509 )?CERTIFICATE
 
 
 class TlsSource:
-    """Makes the TLS context for connections to the API server, a new one when files were replaced. Safe to use from any
-    thread; blocks only for file access."""
+    """Makes the TLS context for connections to the API server, a new one when its files were replaced. Safe to use from
+    any thread; blocks only for file access."""
 
     def __init__(self, *, ca: FollowedFile | bytes | None, ca_source: str = "the CA", insecure: bool = False,
                  certificate: ClientCertificate | None = None) -> None:
-        """`ca`: a file, PEM, or None for the system's CAs. Raises ConfigError for what cannot be used."""
+        """`ca`: a file, PEM, or None for the system's CAs. Raises ConfigError for an unusable CA or certificate."""
         self._ca, self._insecure, self._certificate = ca, insecure, certificate
         self._ca_source = ca.name if isinstance(ca, FollowedFile) else ca_source
         self._lock = ForkSafeLock()
@@ -244,11 +240,11 @@ class TlsSource:
     def current(self) -> ssl.SSLContext:
         """The context for a connection that is made now."""
         if self._context is None:
-            # The system's CAs are read at the first connection: there are many, and they cannot be wrong.
+            # The system's CAs are read at the first connection: there are many, and they need no check before.
             self._context = self._built()
         if self._insecure or not isinstance(self._ca, FollowedFile) or not self._ca.has_changed():
             return self._context
-        if not self._lock.acquire(blocking=False):  # another thread is at it
+        if not self._lock.acquire(blocking=False):  # another thread reads the files
             return self._context
         problem = None
         try:
@@ -262,7 +258,7 @@ class TlsSource:
         return self._context
 
     def explain(self, error: ssl.SSLError) -> None:
-        """Adds to `error`, of a connection that failed, which file or data it is about."""
+        """Add to `error`, from a failed connection, which file or data it is about."""
         if isinstance(error, ssl.SSLCertVerificationError):
             about = f"trusted is what is in {self._ca_source}"
         elif "ALERT" in (error.reason or "").upper() and self._certificate is not None:
@@ -315,8 +311,8 @@ is kept whole. (An API server itself takes 3 MiB.)"""
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into lines, in linear time however it arrives; a line may have any length, of which the
-    caller can see how much is `held`."""
+    """Cuts a stream of bytes into lines, in linear time however they arrive. A line may have any length; `held` shows
+    how much of an unfinished line is kept."""
 
     __slots__ = ("_begun", "held")
 
@@ -344,11 +340,11 @@ class LineSplitter:
         return batch
 
     def rest(self) -> bytes:
-        """What followed the last newline."""
+        """The bytes after the last newline."""
         return b"".join(self._begun)
 
     def take(self) -> bytes:
-        """What followed the last newline, which is held no longer: the line goes on after it."""
+        """Return the bytes after the last newline and forget them; the line goes on after them."""
         taken, self.held = self.rest(), 0
         self._begun.clear()
         return taken

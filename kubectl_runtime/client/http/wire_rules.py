@@ -1,7 +1,7 @@
-"""`WireRules`: by what one client's requests are carried: whether by a proxy, whom TLS trusts, who we are to it.
+"""`WireRules`: how a client's requests are carried: its proxy, whom TLS trusts, and its client certificate.
 
-They are complete, and checked, when the client is made; the wire itself (client/wire), which needs requests, is made by
-them at the first call.
+The rules are complete, and checked, when the client is made. The wire itself (client/wire), which needs requests, is
+built from them at the first call.
 """
 from __future__ import annotations
 
@@ -30,41 +30,42 @@ log = guarded_logger(__name__)
 
 @dataclass
 class WireRules:
-    """What every connection of a client obeys: proxy, trust, identity, pool size. Fixed, but for `connections`, how
-    many idle ones to keep for calls. What stands below `certificate` only a session has (client/wire/carrier.py)."""
+    """The rules for every connection of a client: proxy, trust, identity, pool size. Fixed, except `connections`, the
+    number of idle connections to keep for calls. The fields after `certificate` come only from a requests.Session
+    (client/wire/carrier.py)."""
 
     config: Config
-    """With the proxy that is used."""
+    """The Config, with the proxy that is used."""
     connections: int
     proxy: str | None = field(default=None, repr=False)
     verify: bool | str | os.PathLike[str] | None = True
-    """False: nothing is verified. A path: trust these CAs, not those of the Config."""
+    """False: nothing is verified. A path: trust these CAs instead of the Config's."""
     certificate: ClientCertificate | None = None
-    """Outranks those of the Config and the credentials."""
+    """Outranks the certificates of the Config and of the credentials."""
     session: requests.Session | None = None
     through_session: bool = False
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     auth: Callable[[PreparedRequest], PreparedRequest] | None = field(default=None, repr=False)
     hooks: tuple[Callable[..., Any], ...] = ()
     mounted: BaseAdapter | None = None
-    """Carries everything instead of the library's own adapters."""
+    """The session's adapter, which carries everything instead of the library's own adapters."""
     arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What its `send` is given with each request."""
+    """The arguments that its `send` gets with each request."""
 
     @classmethod
     def of(cls, config: Config, *, connections: int, proxy: str | None = None, trust_env: bool = True) -> Self:
-        """The rules of a Config. `proxy` outranks the Config's, and that the environment's. Raises ConfigError for a
-        proxy that cannot be one."""
+        """The rules of a Config. `proxy` outranks the Config's proxy, which outranks the environment's. Raises
+        ConfigError for an invalid proxy."""
         with frames_hidden():
             used: str | None = secret(_proxy(config, proxy, trust_env))
         if used != config.proxy_url and not config.withholds_credentials:
-            # An explicit proxy may lead away from loopback, where credentials would have been near.
+            # An explicit proxy may lead away from loopback, where credentials would not have left the machine.
             config = replace(config, proxy_url=used)
         return cls(config, connections, used)
 
     def tls(self, certificate: ClientCertificate | None) -> TlsSource | None:
-        """Trust and identity of new connections, `certificate` unless there is one that outranks it; None where the
-        library makes no TLS. Raises ConfigError."""
+        """Trust and identity of new connections; `certificate` is used unless a session's certificate outranks it. None
+        if the library makes no TLS connections. Raises ConfigError."""
         if self.mounted is not None or not self.config.cluster_url.startswith("https"):
             return None
         ca: FollowedFile | bytes | None = self.config.ca()

@@ -1,24 +1,23 @@
 """`RequestsCarrier`: the wire of one process with one client certificate; each call goes through one of two adapters.
 
-A prepared request is built directly, not by `Session.prepare_request`, and handed to the adapter's `send`.
+A prepared request is built directly, not by `Session.prepare_request`, and passed to the adapter's `send`.
 
-What the client takes from a `requests.Session`, read once: where each request goes, and with what added.
+The client reads its settings from a `requests.Session` once:
 
-    adapters   the one mounted for the server's URL; requests' own default is replaced by two `ApiAdapter`s
-    verify     False: verify nothing; a path: trust these CAs      cert     the client certificate
-    proxies    outrank the kubeconfig's and the environment's      auth     outranks every configured credential
-    headers    those that differ from requests' defaults           hooks    the response hooks
-    trust_env  False: no environment proxies
+- adapters: the one mounted for the server's URL; requests' own default is replaced by two `ApiAdapter`s
+- verify: False (verify nothing) or a path (trust these CAs); cert: the client certificate
+- proxies: outrank the kubeconfig's and the environment's; auth: outranks every configured credential
+- headers: those that differ from requests' defaults; hooks: the response hooks; trust_env: False ignores environment
+  proxies
 
-Not used: netrc, cookies, redirects, environment CA bundles, `params`. With `use_session_send` requests go through
-`Session.send` (for mocks of it); session adapters and `responses` or requests_mock work without.
+It does not use netrc, cookies, redirects, environment CA bundles or `params`. With `use_session_send` requests go
+through `Session.send` (for mocks of it); session adapters, `responses` and requests_mock work without it.
 
-`ApiAdapter`: the requests adapter to one API server; a client has two, one for calls and one for streams.
-
-It keeps `HTTPAdapter.send`, so that whatever patches that sees our traffic, and replaces the steps around it which
-depend only on the server: one connection pool made once, with the client's own SSLContext (no public CA added to the
-cluster's), TCP keepalive, no retries of its own, and no waiting for a free connection. Idle connections beyond the
-pool's size are closed without a word.
+`ApiAdapter` is the requests adapter to one API server; a client has two, one for calls and one for streams. It keeps
+`HTTPAdapter.send`, so that whatever patches `send` sees this library's traffic, and replaces the steps around it that
+depend only on the server: one connection pool with the client's own SSLContext (no public CA added to the cluster's),
+TCP keepalive, no retries of its own, and no waiting for a free connection. Idle connections beyond the pool's size are
+closed silently.
 """
 from __future__ import annotations
 
@@ -67,9 +66,8 @@ from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import ForkSafeLock
 
 KEEPALIVE_IDLE = 30
-"""Seconds of silence before the first keepalive probe; then one each 10 s, and the connection is dead after 3 in
-vain.
-"""
+"""Seconds of silence before the first keepalive probe; probes follow every 10 s, and the connection is dead after 3
+unanswered ones."""
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
@@ -81,18 +79,18 @@ def _socket_options() -> list[tuple[int, int, int]]:
 
 
 class _IdleConnections:
-    """The idle connections of a pool, the one used last first: without limit to urllib3, which would log each one too
-    many, but only `limit` are kept. As much of a LifoQueue as urllib3 uses, without its locks: nobody waits for a
-    connection here, and a deque's ends are safe from any thread."""
+    """The idle connections of a pool, most recently used first. urllib3 sees no limit, as it would log each connection
+    beyond it, but only `limit` connections are kept. It has the methods of LifoQueue that urllib3 uses, without locks:
+    no thread waits for a connection here, and the ends of a deque are safe from any thread."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._idle: deque[Any] = deque()
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - urllib3's
-        if item is None:  # urllib3 fills its queues with places for connections; here a place is not a connection
+        if item is None:  # urllib3 fills its queue with empty places; this class keeps only connections
             return
-        if released():  # an interrupt shut it down: it would break the next request
+        if released():  # an interrupt shut this connection down, so the next request on it would fail
             item.close()
         if len(self._idle) >= self.limit:
             item.close()
@@ -115,8 +113,8 @@ class _Pool(HTTPConnectionPool):
 
     def urlopen(self, method: str, url: str, body: Any = None, headers: Any = None,  # type: ignore[override]
                 retries: Any = None, *more: Any, **options: Any) -> Any:
-        """As the base class, for what `HTTPAdapter.send` asks of a client's adapter: one attempt, whose answer is not
-        read yet and leads nowhere else."""
+        """As the base class, for what `HTTPAdapter.send` needs: one attempt, whose answer is not read yet and causes no
+        redirect."""
         timeout = options.get("timeout")
         if more or options.get("chunked") or not isinstance(timeout, Timeout):
             return super().urlopen(method, url, body, headers, retries, *more, **options)
@@ -146,11 +144,11 @@ class _TlsPool(_Pool, HTTPSConnectionPool):
 
 
 _FAILED = (urllib3.exceptions.TimeoutError, HTTPException, OSError, ProtocolError, SSLError, ProxyError)
-"""What a connection may raise."""
+"""Exceptions that a connection may raise."""
 
 
 class _Answer(Response):
-    """A response whose jar of cookies, in which nothing is, is made when somebody looks: it costs most."""
+    """A response that creates its cookie jar, which stays empty, only on access: creating it is expensive."""
 
     def __init__(self) -> None:
         self.__dict__.update(_blank())
@@ -163,7 +161,7 @@ class _Answer(Response):
 
 @cache
 def _blank() -> dict[str, Any]:
-    """What requests gives to every response."""
+    """The attributes that requests gives to every response."""
     return {name: value for name, value in vars(Response()).items() if name not in ("cookies", "headers", "history")}
 
 
@@ -172,8 +170,8 @@ class ApiAdapter(HTTPAdapter):
 
     def __init__(self, base_url: str, *, size: int, tls: TlsSource | None = None,
                  server_hostname: str | None = None, proxy: str | None = None) -> None:
-        """`size`: how many idle connections to keep. `server_hostname`: for SNI and verification instead of the URL's
-        host. Opens no connection."""
+        """`size`: how many idle connections to keep. `server_hostname`: the name for SNI and verification, instead of
+        the URL's host. Opens no connection."""
         parts = urlsplit(base_url)
         self._scheme, self._host = parts.scheme, parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -185,7 +183,7 @@ class ApiAdapter(HTTPAdapter):
         self._pool = self._make_pool(None if proxy is None else Proxy.of(proxy), tls, server_hostname)
 
     def grow(self, size: int) -> None:
-        """Keep at least `size` idle connections from now on."""
+        """Keep at least `size` idle connections from then on."""
         with self._resize:
             self._limit = max(self._limit, size)
             idle: Any = self._pool.pool
@@ -193,13 +191,12 @@ class ApiAdapter(HTTPAdapter):
                 idle.limit = self._limit
 
     def close(self) -> None:
-        """Close the idle connections, and those in use when their answer has been read."""
-        super().close()  # which forgets its pools and leaves their connections to the garbage collector
+        """Close the idle connections at once, and those in use when their answer has been read."""
+        super().close()  # forgets its pools and leaves their connections to the garbage collector
         self._pool.close()
 
     def _make_pool(self, via: Proxy | None, tls: TlsSource | None, server_hostname: str | None) -> HTTPConnectionPool:
-        """The one pool of connections, to the one server. A proxy is none of urllib3's, so that it takes no other way.
-        """
+        """The pool of connections to the server. The proxy is not given to urllib3, which would route by it itself."""
         options: dict[str, Any] = {"maxsize": self._limit, "block": False, "socket_options": _socket_options()}
         if via is not None:
             options["via"] = via
@@ -212,26 +209,26 @@ class ApiAdapter(HTTPAdapter):
             options["server_hostname"] = server_hostname
         return _TlsPool(self._host, self._port, ssl_context=tls, **options)
 
-    # What HTTPAdapter.send asks for each request
+    # The steps of HTTPAdapter.send
 
     def get_connection_with_tls_context(self, *_: Any, **__: Any) -> HTTPConnectionPool:
-        """The one pool, whatever the arguments: everything they say was settled when it was made."""
+        """The only pool, whatever the arguments: all of them were fixed when it was made."""
         return self._pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Do nothing: the SSLContext was complete when it was made."""
 
     def request_url(self, request: PreparedRequest, proxies: Mapping[str, str] | None) -> str:  # noqa: ARG002
-        """The path and query that stand in the request's first line."""
+        """The path and query for the request line."""
         url = request.url or ""
-        # A websocket is no request that a proxy could pass on.
+        # An HTTP proxy cannot forward a websocket as a plain request.
         return url if self._forwarded and "Upgrade" not in (request.headers or ()) else url[self._origin_length:]
 
     def build_response(self, req: PreparedRequest, resp: Any) -> Response:
-        """What requests makes of an answer, without looking for cookies."""
+        """Build the response as requests does, without looking for cookies."""
         response = _Answer()
         response.status_code = resp.status
-        response.headers = resp.headers  # as insensitive to case as requests' own mapping, and already there
+        response.headers = resp.headers  # case-insensitive like requests' own mapping, and already built
         response.raw = resp
         response.reason = resp.reason
         response.url = req.url or ""
@@ -241,11 +238,11 @@ class ApiAdapter(HTTPAdapter):
 
 
 STREAM_CONNECTIONS = 16
-"""Idle connections that the streams' adapter keeps: only those of watches that were refused ever become idle."""
+"""Idle connections that the streams' adapter keeps: only connections of refused watches ever become idle."""
 
 
 class RequestsCarrier:
-    """As `Carrier` says. Opens no connection before it is used; safe to use from any thread."""
+    """Implements `Carrier`. Opens no connection before it is used; safe to use from any thread."""
 
     def __init__(self, rules: WireRules, tls: TlsSource | None, clock: Clock) -> None:
         self._rules = rules
@@ -262,11 +259,11 @@ class RequestsCarrier:
                 for size in (rules.connections, STREAM_CONNECTIONS))
 
     def carry(self, call: Call, connect: float, left: float) -> Answer:
-        """As `Carrier`. Raises RequestError for what a layer has put there and HTTP cannot carry."""
+        """As `Carrier`. Raises RequestError if a layer changed the call to something that HTTP cannot carry."""
         rules, adapter = self._rules, self.streams if call.streaming else self.calls
         limits = Limits(connect, left, streaming=call.streaming, silence=call.read_timeout)
         timeout: Any = limits
-        if rules.mounted is not None:  # it may know no other form
+        if rules.mounted is not None:  # a user's adapter may know no other form
             timeout = (connect, call.read_timeout if call.streaming else left)
         arguments = {"stream": True, "timeout": timeout, **rules.arguments}
         try:
@@ -290,18 +287,18 @@ class RequestsCarrier:
         except (ValueError, TypeError) as error:
             if rules.session is not None:  # the user's adapter or hook
                 raise
-            # A layer's work: what the client itself puts there was checked before. Headers are not shown.
+            # A layer caused this: the client's own part was checked before. Headers are not shown.
             unsendable = isinstance(error, UnicodeError) or "header" in str(error).lower()
             problem = RequestError(f"{call.request.operation}: it cannot be sent as a layer has changed it: "
                                    f"{'a header has characters that cannot be sent' if unsendable else error}")
         except (KeyboardInterrupt, SystemExit) as error:
             raise error.with_traceback(None) from None
-        # Not within the handlers, nor with the frames of what they caught: below here headers are plain bytes.
+        # Outside the handlers, so that no traceback has their frames: below here headers are plain bytes.
         raise problem
 
     def _hooked(self, response: Response, call: Call, arguments: dict[str, Any]) -> Response:
-        """What the session's hooks make of the response. They may look at its body, whose end requests would not
-        check: so it is read before."""
+        """The response as changed by the session's hooks. A hook may read the body, and requests would not check that it
+        is whole, so it is read before."""
         if not call.streaming:
             response._content = whole_body(response, call, self._clock)
         for hook in self._rules.hooks:  # as requests calls them: each may replace the response
@@ -309,13 +306,13 @@ class RequestsCarrier:
         return response
 
     def grow(self, size: int) -> None:
-        """Keep at least `size` idle connections for calls from now on."""
+        """Keep at least `size` idle connections for calls from then on."""
         if isinstance(self.calls, ApiAdapter):
             self.calls.grow(size)
 
     def close(self) -> None:
-        """Close idle connections; those in use are closed when their answer has been read. The program closes an
-        adapter of its own."""
+        """Close idle connections at once, and those in use when their answer has been read. An adapter of the program
+        is left to the program."""
         if self._rules.mounted is None:
             self.calls.close()
             self.streams.close()
@@ -334,7 +331,7 @@ def _sent_as_the_session_says(rules: WireRules, adapter: BaseAdapter, request: P
 
 
 def _prepared(call: Call, *, plain: bool) -> PreparedRequest:
-    """The request as requests knows it. `plain`: nobody but urllib3 will look at its headers, so a dict will do."""
+    """The request for requests. `plain`: only urllib3 will look at its headers, so a dict will do."""
     prepared = PreparedRequest()
     prepared.method = call.request.method
     prepared.url = call.url
@@ -351,10 +348,10 @@ def _prepared(call: Call, *, plain: bool) -> PreparedRequest:
 
 
 class _Lines(urllib3.HTTPHeaderDict):
-    """Headers of which some have several values, which only urllib3's own mapping can hold."""
+    """Headers some of which have several values, which only urllib3's own mapping can hold."""
 
     def __repr__(self) -> str:
-        return f"<headers {', '.join(self)}>"  # it would make plain texts of secret ones
+        return f"<headers {', '.join(self)}>"  # the base class would show secret values
 
 
 def _repeated(headers: dict[str, str | tuple[str, ...]]) -> urllib3.HTTPHeaderDict:
@@ -370,7 +367,7 @@ log = guarded_logger(__name__)
 
 def rules_with(session: requests.Session | None, config: Config, *, connections: int,
                through_session: bool) -> WireRules:
-    """The rules of a client that was given `session` (None: one of requests' own, for `through_session`). Raises
+    """The rules of a client that was given `session` (None: a default session, for `through_session`). Raises
     ConfigError for settings that cannot work."""
     if session is None:
         session = requests.Session()
@@ -399,7 +396,7 @@ def rules_with(session: requests.Session | None, config: Config, *, connections:
 
 
 def _check(session: requests.Session) -> None:
-    """Raises ConfigError for what is not a session, or holds what requests itself would fail on, at the first call."""
+    """Raise ConfigError for anything but a session, and for settings on which requests would fail at the first call."""
     if not isinstance(session, requests.Session):
         raise ConfigError(f"session= takes a requests.Session, not {_kind(session)}")
     verify, cert, auth = session.verify, session.cert, session.auth
@@ -412,12 +409,12 @@ def _check(session: requests.Session) -> None:
 
 
 def _kind(value: object) -> str:
-    """What a value is, without showing it: it may be a credential."""
+    """The type of a value, without the value: it may be a credential."""
     return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
 
 
 def _withhold_credentials(rules: WireRules) -> None:
-    """Keep the session's own back as well; see `Config.withholds_credentials`."""
+    """Withhold the session's own credentials as well; see `Config.withholds_credentials`."""
     kept = tuple((name, value) for name, value in rules.headers if not is_credential(name))
     if rules.auth is not None or len(kept) < len(rules.headers):
         log.warning("the session's credentials are not sent to %s, which is neither https nor loopback: use "
@@ -431,7 +428,7 @@ def _is_default(adapter: BaseAdapter) -> bool:
 
 
 def _arguments(session: requests.Session, rules: WireRules) -> dict[str, Any]:
-    """An adapter that is not ours takes trust and identity as arguments, which are files."""
+    """Trust and identity as files, for an adapter that is not the library's and takes them as arguments."""
     config = rules.config
     verify: bool | str | None = session.verify
     if verify is True:

@@ -1,24 +1,16 @@
-"""Connections to the API server: urllib3's, for less, each request of which ends at its `Limits`.
+"""Connections to the API server: urllib3's connections made cheaper, each request bounded by its `Limits`.
 
-    request      the head in one piece and, with the body, in one write; http.client writes them apart, and checks and
-                 encodes each line. What is not of the usual form is left to it (`request_head`).
-    getresponse  reads the head in one step (heads.py), without a second look at the headers
-    connect      the address or the proxy (dialing.py), a tunnel, TLS: with the context of that moment, and all of it
-                 within the time for connecting; a stop token ends it
+- `request` sends the head in one piece and, together with the body, in one write; http.client writes them separately and
+  checks and encodes each line. A head of an unusual form is left to http.client (`request_head`).
+- `getresponse` reads the head in one step. The standard library's e-mail parser took a sixth of the CPU time of a call,
+  and reading line by line another sixth. A head of the usual form (HTTP/1.1, `Name: value` lines, all of it in the first
+  data) is taken from the buffer at once; any other head is read by the standard library. Its limits hold in both cases.
+- `connect` looks the name up, connects to the address or the proxy, and adds a tunnel and TLS as needed, all within the
+  time for connecting; a stop token ends it.
 
-`QuickResponse`: http.client's response, whose head is read in one step.
-
-The e-mail parser with which the standard library reads heads took a sixth of the CPU time of a call, and reading them
-line by line another. A head of the usual form (HTTP/1.1, `Name: value` lines, all of it in what arrives first) is taken
-from the buffer at once; any other (folded lines, lines without a colon, one that comes in pieces) is read by the
-standard library's ways, as it came. The limits are the standard library's.
-
-`dial`: a connected socket to an address, or through a SOCKS proxy, until a moment and not beyond.
-
-    look-up    of a name (an address needs none): the system's getaddrinfo, which nothing can interrupt, runs in one
-               daemon thread for each host and port that is looked up at the moment; a caller whose time is up, or whose
-               stop token is set, leaves it behind
-    addresses  one after the other, as Go does it: each gets its share of the time that is left, 2 s at least
+getaddrinfo cannot be interrupted, so it runs in a daemon thread, one for each host and port being looked up; a caller
+whose deadline passes or whose stop token is set leaves it behind. Addresses are tried one after the other, as in Go:
+each gets its share of the remaining time, at least 2 s.
 """
 from __future__ import annotations
 
@@ -62,37 +54,37 @@ Options = Sequence[tuple[int, int, int | bytes]]
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 _LEAST_SHARE = 2.0
-"""Seconds that an address gets at least, if there are so many."""
+"""The least seconds for one address, if that many are left."""
 
 
 class Limits(Timeout):
-    """When the parts of one request have to be over, on `time.monotonic`. requests and urllib3 hand it on as a Timeout,
-    which for them has no limits: the sockets obey these."""
+    """The deadlines of the parts of one request, on `time.monotonic`. requests and urllib3 pass it on as a Timeout that
+    seems to have no limits: the sockets obey the deadlines."""
 
-    connect_timeout = read_timeout = None  # of the base class properties, which look at the clock
+    connect_timeout = read_timeout = None  # properties in the base class, which read the clock
 
     def start_connect(self) -> float:
-        """Measures nothing: the deadlines are fixed already."""
+        """Does nothing: the deadlines are already fixed."""
         return 0.0
 
     def clone(self) -> Self:
-        """Itself: urllib3 copies a Timeout for each request, and these are of one request."""
+        """Returns itself: urllib3 copies a Timeout for each request, and a `Limits` serves one request."""
         return self
 
     def __init__(self, connect: float, left: float, *, streaming: bool = False, silence: float | None = None) -> None:
-        """Seconds: `connect` until the request begins to leave, `left` until all is over, for a stream the head of its
-        answer; after that `silence` is the longest one (None: any)."""
+        """Seconds: `connect` until the request begins to leave, `left` until the whole answer (for a stream, its head) is
+        there; after that `silence` is the longest silence of a stream (None: no limit)."""
         now = time.monotonic()
         self.connect_by = now + min(connect, left)
         self.seconds = left if silence is None or not streaming else min(left, silence)
         self.deadline = now + self.seconds
         self.streaming, self.silence = streaming, silence
         self.sent = True
-        """Whether a byte of the request may have left; certain from when a connection is taken for it."""
+        """Whether a byte of the request may have left; only set once a connection is taken for the request."""
 
     @classmethod
     def of(cls, timeout: Any) -> Self:
-        """Those of a request that somebody else sends through the adapter."""
+        """The limits of a request that other code sends through the adapter."""
         connect, read = (getattr(timeout, name, None) for name in ("connect_timeout", "read_timeout"))
         return cls(*(seconds if isinstance(seconds, int | float) else UNLIMITED for seconds in (connect, read)))
 
@@ -105,8 +97,8 @@ _lock = ForkSafeLock()
 
 
 def look_up(host: str, port: int, by: float) -> list[Address]:
-    """The addresses of `host`, as getaddrinfo has them. Blocks until `by` at most. Raises socket.gaierror for a name
-    without any, TimeoutError, LocationParseError for what is no name, ConnectionAbortedError after a stop."""
+    """The addresses of `host`, as getaddrinfo returns them. Blocks until `by` at most. Raises socket.gaierror for a name
+    without addresses, TimeoutError, LocationParseError for an invalid name, ConnectionAbortedError after a stop."""
     host = host.strip("[]")
     if _is_address(host):
         return _addresses(host, port)
@@ -114,7 +106,7 @@ def look_up(host: str, port: int, by: float) -> list[Address]:
         host.encode("idna")
     except UnicodeError:
         raise LocationParseError(f"'{host}', label empty or too long") from None
-    key = os.getpid(), host, port  # a look-up of the parent has no thread in the child of a fork
+    key = os.getpid(), host, port  # the child of a fork does not have the look-up threads of the parent
     with _lock:
         found = _running.get(key)
         is_new = found is None
@@ -163,8 +155,8 @@ def _resolve(key: tuple[int, str, int], found: Future[list[Address]]) -> None:
 
 def dial(host: str, port: int, by: float, options: Options | None,
          connected: Callable[[Address, float, Options | None], ApiSocket] | None = None) -> ApiSocket:
-    """A connected socket to the first address of `host` that takes one, with `options` set before. Blocks until `by`
-    on `time.monotonic` at most. Raises as `look_up`, and what the last address raised: TimeoutError, OSError.
+    """A connected socket to the first address of `host` that accepts, with `options` set before. Blocks until `by` on
+    `time.monotonic` at most. Raises as `look_up`, and the error of the last address: TimeoutError, OSError.
 
     `connected(address, by, options)` makes the connection to one address; by default a plain one.
     """
@@ -203,11 +195,11 @@ def _prepare(connection: socket.socket, by: float, options: Options | None) -> N
 
 
 def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, options: Options | None) -> ApiSocket:
-    """A socket that a SOCKS proxy has connected to `host`. Blocks and raises as `dial`, and ProxyError for what the
-    proxy refuses.
+    """A socket that a SOCKS proxy has connected to `host`. Blocks and raises as `dial`, and ProxyError if the proxy
+    refuses.
 
-    `socks5h` and `socks4a` have the name looked up by the proxy, `socks5` and `socks4` here. A name that is not known
-    here goes to the proxy with `socks5`, too: kubectl leaves all of them to it."""
+    With `socks5h` and `socks4a` the proxy looks the name up, with `socks5` and `socks4` this process does. With `socks5`
+    a name that is unknown here goes to the proxy as well: kubectl leaves all names to it."""
     with unforked():  # few programs need PySocks
         import socks
 
@@ -242,7 +234,7 @@ def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, options: Option
 
 
 def _for_socks(proxy: Proxy, host: str, port: int, by: float) -> tuple[str, bool]:
-    """What the proxy is told to connect to, and whether that may be a name."""
+    """The destination for the proxy, and whether it may be a name."""
     host = host.strip("[]")
     if proxy.scheme in ("socks5h", "socks4a"):
         return host, True
@@ -262,7 +254,7 @@ def _for_socks(proxy: Proxy, host: str, port: int, by: float) -> tuple[str, bool
 _MOST_LINES = 100
 _is_status = re.compile(r"HTTP/1\.1 ([1-9][0-9]{2})(| [^\r\n]*)").fullmatch
 _is_length = re.compile(r"\s*([0-9]{1,18})\s*(?:,\s*\1\s*)*", re.ASCII).fullmatch
-"""A repeated one may come as a list."""
+"""Headers whose repetition may arrive as a list."""
 _TRANSFER_CODINGS = frozenset(("", "identity", "chunked", "chunked, chunked"))
 _LINES = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*?)[ \t]*\r\n", re.MULTILINE)
 
@@ -271,20 +263,20 @@ Head = tuple[int, str, HTTPHeaderDict]
 
 
 class QuickResponse(http.client.HTTPResponse):
-    """The response of http.client, whose head is read faster; `headers` (and `msg`) are urllib3's mapping of
+    """http.client's response with a faster reading of the head; `headers` (and `msg`) are urllib3's mapping of
     headers."""
 
     def begin(self) -> None:
-        """Read the head of the answer, after any that only announce it. Raises http.client.HTTPException as the base
+        """Read the head of the answer, skipping interim answers (1xx). Raises http.client.HTTPException as the base
         class does, and for framing that leaves open where the body ends."""
-        this: Any = self  # http.client's own names for its state are not in its stubs
+        this: Any = self  # http.client's private attributes are not in its stubs
         if this.headers is not None:
             return
         self._read_head()
         while this.status < HTTPStatus.OK and this.status != HTTPStatus.SWITCHING_PROTOCOLS:
             this.headers = None  # 100 Continue, 103 Early Hints: the answer itself follows
             self._read_head()
-        if this._method != "CONNECT":  # the answer to that has no body
+        if this._method != "CONNECT":  # the answer to CONNECT has no body
             _check_framing(this.msg)
 
     def _read_head(self) -> None:
@@ -310,8 +302,8 @@ class QuickResponse(http.client.HTTPResponse):
 
 
 def answer_head(file: Any) -> Head | None:
-    """The head with which a buffered `file` begins, taken from it; None, and nothing taken, for one that is not of the
-    usual form. Blocks until something is there."""
+    """Take the head from the beginning of a buffered `file`; None, with nothing taken, if it is not of the usual form.
+    Blocks until there is data."""
     seen: bytes = file.peek(1)
     end = seen.find(b"\r\n\r\n")
     if end < 0:
@@ -329,14 +321,14 @@ def answer_head(file: Any) -> Head | None:
 
 
 def _length(text: str | None) -> int | None:
-    """What Content-Length says; None where `_check_framing` refuses it."""
+    """The value of Content-Length; None where `_check_framing` refuses it."""
     length = _is_length(text) if text is not None else None
     return None if length is None else int(length[1])
 
 
 def _check_framing(headers: Mapping[str, str]) -> None:
-    """Raise HTTPException for a Transfer-Encoding or Content-Length that says nothing certain: the end of the
-    connection, which http.client then takes for the end of the body, may as well be a cut."""
+    """Raise HTTPException for an invalid Transfer-Encoding or Content-Length: http.client would read until the end of
+    the connection, which may be a cut."""
     coding = headers.get("transfer-encoding")
     if coding is not None and coding.strip().lower() not in _TRANSFER_CODINGS:
         raise HTTPException(f"its Transfer-Encoding {coding[:100]!r} cannot be read")
@@ -346,17 +338,16 @@ def _check_framing(headers: Mapping[str, str]) -> None:
 
 
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
-"""Methods whose requests say no length when they have no body."""
+"""Methods whose requests have no Content-Length when they have no body."""
 _CUT_OFF = (*ENDED, ConnectionError)
-"""What a handshake raises whose connection ends."""
+"""Exceptions of a handshake whose connection ends."""
 _FRAMING = frozenset(("host", "transfer-encoding"))
 _is_usual = re.compile(r"[A-Z]+ /[\x21-\x7e]* HTTP/1\.1\r\nHost: [^\r\n]+\r\n"
                        r"(?:[A-Za-z0-9-]+: [^\r\n\0]*\r\n)+\r\n").fullmatch
 
 
 def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -> SecretBytes | None:
-    """The head of a request as http.client would send it; None for what it has to look at itself: what it would add
-    something to, or refuse."""
+    """The head of a request as http.client would send it; None if http.client has to complete or refuse the head."""
     if "User-Agent" not in headers or "Accept-Encoding" not in headers:
         return None
     for name, value in headers.items():
@@ -364,7 +355,7 @@ def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -
             return None
     lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     head = f"{method} {url} HTTP/1.1\r\nHost: {host}\r\n{''.join(lines)}\r\n"
-    # A line break within a name or value would make a line of its own, which looks as good as the others.
+    # A line break within a name or value would make one more line, which looks as valid as the others.
     if not _is_usual(head) or head.count("\n") != len(lines) + 3:
         return None
     try:
@@ -374,10 +365,10 @@ def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -
 
 
 class ApiConnection(HTTPConnection):
-    """One connection without TLS, by way of a proxy if there is one.
+    """One connection without TLS, through a proxy if there is one.
 
     proxy          the server is http                               the server is https
-    http, https    the proxy is asked with whole URLs (`forwards`)  a tunnel (CONNECT), and TLS within it
+    http, https    requests with absolute URLs (`forwards`)         a tunnel (CONNECT), and TLS within it
                    a websocket: a tunnel
     socks          the proxy connects                               the proxy connects, and TLS
     """
@@ -389,24 +380,24 @@ class ApiConnection(HTTPConnection):
 
     def __init__(self, host: str, *arguments: Any, via: Proxy | None = None, via_tls: TlsSource | None = None,
                  **options: Any) -> None:
-        """`via_tls`: whom an https proxy is trusted by."""
+        """`via_tls`: the trust for an https proxy."""
         super().__init__(host, *arguments, **options)
         self._full_name = host.strip("[]")
-        """With the dot at its end, if it has one, which `host` leaves out."""
+        """The host with its trailing dot, if any, which `host` leaves out."""
         self._via, self._via_tls = via, via_tls
         self.limits = Limits(UNLIMITED, UNLIMITED)
-        """Of the present request."""
+        """The limits of the current request."""
 
     @property
     def is_connected(self) -> bool:
-        """Whether nothing has come since the last answer: an idle connection on which something has, its end among
-        it, takes no further request."""
+        """Whether nothing has arrived since the last answer. After any data, or the end of the connection, an idle
+        connection takes no further request."""
         connection: Any = self.sock
-        held_back = isinstance(connection, TlsInTls) and connection.pending() > 0  # the system has none of that
+        held_back = isinstance(connection, TlsInTls) and connection.pending() > 0  # data that the system does not see
         return super().is_connected and not held_back
 
     def connect(self) -> None:
-        """Connect. Blocks until the limit for that at most. Raises what urllib3 does."""
+        """Connect, within the limit for connecting. Raises what urllib3 raises."""
         by = self.limits.connect_by
         try:
             self.sock = self._secured(self._reached(by), by)
@@ -415,11 +406,11 @@ class ApiConnection(HTTPConnection):
         sys.audit("http.client.connect", self, self.host, self.port)
 
     def _secured(self, connection: ApiSocket | ApiTlsSocket, by: float) -> Any:  # noqa: ARG002 - for TLS
-        """What the request is sent on."""
+        """The socket on which the request is sent."""
         return connection
 
     def _reached(self, by: float) -> ApiSocket | ApiTlsSocket:
-        """A connection that leads to the server, or to the proxy that is asked with whole URLs."""
+        """A connection to the server, or to the proxy if it gets absolute URLs."""
         via = self._via
         try:
             if via is None:
@@ -464,7 +455,7 @@ class ApiConnection(HTTPConnection):
             raise
 
     def _tunnel_through(self, connection: ApiSocket | ApiTlsSocket, via: Proxy, by: float) -> None:
-        """Have the proxy connect to the server."""
+        """Make the proxy connect to the server."""
         host = self._full_name
         if ":" in host:
             host = f"[{host}]"
@@ -504,8 +495,7 @@ class ApiConnection(HTTPConnection):
         self.sock.sendall(SecretBytes(head + body) if body else head)
 
     def _towards_proxy(self, url: str, headers: Any) -> Any:
-        """Have the connection be one for this URL: a whole one is the proxy's to look at, and so is what it wants to
-        know of us."""
+        """Adapt the connection to this URL: an absolute URL is for the proxy, and needs the proxy's credentials."""
         via, forwards = self._via, not url.startswith("/")
         if self.sock is not None and forwards != self._forwards:
             self.close()
@@ -515,7 +505,7 @@ class ApiConnection(HTTPConnection):
         return {**headers, "Proxy-Authorization": via.authorization}
 
     def _begin(self) -> None:
-        """The first byte is about to leave: what is over is not sent."""
+        """The first byte is about to leave. Raises, so that nothing is sent, if the request is over."""
         connection: Any = self.sock
         connection.deadline = self.limits.deadline
         if time.monotonic() >= self.limits.deadline:
@@ -529,7 +519,7 @@ class ApiConnection(HTTPConnection):
         connection: Any = self.sock
         answer = super().getresponse() if asked is None else self._quick_answer(connection, *asked)
         if answer.length_remaining is None and not answer.chunked:
-            # Only TLS's own goodbye tells the end of the body from a cut; elsewhere the framing does.
+            # Where the connection's end ends the body only close_notify tells an end from a cut; else the framing does.
             connection.suppress_ragged_eofs = False
         if self.limits.streaming and answer.status < 300:
             connection.deadline = None
@@ -545,7 +535,7 @@ class ApiConnection(HTTPConnection):
                 self.close()
             answer.close()
             raise
-        if answer.will_close:  # the answer keeps the socket until it is read
+        if answer.will_close:  # the answer holds the socket until it is read
             self.close()
         return HTTPResponse(
             body=answer, headers=answer.headers, status=answer.status, version=answer.version,
@@ -553,7 +543,7 @@ class ApiConnection(HTTPConnection):
             original_response=answer, request_method=method, request_url=url, sock_shutdown=connection.shutdown)
 
     def _host_header(self) -> str:
-        """As http.client has it: the host, with the port unless it is the scheme's own."""
+        """As http.client has it: the host, with the port unless it is the scheme's default."""
         if not self._named:
             host, port = self.host, self.port
             if ":" in host:
@@ -565,20 +555,20 @@ class ApiConnection(HTTPConnection):
 
 
 class ApiTlsConnection(ApiConnection, HTTPSConnection):
-    """Takes its context from a `TlsSource` each time it connects, so that files which were replaced count."""
+    """Takes its context from a `TlsSource` each time it connects, so that replaced files take effect."""
 
     def __init__(self, *arguments: Any, ssl_context: TlsSource, **options: Any) -> None:
         self._tls = ssl_context
         super().__init__(*arguments, ssl_context=ssl_context.current(), **options)
 
     def _secured(self, connection: ApiSocket | ApiTlsSocket, by: float) -> Any:
-        """With TLS of the server. The context is that of this moment."""
+        """The TLS socket to the server, with the current context."""
         context = self.ssl_context = self._tls.current()
         self.is_verified = context.verify_mode is ssl.CERT_REQUIRED
         name = self.server_hostname or self.host
         try:
             return _handshake(connection, context, name, by)
-        except _CUT_OFF as error:  # nobody is there behind a load balancer, say; of a certificate it tells nothing
+        except _CUT_OFF as error:  # for example a load balancer without a backend; says nothing about certificates
             why = "" if isinstance(error, ssl.SSLError) else f": {error.strerror or type(error).__name__}"
             raise NewConnectionError(self, f"the TLS handshake was cut off{why}") from error
         except ssl.SSLError as error:
@@ -588,7 +578,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
     def request(self, method: str, url: str, body: Any = None, headers: Any = None, *,
                 chunked: bool = False, **options: Any) -> None:
         """Send one request. Raises as http.client does, and BrokenPipeError when the connection has ended, as without
-        TLS: urllib3 then reads what the server has said last, why it takes no client certificate, say."""
+        TLS: urllib3 then reads the server's last answer, which may say why it refuses the client certificate."""
         try:
             super().request(method, url, body, headers, chunked=chunked, **options)
         except ENDED as error:
@@ -599,14 +589,14 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         try:
             return super().getresponse()
         except ssl.SSLError as error:
-            if not is_about_our_certificate(error):  # it comes after a request that may have been carried out
+            if not is_about_our_certificate(error):  # the request may have been carried out by then
                 raise ConnectionAbortedError(errno.ECONNABORTED, f"TLS broke off: {error.reason or error}") from error
-            self._tls.explain(error)  # the server's view of our certificate comes only now
+            self._tls.explain(error)  # the server judges the client certificate only now
             raise
 
 
 def _handshake(connection: ApiSocket | ApiTlsSocket, context: ssl.SSLContext, name: str, by: float) -> Any:
-    """`connection` with the TLS of `name` on it, until `by` at most; closed when that fails. Raises ssl.SSLError,
+    """`connection` with TLS for the server `name`, until `by` at most; closed when that fails. Raises ssl.SSLError,
     OSError."""
     host = name.strip("[]").partition("%")[0] if ":" in name else name.rstrip(".")
     context.set_alpn_protocols(["http/1.1"])

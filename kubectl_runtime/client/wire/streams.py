@@ -1,44 +1,24 @@
-"""`ByteStream`: the body of an open answer, piece by piece as the server sends it.
+"""The body of an answer: framing, decompression and size limits, read whole (a call) or piece by piece (a stream).
 
-    open -> chunks() ... -> end of body          the iteration ends
-                         -> shutdown() or stop   the iteration ends; an idle read is woken within milliseconds
-                         -> cut, reset           TransportError
-                         -> silence too long     RequestTimeout
-
-The bytes are read below urllib3 (`Content`); an answer without http.client's response object (a mock) is read with
-urllib3's own `stream()`.
-
-One thread reads and closes; `shutdown()` may come from any.
-
-The body of a call's answer, read whole: within the call's deadline, to the end of its content, and up to a size.
-
-    16 MiB     one object, and any error
-    2 GiB      anything else, such as a list without `limit`
-    512 MiB    of that, what gzip has made more than a hundredfold: lists are compressed some ten times
-
-A body that is longer raises UnexpectedAnswer, since it would be as long the next time.
-
-`Content`: what an answer's body holds, read below urllib3: piece by piece, without framing, decompressed.
-
-    framing    chunked; or as long as Content-Length says; or until the connection ends
-    coding     identity, or gzip of any number of members; `content_coding` says of any other that it is none
-
-The end of the framing is the end of the content. A body that ends before, and gzip that does not end with it, raise
-FramingError: the answer was cut, or is damaged.
-
-urllib3's `stream()` costs twice as much, its `read(n)` waits for n bytes, and its `read1` says nothing of what it has
-decompressed and not given yet. One `read1` on the response's buffered file brings what has arrived. That needs
-http.client's response object inside urllib3's; an answer without it (a mock) is read with urllib3's own methods.
-
-`ChunkedDecoder`: HTTP/1.1 chunked framing, without I/O. Bytes go in as they arrive, the body comes out.
+- `ByteStream` yields the body of an open answer as the server sends it. The iteration ends with the body and with
+  `shutdown()` or a stop token, which wake an idle read within milliseconds. A cut or reset raises TransportError, too
+  long a silence RequestTimeout. One thread reads and closes; any thread may call `shutdown()`.
+- `whole_body` reads the body of a call's answer within its deadline. Limits: 16 MiB for one object or an error, 2 GiB for
+  anything else, such as a list without `limit`, and above 512 MiB no more than a hundred times the compressed size
+  (lists compress about ten times). A longer body raises UnexpectedAnswer, since it would be as long the next time.
+- `Content` reads a body below urllib3: any framing (chunked, Content-Length, end of the connection) and gzip with any
+  number of members. The end of the framing is the end of the content; a body that ends before, and gzip that does not
+  end with it, raise FramingError: the answer was cut or damaged. urllib3's `stream()` costs twice as much, its `read(n)`
+  waits for n bytes, and its `read1` does not say what it holds decompressed. This needs http.client's response inside
+  urllib3's; an answer without it (a mock) is read by urllib3's own methods.
+- `ChunkedDecoder` decodes HTTP/1.1 chunked framing without I/O. The input may be cut anywhere; time is linear in its
+  length:
 
     state     input                          next
     size      "hex[;extension]" CR LF        data, or trailer after size 0
     data      that many bytes                data end
     data end  CR LF                          size
     trailer   lines up to an empty one       finished; anything after it is ignored
-
-The input may be cut anywhere. Time is linear in its length.
 """
 from __future__ import annotations
 
@@ -65,9 +45,9 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.request import Request
 
 LONGEST_LINE = 1 << 16
-"""Bytes of a size line, and of a trailer; a longer one is not HTTP."""
+"""The most bytes of a size line, and of a trailer; a longer one is not HTTP."""
 _LONGEST_PLAIN = 18
-"""The same of a size line that has nothing but sixteen digits."""
+"""The most bytes of a size line with nothing but sixteen digits."""
 _is_hex = re.compile(rb"[0-9A-Fa-f]{1,16}").fullmatch  # int() alone would also take signs, 0x and underscores
 
 
@@ -76,20 +56,20 @@ class FramingError(Exception):
 
 
 class ChunkedDecoder:
-    """One body. Not for use from several threads."""
+    """Decodes one body. Not for use from several threads."""
 
     __slots__ = ("_left", "_line", "_trailer", "finished")
 
     def __init__(self) -> None:
         self._left = 0
-        """Bytes that the present chunk still has, the CR LF behind it included; at 0 a line is expected."""
+        """Remaining bytes of the current chunk, including the CR LF behind it; at 0 a line is expected."""
         self._line = b""
         self._trailer = 0
-        """Bytes of the trailer so far, and one; 0 before it."""
+        """The number of bytes of the trailer so far, plus one; 0 before the trailer."""
         self.finished = False
 
     def feed(self, data: bytes) -> bytes:
-        """The part of the body that is in `data`; may be empty. Raises FramingError."""
+        """The part of the body in `data`; may be empty. Raises FramingError."""
         pieces: list[bytes] = []
         position, end, left = 0, len(data), self._left
         if left == 0 and not self._line and not self._trailer:
@@ -103,7 +83,7 @@ class ChunkedDecoder:
                 left = self._begin(data[position:newline])
                 position = newline + 1
                 continue
-            # Of the chunk's last two bytes, which are not content, maybe only one is here.
+            # The chunk's last two bytes are not content, and perhaps only one of them has arrived.
             content = min(left - 2, end - position)
             if content > 0:
                 pieces.append(data[position:position + content])
@@ -120,7 +100,7 @@ class ChunkedDecoder:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def end(self) -> None:
-        """The connection has ended. Raises FramingError unless the body had."""
+        """The connection has ended. Raises FramingError unless the body has ended."""
         if not self.finished:
             raise FramingError("the connection ended in the middle of the body")
 
@@ -130,7 +110,7 @@ class ChunkedDecoder:
             raise FramingError("a chunk's size line has no end")
 
     def _begin(self, line: bytes) -> int:
-        """Act on a complete line; how many bytes follow it before the next one."""
+        """Process a complete line; returns how many bytes follow before the next line."""
         if self._line:
             self._keep(line)
             line, self._line = self._line, b""
@@ -150,9 +130,9 @@ class ChunkedDecoder:
 
 
 def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
-    """Take the chunks that lie whole in `data` from `position` on, which is nearly all of them; where that ended.
+    """Take the chunks that lie whole in `data` from `position` on, which is nearly all of them; returns the new position.
 
-    Stops before whatever is not as plain as that, for the careful way to judge.
+    Stops at anything unusual, which the general code then handles.
     """
     find, take = data.find, pieces.append
     while True:
@@ -166,9 +146,9 @@ def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
 
 @lru_cache(maxsize=64)
 def _plain_size(line: bytes) -> int:
-    """What a size line with its CR LF says; 0 for any other line, one that is not plain, and a size of 0.
+    """The size in a size line with its CR LF; 0 for a size of 0, and for any line that is not plain.
 
-    Remembered, since a server that cuts its answers at two kilobytes sends the same few lines over and over.
+    Cached, since a server that cuts its answers at two kilobytes sends the same few lines again and again.
     """
     return int(line[:-2], 16) if line.endswith(b"\r\n") and _is_hex(line[:-2]) else 0
 
@@ -177,22 +157,21 @@ GZIP = "gzip"
 
 PIECE = 1 << 19
 """The most bytes of a piece. Each read lets other threads run, so under a flood of events larger pieces mean fewer
-switches between the watch and the workers: with 256 KiB the whole pipeline was a quarter faster than with 64, with 512
-a twentieth more."""
+switches between the watch and the workers: the whole pipeline was a quarter faster with 256 KiB than with 64 KiB, and
+another twentieth faster with 512 KiB."""
 
 _PACKED = 1 << 14
-"""The most bytes that are read at once of what is compressed: zlib copies what it did not use, after each piece and
-each member."""
+"""The most compressed bytes that are read at once: zlib copies its unused input after each piece and each member."""
 
 
 class UnknownCoding(Exception):
-    """The body has a Content-Encoding that this library does not ask for and cannot read. The text names it."""
+    """The body has a Content-Encoding that this library did not request and cannot read. The text names it."""
 
 
 def content_coding(headers: Mapping[str, str]) -> str:
-    """`gzip`, or empty for a body that is what it is. Raises UnknownCoding for any other Content-Encoding."""
+    """`gzip`, or empty for an uncompressed body. Raises UnknownCoding for any other Content-Encoding."""
     named = headers.get("Content-Encoding")
-    if named is None:  # nearly always
+    if named is None:  # the common case
         return ""
     coding = named.strip().lower()
     if coding in ("", "identity"):
@@ -203,25 +182,24 @@ def content_coding(headers: Mapping[str, str]) -> str:
 
 
 class Content:
-    """The content of one answer, once, for one thread.
+    """The content of one answer. It can be read once, by one thread.
 
-    Iterating yields its pieces, of `PIECE` bytes at most, and an empty one after a read that brought none. It blocks as
+    Iterating yields pieces of `PIECE` bytes at most, and an empty piece after a read that brought none. It blocks as
     reads of the connection do, and raises what they raise, and FramingError.
     """
 
     def __init__(self, raw: urllib3.HTTPResponse, file: io.BufferedReader) -> None:
-        """`raw` has an open body, which nobody has begun to read, and `file` is `raw_file(raw)`. Raises UnknownCoding.
-        """
+        """`raw` has an open, unread body, and `file` is `raw_file(raw)`. Raises UnknownCoding."""
         length = raw.length_remaining
         self._framing = ChunkedDecoder() if raw.chunked and length is None else _Unframed(length)
         self._gunzip = Gunzip() if content_coding(raw.headers) else None
         self._file = file
         self.received = 0
-        """Bytes of the body so far, as they came: compressed ones, if it is compressed."""
+        """Bytes of the body received so far; for a compressed body, compressed bytes."""
 
     @property
     def ended(self) -> bool:
-        """Whether all of the body has come, as far as that shows before the connection ends."""
+        """Whether the whole body has come, as far as that is visible before the connection ends."""
         return self._framing.finished
 
     def __iter__(self) -> Iterator[bytes]:
@@ -263,15 +241,15 @@ class _Unframed:
 
 
 class Gunzip:
-    """Decompresses gzip: its members one after the other, however they are cut; zeros may follow a member."""
+    """Decompresses gzip with any number of members, however the input is cut; zeros may follow a member."""
 
     def __init__(self) -> None:
         self._member: Any = None  # zlib's class has no public name
         self._after_one = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What `data` brings, in pieces of `PIECE` bytes at most; at least one, which may be empty. Raises FramingError
-        for what is not gzip."""
+        """The decompressed `data`, in pieces of `PIECE` bytes at most; at least one, which may be empty. Raises
+        FramingError for anything but gzip."""
         while True:
             if self._member is None:
                 if self._after_one:
@@ -292,17 +270,17 @@ class Gunzip:
                     return
             else:
                 data = self._member.unconsumed_tail
-                if not data and len(piece) < PIECE:  # a whole piece: zlib may hold more
+                if not data and len(piece) < PIECE:  # after a full piece zlib may hold more
                     return
 
     def end(self) -> None:
-        """Nothing more comes. Raises FramingError in the middle of a member."""
+        """The input has ended. Raises FramingError in the middle of a member."""
         if self._member is not None:
             raise FramingError("its gzip is cut off")
 
 
 def raw_file(raw: Any) -> io.BufferedReader | None:
-    """The file below urllib3 and http.client, from which the body can be read; None for an answer that has none."""
+    """The file below urllib3 and http.client from which the body can be read; None for an answer without one."""
     inner = raw_response(raw)
     if not isinstance(raw, urllib3.HTTPResponse) or not isinstance(inner, http.client.HTTPResponse):
         return None
@@ -310,7 +288,7 @@ def raw_file(raw: Any) -> io.BufferedReader | None:
 
 
 def raw_response(raw: Any) -> Any:
-    """http.client's response inside urllib3's; None, or something else, in a mock."""
+    """http.client's response inside urllib3's; a mock may have None or something else."""
     return getattr(raw, "_fp", None)
 
 
@@ -320,7 +298,7 @@ class ByteStream:
     """The body of a streamed answer. A context manager: leaving it closes the connection."""
 
     def __init__(self, response: Response, operation: str, *, stops: Iterable[StopToken] = ()) -> None:
-        """`operation` names the request in errors. The stream ends when one of `stops` is set."""
+        """`operation` names the request in errors. The stream ends when any of `stops` is set."""
         self._response = response
         self._operation = operation
         self._stopped = False
@@ -339,7 +317,7 @@ class ByteStream:
         return self._response.headers
 
     def chunks(self) -> Iterator[bytes]:
-        """The body in the pieces in which it arrives; b"" means that nothing is ready (simulated transports only).
+        """The body in pieces as they arrive; b"" means that nothing is ready (simulated transports only).
 
         Blocks until something arrives, the connection ends, the stream is shut down, or the read timeout passes.
         Raises TransportError when the connection breaks off, RequestTimeout after too long a silence.
@@ -348,7 +326,7 @@ class ByteStream:
         pieces = self._foreign() if file is None else self._direct(Content(self._response.raw, file))
         try:
             for piece in pieces:
-                if self._stopped:  # whatever came: a TLS socket that was shut down yields what is below its encryption
+                if self._stopped:  # ignore the data: a TLS socket that was shut down yields encrypted bytes
                     return
                 yield piece
         except (TimeoutError, urllib3.exceptions.ReadTimeoutError, requests.exceptions.Timeout):
@@ -383,14 +361,14 @@ class ByteStream:
     def shutdown(self) -> None:
         """End the stream, from any thread. Does not block; the reading thread closes the connection. Safe to repeat.
 
-        In the child of a fork nothing: the parent reads from the same socket.
+        Does nothing in the child of a fork: the parent reads from the same socket.
         """
         if self._process != os.getpid():
             return
         self._stopped = True
         try:
             self._response.raw.shutdown()
-        except AttributeError:  # a foreign answer: closing is all there is
+        except AttributeError:  # an answer of another library: it can only be closed
             self._response.close()
         except (OSError, ValueError, RuntimeError) as error:  # already at its end
             log.debug("%s: nothing to shut down: %s", self._operation, error)
@@ -403,7 +381,7 @@ class ByteStream:
         self._stopped = True
         for forget in self._forget:
             forget()
-        # Not Response.close(), which would give the closed connection back to a pool that does not want it.
+        # Not Response.close(), which would return the closed connection to a pool that rejects it.
         close = getattr(self._response.raw, "close", self._response.close)
         close()
 
@@ -416,28 +394,28 @@ class ByteStream:
 
 _BROKEN = (OSError, FramingError, ValueError, urllib3.exceptions.HTTPError, http.client.HTTPException,
            requests.RequestException)
-"""What a broken connection may raise; ValueError when the file was closed under the reader."""
+"""Exceptions of a broken connection; ValueError when the file was closed while it was read."""
 
 
 LARGEST_ANSWER = 2 << 30
 LARGEST_EXPANDED = 512 << 20
-"""What gzip may expand to, however little it was."""
+"""The size in bytes up to which gzip may expand without a further limit."""
 _EXPANSION = 100
-"""How many times as long as it came an answer above that may be."""
+"""Above that, the limit for the ratio of expanded to received bytes."""
 
 _MANY = frozenset(("list", "deletecollection"))
 _TEXTS = frozenset(("log", "proxy"))
-"""Subresources that are no objects."""
+"""Subresources whose answer is not an object."""
 _HTTP_1_1 = 11
 
 
 def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
-    """The answer's body; the connection goes back to its pool, or is closed when the body could not be read to its
-    end. One that was read already is given again.
+    """The body of an answer. The connection goes back to its pool, or is closed if the body could not be read to its
+    end. A body that was read before is returned again.
 
-    Of an error whose Content-Encoding is unknown the body says that.
-    Raises FramingError for an answer that is cut, TimeoutError after the deadline, UnexpectedAnswer for one that is too
-    long or has another unknown Content-Encoding, and what requests and urllib3 raise.
+    If an error has an unknown Content-Encoding, the returned text says so.
+    Raises FramingError for an answer that is cut, TimeoutError after the deadline, UnexpectedAnswer for an answer that is
+    too long or has an unknown Content-Encoding, and what requests and urllib3 raise.
     """
     try:
         check_coding(response, call.request)
@@ -454,8 +432,8 @@ def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
 
 
 def check_coding(response: Response, request: Request) -> None:
-    """Raises UnexpectedAnswer for a Content-Encoding that cannot be read; for an error, whose status counts more than
-    its text, UnknownCoding."""
+    """Raise UnexpectedAnswer for an unreadable Content-Encoding. An error, whose status matters more than its text,
+    raises UnknownCoding."""
     try:
         content_coding(response.headers)
     except UnknownCoding as coding:
@@ -467,7 +445,7 @@ def check_coding(response: Response, request: Request) -> None:
 
 
 def _read(raw: urllib3.HTTPResponse, file: io.BufferedReader, call: Call, clock: Clock, *, is_error: bool) -> bytes:
-    """The body, read below urllib3, whose own way costs more than the rest of reading an answer."""
+    """The body, read below urllib3, whose own methods cost more than the rest of reading an answer."""
     content, pieces, size = Content(raw, file), [], 0
     one_object = is_error or _is_one_object(call.request)
     for piece in content:
@@ -487,7 +465,7 @@ def _read(raw: urllib3.HTTPResponse, file: io.BufferedReader, call: Call, clock:
 
 
 def _limit(received: int, *, one_object: bool) -> int:
-    """The most bytes of an answer of which `received` have come over the connection."""
+    """The size limit of an answer after `received` bytes have come over the connection."""
     return LARGEST_OBJECT if one_object else max(LARGEST_EXPANDED, min(LARGEST_ANSWER, received * _EXPANSION))
 
 

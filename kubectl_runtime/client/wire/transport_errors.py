@@ -1,4 +1,4 @@
-"""From exceptions of requests and urllib3 to the library's errors: they name operation, server and remedy."""
+"""Converts exceptions of requests and urllib3 to the library's errors, which name operation, server and remedy."""
 from __future__ import annotations
 
 import http.client
@@ -16,33 +16,33 @@ from kubectl_runtime.client.wire.streams import FramingError
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""What TLS raises where the connection has ended: nothing that a certificate could mend."""
+"""Exceptions of TLS when the connection has ended; no certificate can cause them."""
 
 _NO_WHOLE_ANSWER = (OSError, FramingError, http.client.RemoteDisconnected, http.client.IncompleteRead,
                     requests.exceptions.ConnectionError, urllib3.exceptions.ProtocolError)
-"""What is raised where an answer does not come, or breaks off; not where what comes is no HTTP."""
+"""Exceptions when an answer does not come or breaks off; not those for an answer that is not HTTP."""
 
 _OUT_OF_TIME = frozenset((9, 10))
 """OpenSSL's numbers for a certificate that is not valid yet, or has expired."""
 
 
 _LONGEST_TEXT = 200
-"""Characters of what an exception of http.client says, which may quote a line of the answer."""
+"""The most characters shown of an exception of http.client, which may quote a line of the answer."""
 
 _tunnel_refused = re.compile(r"Tunnel connection failed: (\d{3})").match
-"""http.client's words for a proxy that answered CONNECT with anything but a 200."""
+"""http.client's message when a proxy answered CONNECT with anything but 200."""
 
 
 def transport_error(error: Exception, operation: str, server: str, origin: str, limit: float | None,
                     proxy: str | None = None, *, sent: bool = True) -> TransportError:
-    """What an exception of requests or urllib3 means. `server` is host:port, `limit` the seconds that were allowed,
-    `proxy` the URL of the proxy, if one is used: of its user and password nothing is shown. `sent`: whether a byte of
-    the request may have left, where the exception does not tell."""
+    """The error for an exception of requests or urllib3. `server` is host:port, `limit` the seconds that were allowed,
+    `proxy` the URL of the proxy, if one is used; its user and password are not shown. `sent`: whether a byte of the
+    request may have left, where the exception does not show it."""
     inner = _innermost(error)
     said = _text(inner)
     named = f"the proxy {without_password(proxy)}" if proxy else "the proxy"
     reached = f"{server} through {named}" if proxy else server
-    ended = isinstance(inner, ENDED)  # of a user's adapter: ours say what has ended
+    ended = isinstance(inner, ENDED)  # from a user's adapter: the library's own adapters say what has ended
     if isinstance(error, requests.exceptions.SSLError) and not ended:
         return ConnectionFailed(f"{operation}: no trusted connection to {server}: {said}. {_remedy(inner, origin)}",
                                 Failure(sent=False, permanent=True))
@@ -52,7 +52,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     if isinstance(error, requests.exceptions.ProxyError):
         refused = _tunnel_refused(said)
         code = int(refused.group(1)) if refused is not None else 0
-        if isinstance(inner, PermissionError) and inner.errno is None:  # a SOCKS proxy; with a number it is the system
+        if isinstance(inner, PermissionError) and inner.errno is None:  # from a SOCKS proxy; the system's has an errno
             code = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
         return ConnectionFailed(f"{operation}: {named} gives no connection to {server}: {said}. "
                                 f"{_proxy_remedy(code, server, origin)}",
@@ -63,7 +63,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
         within = f" within {limit:.3g} s" if limit is not None else " in time"
         return RequestTimeout(f"{operation}: no answer from {reached}{within}", sent=sent)
-    if isinstance(inner, TimeoutError) and inner.errno is None:  # with one it is the system's: a dead connection
+    if isinstance(inner, TimeoutError) and inner.errno is None:  # with an errno it is the system's: a dead connection
         return RequestTimeout(f"{operation}: {reached} did not take the whole request in time", sent=sent)
     if isinstance(inner, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ClosedPoolError)):
         return ConnectionFailed(f"{operation}: cannot connect to {server} ({said}). Is the API server running there? "
@@ -75,7 +75,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
 
 
 def _proxy_remedy(code: int, server: str, origin: str) -> str:
-    """What mends a proxy that gives no connection; `code`: its answer to CONNECT, 0 if there was none."""
+    """The remedy for a proxy that gives no connection; `code`: its answer to CONNECT, 0 if there was none."""
     settings = f"proxy-url of {origin}, HTTPS_PROXY"
     if code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         return f"It asks for user and password: put them into its URL ({settings}), or go around it by NO_PROXY"
@@ -85,13 +85,13 @@ def _proxy_remedy(code: int, server: str, origin: str) -> str:
 
 
 def is_about_our_certificate(error: BaseException) -> bool:
-    """Whether it is the server's refusal of our client certificate, which it makes before it reads a request."""
+    """Whether the server refuses the client certificate, which it does before it reads a request."""
     reason = getattr(error, "reason", None) or ""
     return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
 
 
 def _remedy(error: BaseException, origin: str) -> str:
-    """What mends a connection that TLS refused."""
+    """The remedy for a connection that TLS refused."""
     if getattr(error, "verify_code", 0) in _OUT_OF_TIME:
         return "The server's certificate has to be renewed, or the clock of this machine is wrong"
     if is_about_our_certificate(error):
@@ -102,7 +102,7 @@ def _remedy(error: BaseException, origin: str) -> str:
 
 
 def _proxy_trust(error: BaseException) -> str:
-    """What mends a proxy that TLS refused."""
+    """The remedy for a proxy that TLS refused."""
     if getattr(error, "verify_code", 0) in _OUT_OF_TIME:
         return "The proxy's certificate has to be renewed, or the clock of this machine is wrong"
     if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
@@ -111,7 +111,7 @@ def _proxy_trust(error: BaseException) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The exception at the core of what requests and urllib3 wrap around it."""
+    """The exception inside all the wrappers of requests and urllib3."""
     while True:
         reason: Any = getattr(error, "reason", None)
         wrapped = reason if isinstance(reason, BaseException) else next(
@@ -122,14 +122,14 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _text(error: BaseException) -> str:
-    """What an exception says, without the object addresses that urllib3 puts in."""
+    """The text of an exception, without the object addresses that urllib3 adds."""
     if isinstance(error, urllib3.exceptions.NameResolutionError):
         return str(error).rpartition("] ")[2].removesuffix(")") or str(error)
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         said = str(error).removeprefix(f"{error.conn}: ")
         return said.rpartition("] ")[2] or said
     if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
-        # What came is not shown: it may be the body of another answer, with a Secret in it.
+        # The received bytes are not shown: they may be the body of another answer, with a Secret in it.
         tls = ". It looks like TLS: perhaps https:// is right" if str(error).startswith("\x15\x03") else ""
         return f"what came does not begin as an answer of HTTP does{tls}"
     said = text_of(error)
