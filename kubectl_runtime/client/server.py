@@ -1,10 +1,11 @@
 """What an API server serves and refuses: discovery documents and the kinds in them, its version, its warnings.
 
-- `aggregated`, `versions_in` and `of_version` decode discovery documents; they are pure functions that raise DecodeError
-  for any other document. In an aggregated document each group is decoded alone: a group that fails is reported as a
-  problem, and the other groups are kept. A subresource that is listed without its kind is left out, as by client-go.
-- `ServedKind` and `ApiGroup` are the results. The first version of a group is the preferred one. The most stable version
-  of a kind is the first by priority (v1 before v1beta1), whatever the server prefers.
+- `aggregated`, `versions_in` and `of_version` decode discovery documents; they are pure functions that raise
+  DecodeError for any other document. In an aggregated document each group is decoded alone: a group that fails is
+  reported as a problem, and the other groups are kept. A subresource that is listed without its kind is left out, as by
+  client-go.
+- `ServedKind` and `ApiGroup` are the results. The first version of a group is the preferred one. The most stable
+  version of a kind is the first by priority (v1 before v1beta1), whatever the server prefers.
 - `explained` decides what a 404 for a subresource means: the object does not exist, or the kind lacks the subresource.
   The answer does not say, so discovery is consulted, but only then.
 - `Refusals` remembers for an hour what a server does not support, so that it is not tried each time.

@@ -7,8 +7,9 @@
 
 Options are keywords, or one prepared value (`params`), not both.
 
-`Namespaces`, made by `Api.namespaces`, is one kind in several namespaces: a controller opens one watch per namespace and
-keeps all objects in one store. For verbs use an `Api.namespaced`, or `Api.all` if the permissions cover all namespaces.
+`Namespaces`, made by `Api.namespaces`, is one kind in several namespaces: a controller opens one watch per namespace
+and keeps all objects in one store. For verbs use an `Api.namespaced`, or `Api.all` if the permissions cover all
+namespaces.
 
 `KindVerbs` has the verbs of single kinds: restart of workloads, cordon of Nodes, tokens of ServiceAccounts, approval of
 CertificateSigningRequests. They block and raise like the other verbs; for any other kind they raise RequestError.
@@ -62,8 +63,8 @@ from kubectl_runtime.core.requests.request import Named, Place, Retry, object_na
 K = TypeVar("K")
 
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
-"""The annotation of the Pod template that `kubectl rollout restart` sets; a changed value makes the workload replace its
-Pods."""
+"""The annotation of the Pod template that `kubectl rollout restart` sets; a changed value makes the workload replace
+its Pods."""
 
 _RESTARTABLE = frozenset((("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "DaemonSet")))
 _NODE = frozenset((("", "Node"),))
@@ -119,9 +120,9 @@ class KindVerbs(PodVerbs[K]):
                      timeout: Duration | None = None) -> ServiceAccountToken:
         """Request a token for a ServiceAccount (a TokenRequest).
 
-        `audiences`: who may accept the token; by default the API server. `expiration`: its lifetime in seconds, at least
-        600; by default the server chooses. `bound_object`: a Pod, Secret or Node; the token becomes invalid when that
-        object is deleted. `bound_uid`: the uid of that object.
+        `audiences`: who may accept the token; by default the API server. `expiration`: its lifetime in seconds, at
+        least 600; by default the server chooses. `bound_object`: a Pod, Secret or Node; the token becomes invalid when
+        that object is deleted. `bound_uid`: the uid of that object.
         """
         self._only("create_token", _ACCOUNT)
         operation = self.place.words("create", name, "token")
@@ -166,7 +167,8 @@ class KindVerbs(PodVerbs[K]):
 
     def approve(self, name: Named, reason: str, message: str = "", *, field_manager: str | None = None,
                 dry_run: bool = False, timeout: Duration | None = None) -> K:
-        """Approve a CertificateSigningRequest, so that its signer signs it. `reason` is one word, `message` is for people.
+        """Approve a CertificateSigningRequest, so that its signer signs it. `reason` is one word, `message` is for
+        people.
 
         It makes two calls, each limited by `timeout`. Raises ApiError when the request is already denied
         (`is_invalid`), and when another client changed it between the two calls (`is_conflict`).
@@ -275,9 +277,9 @@ class Api(ListVerbs[K], KindVerbs[K]):
     Create one with `Api.all` and its siblings. An Api holds no state: use it from any thread. Each verb blocks for one
     call, at most `timeout` (seconds or a timedelta, retries included; by default the client's, 60 s). It raises
     RequestError for arguments that cannot work, ApiError for an error from the server, TransportError when no answer
-    came (UnexpectedAnswer for a web page), OutcomeUnknownError for a write that was sent and not answered, and AuthError
-    without credentials. Reads, reviews, dry runs, applies, and deletes with a uid precondition are sent again when their
-    answer is lost; other writes are not. No verb waits for a state: use `await_condition` for that.
+    came (UnexpectedAnswer for a web page), OutcomeUnknownError for a write that was sent and not answered, and
+    AuthError without credentials. Reads, reviews, dry runs, applies, and deletes with a uid precondition are sent again
+    when their answer is lost; other writes are not. No verb waits for a state: use `await_condition` for that.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> maps.get("settings").data
@@ -375,8 +377,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
         `event.obj` is None for an ERROR (usually 410: list again) and for a BOOKMARK, which `params` must request.
         `resource_version`: where to begin, usually the version of a list. None begins with an ADDED for each object.
-        The iteration ends with the connection (after 290 s, or as `params` say), when `stop` is set, and after `timeout`
-        seconds, which the server counts in whole seconds; opening the watch may take as long again.
+        The iteration ends with the connection (after 290 s, or as `params` say), when `stop` is set, and after
+        `timeout` seconds, which the server counts in whole seconds; opening the watch may take as long again.
         Raises RequestTimeout for a dead connection.
         """
         params = chosen_of_said(params, WatchParams, {

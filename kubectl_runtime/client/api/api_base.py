@@ -6,9 +6,9 @@ was answered. The request itself knows whether it is a write (`is_read`), so no 
 A form turns the bytes of an answer into records: `WholeForm` keeps whole objects, `MetadataForm` marks objects from a
 metadata-only request as partial, and `core.objects.partial.FieldsForm` keeps only declared fields.
 
-A list is read page by page until a page has no continue token (`remainingItemCount` is ignored). When the server answers
-410 to a token, the list starts again: the first time in pages, then in one piece. Objects that were already returned are
-skipped. A token that comes twice raises DecodeError, since the list would never end.
+A list is read page by page until a page has no continue token (`remainingItemCount` is ignored). When the server
+answers 410 to a token, the list starts again: the first time in pages, then in one piece. Objects that were already
+returned are skipped. A token that comes twice raises DecodeError, since the list would never end.
 
 Nothing here holds state beyond its arguments: it is safe to use from any thread.
 """
@@ -141,7 +141,8 @@ class ApiBase(Generic[K]):
         return self.place.namespace
 
     def _write_params(self, given: P | None, kind: type[P], **keywords: Any) -> P:
-        """The options of a write: those of `chosen`, completed by the options of the client and of the controller's run."""
+        """The options of a write: those of `chosen`, completed by the options of the client and of the controller's
+        run."""
         scope = current_scope()
         return self.client.write_defaults.completed(chosen(given, kind, **keywords),
                                                     None if scope is None else scope.field_manager)

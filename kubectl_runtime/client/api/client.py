@@ -207,7 +207,8 @@ class Carriers:
 
     def __init__(self, config: Config, *, session: requests.Session | None, through_session: bool, connections: int,
                  clock: Clock) -> None:
-        """Arguments are those of `Client`. Opens no connection. Raises ConfigError and AuthError for what cannot work."""
+        """Arguments are those of `Client`. Opens no connection. Raises ConfigError and AuthError for what cannot
+        work."""
         self._clock = clock
         self._change = ForkSafeLock()
         self.closing = StopToken(clock=clock)
@@ -288,8 +289,8 @@ class Carriers:
                 carrier.grow(self.rules.connections)
 
     def close(self) -> None:
-        """Close all connections and set `closing`. Does not block. Safe to repeat. In the child of a fork it closes only
-        the child's connections."""
+        """Close all connections and set `closing`. Does not block. Safe to repeat. In the child of a fork it closes
+        only the child's connections."""
         present = self._present
         ours = present.process == os.getpid()
         if not ours:  # both processes hold the sockets, so closing would end streams of the parent
@@ -455,8 +456,8 @@ class Client:
 
     def connect(self, request: Request, protocols: Sequence[str] = (), *, inbox: Inbox | None = None,
                 stop: StopToken | None = None, deadline: float | None = None) -> WebSocket:
-        """Open a websocket with one of `protocols`, in order of preference. Blocks until it is open. Raises as `request`,
-        and TransportError if the server or an adapter does not open a websocket.
+        """Open a websocket with one of `protocols`, in order of preference. Blocks until it is open. Raises as
+        `request`, and TransportError if the server or an adapter does not open a websocket.
 
         `stop`, `close` and the end of a run end it. `deadline` applies to its opening. `inbox` receives its messages.
         """

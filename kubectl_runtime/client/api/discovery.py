@@ -1,8 +1,8 @@
 """What the server serves: kinds by name, with their verbs and subresources.
 
-One request each goes to `/api` and `/apis` (aggregated discovery); a server without aggregated discovery gets one request
-per group version. A group that fails or cannot be decoded is logged once, left out, and requested again at the next
-refresh.
+One request each goes to `/api` and `/apis` (aggregated discovery); a server without aggregated discovery gets one
+request per group version. A group that fails or cannot be decoded is logged once, left out, and requested again at the
+next refresh.
 
 The answers are kept in memory for `TTL` on the client's clock. An unknown name causes one more request, since CRDs come
 and go. The values are defined in client/server.py.

@@ -1,6 +1,7 @@
 """A preflight check (`ensure_queryable`): is the kind served, does it have the verbs, and may the user use them?
 
-A program that checks before it begins fails early with the missing permission, instead of being refused again and again:
+A program that checks before it begins fails early with the missing permission, instead of being refused again and
+again:
 
     ensure_queryable(client, ConfigMap, ("list", "watch"), namespace="team")
 
@@ -123,8 +124,8 @@ def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, name
     `namespace`: where to look when the reference has none: the namespace of the object that has the reference. The
     served kinds are requested once and kept, and requested again for an unknown kind. Blocks as `Api.get`, at most
     `timeout` for both requests together. Raises DiscoveryError for a kind that is not served, RequestError for a
-    reference without apiVersion, kind or name, and ApiError; that error is also a not-found when the reference has a uid
-    and the object of that name has another.
+    reference without apiVersion, kind or name, and ApiError; that error is also a not-found when the reference has a
+    uid and the object of that name has another.
 
     >>> reference = OwnerReference(api_version="apps/v1", kind="Deployment", name="web")
     >>> fetch(client, reference, namespace="default").spec["replicas"]

@@ -52,8 +52,8 @@ class RecordEvent(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[K]):
-    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `obj`; ERROR with a `status`; BOOKMARK with neither, if
-    `params` requested bookmarks."""
+    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `obj`; ERROR with a `status`; BOOKMARK with neither,
+    if `params` requested bookmarks."""
 
     type: str
     obj: K | None
@@ -77,8 +77,8 @@ class WatchStream:
 
     @property
     def flow_schema(self) -> str:
-        """The uid of the server's FlowSchema for this request; empty when the server sends none. A different uid for the
-        same request means that another cluster may answer, or that its FlowSchemas have changed."""
+        """The uid of the server's FlowSchema for this request; empty when the server sends none. A different uid for
+        the same request means that another cluster may answer, or that its FlowSchemas have changed."""
         found: str = self._stream.headers.get("X-Kubernetes-Pf-Flowschema-Uid", "")
         return found
 
@@ -106,8 +106,8 @@ def open_watch(client: Client, request: Request, form: Form, stop: StopToken | N
 
     `read_timeout`: the longest silence, in seconds. `deadline` applies to the opening. Raises ApiError when the server
     refuses (410 too), TransportError when it cannot be reached. Iterating raises RequestTimeout after too long a
-    silence, UnexpectedAnswer for a web page, and, after the events before it, DecodeError for a line that is not a watch
-    event or is longer than 16 MiB; otherwise it ends. Close the stream if you stop reading before its end.
+    silence, UnexpectedAnswer for a web page, and, after the events before it, DecodeError for a line that is not a
+    watch event or is longer than 16 MiB; otherwise it ends. Close the stream if you stop reading before its end.
     """
     return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout, deadline=deadline), request, form)
 

@@ -1,1 +1,1 @@
-"""Where the server is, whom to trust and who we are: configuration, kubeconfigs, credentials, proxies."""
+"""The server's address, whom to trust, and the client's credentials: configuration, kubeconfigs, proxies."""

@@ -1,28 +1,26 @@
-"""Credentials: what goes into the Authorization header, and what to do when the server does not take it any more.
+"""Credentials: the value of the Authorization header, and its renewal when the server rejects it.
 
-    header()            current value; may block on a file or a plugin, one thread at a time, the others use what it
-    brings
-    refresh(rejected)   after a 401: obtain new ones, once; True when there is now something else to try
+`header()` returns the current value. It may block on a file or a plugin, in one thread at a time; the other threads use
+the result. `refresh(rejected)` is called after a 401: it obtains new credentials, once, and returns True if there is
+something else to try. Both raise AuthError at `deadline`, a point on the clock (seconds, monotonic).
 
-Both give up at `deadline`, a point on the clock (seconds, monotonic), with an AuthError.
+Every implementation keeps its current value as one immutable snapshot that is replaced as a whole, so that readers take
+no lock. Safe to use from any thread. No credential appears in a repr, a log line or an error.
 
-Every implementation keeps its current value as one immutable snapshot that is swapped whole, so that readers take no
-lock. Safe to use from any thread. No credential appears in a repr, a log line or an error.
-
-`Renewal`: one value that somebody outside brings, renewed by one attempt at a time.
+`Renewal` keeps one value that an outside program or service provides, with at most one attempt to renew it at a time:
 
     value       due for renewal     what `current` does
-    none        -                   starts an attempt or joins the one under way, and waits for it
-    valid       no                  gives it
-    valid       yes                 starts an attempt and waits for it; while one is under way gives the value
+    none        -                   starts or joins an attempt, and waits for it
+    valid       no                  returns the value
+    valid       yes                 starts an attempt and waits for it; while one is running returns the value
     expired     yes                 as none
 
-An attempt runs in a thread of its own, so that every caller waits only until its own deadline or the stop token of its
-`scoped_stop`, whatever the attempt calls. An attempt whose callers all left at their deadlines still brings its value;
-after `LONGEST_ATTEMPT` it is abandoned, and the next caller starts another: what it calls may never return.
-It is abandoned when no caller waits and the token of one that did is set: a stopped watch, a closed client. After an
-attempt that failed there is none for `QUIET_PERIOD`: a valid value stays in use meanwhile, else callers get the same
-error. Readers take no lock. In the child of a fork an attempt of the parent is forgotten.
+An attempt has its own thread, so that every caller waits only until its deadline or the stop token of its
+`scoped_stop`. If all callers left at their deadlines the attempt still delivers its value. It is abandoned after
+`LONGEST_ATTEMPT`, since what it calls may never return (the next caller starts another), and when no caller waits and
+the token of a caller is set (a stopped watch, a closed client). After a failed attempt there is none for
+`QUIET_PERIOD`: a valid value stays in use, else callers get the same error. The child of a fork forgets an attempt of
+the parent.
 """
 from __future__ import annotations
 
@@ -56,26 +54,26 @@ class ClientCertificate:
     """A client certificate (the whole chain) and its private key, both PEM."""
 
     certificate: bytes
-    key: bytes = field(repr=False)  # a `SecretBytes` once it is made
+    key: bytes = field(repr=False)  # a `SecretBytes` after `__post_init__`
     source: str = field(default="the client certificate", compare=False)
-    """What to call it in messages."""
+    """Its name in messages."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", SecretBytes(self.key))
 
 
 class Credentials(Protocol):
-    """What proves to the server who the client is. Implementations are safe to use from any thread."""
+    """What identifies the client to the server. Implementations are safe to use from any thread."""
 
     def header(self, deadline: float | None = None) -> str | None:
         """The value of the Authorization header; None when there is no such header. Blocks until `deadline` at most.
         Raises AuthError when it cannot be obtained."""
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """The server answered 401 to `rejected`: obtain new credentials; whether a second attempt makes sense."""
+        """The server answered 401 to `rejected`: obtain new credentials; returns whether to try again."""
 
     def certificate(self) -> ClientCertificate | None:
-        """The client certificate that comes with the header, as of the last `header()` call; None without one."""
+        """The client certificate that belongs to the value of the last `header()` call; None without one."""
 
 
 class FixedCredentials:
@@ -87,36 +85,36 @@ class FixedCredentials:
 
     @classmethod
     def token(cls, token: str) -> FixedCredentials:
-        """Credentials with a bearer token; surrounding white space is not part of it. Raises AuthError for an empty
-        token, and for one that no header can carry."""
+        """Credentials with a bearer token; surrounding white space is removed. Raises AuthError for an empty token, and
+        for a token that no header can carry."""
         if not token.strip():
             raise AuthError("the token is empty")
         return cls(bearer(token), "token")
 
     @classmethod
     def basic(cls, username: str, password: str) -> FixedCredentials:
-        """HTTP basic authentication. Raises AuthError for a user name with a colon, which would be read as another
-        name, and for anything but text."""
+        """HTTP basic authentication. Raises AuthError for a user name with a colon, which separates the password, and
+        for text that cannot be encoded."""
         if ":" in username:
             raise AuthError("the user name has a colon in it, where the password would begin")
         try:
             pair = SecretBytes(f"{username}:{password}".encode())
         except UnicodeEncodeError:
             pair = None
-        if pair is None:  # not within the block: the error there holds the text
+        if pair is None:  # raised outside the except block: its error holds the text
             raise AuthError("the user name or password cannot be encoded as UTF-8")
         return cls(Secret("Basic " + base64.b64encode(pair).decode()), "user name and password")
 
     def header(self, deadline: float | None = None) -> str | None:  # noqa: ARG002 - it never blocks
-        """The fixed value. Does not block."""
+        """The fixed value. Never blocks."""
         return self._header
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:  # noqa: ARG002 - nothing newer
-        """False: there is nothing else to try."""
+        """False: fixed credentials cannot be renewed."""
         return False
 
     def certificate(self) -> ClientCertificate | None:
-        """None: there is only the header."""
+        """None: these credentials have only a header."""
         return None
 
     def __repr__(self) -> str:
@@ -132,7 +130,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 class TokenFile:
-    """A bearer token in a file that somebody else renews, as in a Pod.
+    """A bearer token in a file that another program renews, as in a Pod.
 
     Read on first use, again when `TOKEN_FILE_PERIOD` has passed, and at once after a 401. While the file cannot be
     read, the last token stays in use and a warning is logged once.
@@ -140,7 +138,7 @@ class TokenFile:
 
     def __init__(self, path: str | os.PathLike[str], *, fallback: str | None = None,
                  clock: Clock = SYSTEM_CLOCK) -> None:
-        """`fallback`: the token to use while the file has never been readable."""
+        """`fallback`: the token to use until the file could be read for the first time."""
         self._path = Path(path)
         self._fallback = secret(fallback)
         self._clock = clock
@@ -150,12 +148,12 @@ class TokenFile:
         self._warned: str | None = None
 
     def header(self, deadline: float | None = None) -> str | None:
-        """`Bearer` and the token in the file, which is read again when it is old. Raises AuthError for a file that
-        cannot be read, if it never could."""
+        """`Bearer` and the token in the file, which is read again when it is old. Raises AuthError if the file could
+        never be read."""
         now, snapshot = self._clock.monotonic(), self._snapshot
         if snapshot is not None and now - snapshot.read_at < TOKEN_FILE_PERIOD:
             return snapshot.header
-        # With a token in hand only one thread goes for a new one; without, all must wait for the first.
+        # With a token in hand only one thread reads a new one; without a token all threads wait for the first.
         if snapshot is not None:
             if not self._lock.acquire(blocking=False):
                 return snapshot.header
@@ -169,14 +167,14 @@ class TokenFile:
         return header
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:  # noqa: ARG002 - a file is quick
-        """Read the file again; whether it has another token than the `rejected` one."""
+        """Read the file again; returns whether its token differs from the `rejected` one."""
         with self._lock:
             header = self._read().header
         self._warn()
         return header != rejected
 
     def certificate(self) -> ClientCertificate | None:
-        """None: there is only the header."""
+        """None: these credentials have only a header."""
         return None
 
     def _read(self) -> _Token:
@@ -198,14 +196,14 @@ class TokenFile:
         return self._snapshot
 
     def _warn(self) -> None:
-        """Once for each problem, and not under the lock: log handlers are the user's code."""
+        """Log each problem once, and not under the lock, since log handlers are the user's code."""
         problem = self._problem
         if problem is not None and problem != self._warned:
             self._warned = problem
             log.warning("cannot read the token file %s (%s): the last token stays in use", self._path, problem)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For pickles: as when it was made; another process reads the file itself."""
+        """A pickle has only the arguments; another process reads the file itself."""
         return partial(type(self), self._path, fallback=self._fallback, clock=self._clock), ()
 
     def __repr__(self) -> str:
@@ -213,13 +211,13 @@ class TokenFile:
 
 
 def bearer(token: str) -> Secret:
-    """The header's value for a token; surrounding white space is not part of it."""
+    """The header value for a token; surrounding white space is removed."""
     return Secret(f"Bearer {token.strip()}")
 
 
 def checked_header(value: Secret, source: str) -> Secret:
-    """`value`, which a header can carry. Raises AuthError, without quoting it, when it has line breaks or is not
-    ASCII.
+    """Check that a header can carry `value`, and return it. Raises AuthError, without quoting the value, if it has line
+    breaks or is not ASCII.
     """
     if not value.isascii() or not value.isprintable():
         raise AuthError(f"{source} cannot be sent in a header: it has line breaks or other characters "
@@ -228,11 +226,11 @@ def checked_header(value: Secret, source: str) -> Secret:
 
 
 QUIET_PERIOD = 10.0
-"""Seconds between two attempts that did not help."""
+"""The least seconds between two attempts when the first did not help."""
 PATIENCE = 60.0
-"""Seconds that a caller without a deadline waits."""
+"""Seconds for which a caller without a deadline waits."""
 LONGEST_ATTEMPT = 120.0
-"""Seconds; plugins end within half of them."""
+"""Seconds; twice as long as an exec plugin may run."""
 
 Value = TypeVar("Value")
 
@@ -250,7 +248,7 @@ class _Attempt(Generic[Value]):
 
     @property
     def is_running(self) -> bool:
-        """Whether this process may still wait for its value."""
+        """Whether this process can still wait for the value."""
         return self.process == os.getpid() and not self.ended.is_set() and not self.abandoned.is_set()
 
 
@@ -259,8 +257,9 @@ class Renewal(Generic[Value]):
 
     def __init__(self, name: str, obtain: Callable[[StopToken], Value], *, is_due: Callable[[Value], bool],
                  is_valid: Callable[[Value], bool], clock: Clock = SYSTEM_CLOCK) -> None:
-        """`name`: who brings the value, for messages. `obtain` brings it, unless its token is set: it may block and
-        raise AuthError; whatever else it raises is reported by its type only, as its text may quote a credential.
+        """`name`: the provider of the value, for messages. `obtain` returns the value, or stops when its token is set.
+        It may block and raise AuthError; of any other exception only the type is reported, as its text may quote a
+        credential.
         """
         self._name = name
         self._obtain = obtain
@@ -272,7 +271,7 @@ class Renewal(Generic[Value]):
         self._failed: tuple[float, str] | None = None
         self._forced_at = float("-inf")
         self.value: Value | None = None
-        """The last one that came, valid or not; swapped whole."""
+        """The last value, valid or not; replaced as a whole."""
 
     def current(self, deadline: float | None = None) -> Value:
         """A valid value. Blocks until `deadline` on the clock at most (None: `PATIENCE`); raises AuthError."""
@@ -287,13 +286,14 @@ class Renewal(Generic[Value]):
             raise
 
     def replaced(self, is_rejected: Callable[[Value], bool], deadline: float | None = None) -> bool:
-        """The server does not accept the value: whether there is another one now, from this attempt or an earlier one.
+        """Renew a value that the server rejects; returns whether there is another value, from this or an earlier
+        attempt.
 
         Blocks and raises as `current`. An attempt is made at most once in `QUIET_PERIOD`.
         """
         value = self.value
         if value is None or not is_rejected(value):
-            return True  # another thread has been here
+            return True  # another thread has renewed it already
         now = self._clock.monotonic()
         with self._lock:
             if self._attempt is None or not self._attempt.is_running:
@@ -313,8 +313,8 @@ class Renewal(Generic[Value]):
         return self._outcome(attempt, deadline)
 
     def _joined(self, seen: Value | None) -> tuple[_Attempt[Value], bool]:
-        """The attempt under way, the one that has replaced `seen` meanwhile, or a new one: then True. The caller counts
-        as waiting until it leaves."""
+        """The running attempt, the last attempt if its value has replaced `seen`, or a new one (then True). The caller
+        counts as waiting until it leaves."""
         now, late = self._clock.monotonic(), None
         with self._lock:
             attempt = self._attempt
@@ -337,7 +337,7 @@ class Renewal(Generic[Value]):
         try:
             self._end(attempt, value=self._obtain(attempt.abandoned))
         except AuthError as error:
-            self._end(attempt, problem=str(error))  # the text alone: the frames of an error hold what was obtained
+            self._end(attempt, problem=str(error))  # only the text: the error's frames hold what was obtained
         except BaseException as error:  # noqa: BLE001 - nothing may leave the callers waiting
             self._end(attempt, problem=f"{self._name}: {type(error).__name__}")
 
@@ -356,7 +356,7 @@ class Renewal(Generic[Value]):
             log.warning("%s", problem)
 
     def _outcome(self, attempt: _Attempt[Value], deadline: float | None) -> Value:
-        """What the attempt brings. The caller, which waits for it, leaves."""
+        """Wait for the attempt's value. Afterwards the caller no longer counts as waiting."""
         left = PATIENCE if deadline is None else deadline - self._clock.monotonic()
         stop = scoped_stop()
         try:
@@ -376,7 +376,7 @@ class Renewal(Generic[Value]):
         raise AuthError(f"{self._name} gave no credentials within the call's deadline")
 
     def _abandon_after(self, attempt: _Attempt[Value], stop: StopToken) -> None:
-        """Have `stop` end the attempt, once no caller waits for it; also after the caller has left."""
+        """Let `stop` end the attempt once no caller waits for it, even after this caller has left."""
         forget = stop.on_set(partial(self._abandon_unless_awaited, attempt))
         with self._lock:
             kept = attempt.is_running
@@ -392,8 +392,8 @@ class Renewal(Generic[Value]):
             self._abandon_unless_awaited(attempt)
 
     def _abandon_unless_awaited(self, attempt: _Attempt[Value]) -> None:
-        if not attempt.is_running:  # in the child of a fork, too: the attempt is the parent's
+        if not attempt.is_running:  # also in the child of a fork, where the attempt is the parent's
             return
-        with self._lock:  # under which callers join it
+        with self._lock:  # callers join an attempt under this lock
             if attempt.waiting == 0:
                 attempt.abandoned.set("no caller waits for the credentials any more")

@@ -1,15 +1,14 @@
 """Auth providers of kubeconfigs (`auth-provider`: oidc, gcp).
 
-An OIDC token is renewed here (OpenID Connect Discovery 1.0, and RFC 6749, section 6), by urllib3: the libraries that
-the official client uses for it log the tokens and follow redirects with them. Everything goes over https (to loopback
-over http, too) to a provider that is verified: by the authority in the kubeconfig, else by the system's. A redirect is
-a failure. Environment proxies are used as for an API server.
+An OIDC token is renewed here (OpenID Connect Discovery 1.0, and RFC 6749, section 6) with urllib3: the libraries that
+the official client uses for it log the tokens and follow redirects with them. Requests go over https (or http to
+loopback) to a provider whose certificate is verified by the CA in the kubeconfig, else by the system's CAs. A redirect
+is a failure. Environment proxies are used as for an API server.
 
-A gcp token goes by way of the official client. This is the one place of the client that touches the `kubernetes`
-package, which is imported when such a token is needed and not at hand: it costs half a second and 43 MiB. Used is what
-its majors 32 to 37 have in common: `load_kube_config_from_dict` into a `Configuration` of our own, which asks the
-provider for a new token when the one at hand has expired. It knows no time limit; `Renewal` gives it a thread that no
-caller waits for beyond its deadline.
+A gcp token is renewed by the official client. Only here the client imports the `kubernetes` package, and only when such
+a token has to be renewed, since the import takes half a second and 43 MiB. It uses what majors 32 to 37 have in common:
+`load_kube_config_from_dict` into a `Configuration`, which asks the provider for a new token when the current one has
+expired. That call has no time limit; `Renewal` runs it in a thread for which no caller waits beyond its deadline.
 """
 from __future__ import annotations
 
@@ -37,9 +36,9 @@ from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
 PROVIDERS = ("oidc", "gcp")
-"""Those that are left: the official client knows no others."""
+"""The supported providers; the official client has no others either."""
 _REMEDY = "use an exec plugin or a token instead, or sign in again"
-_TOKEN_KEYS = ("BearerToken", "authorization")  # since 36, and before
+_TOKEN_KEYS = ("BearerToken", "authorization")  # the key since major 36, and the older key
 _PERIOD = 60.0
 _CONNECT, _READ = 10.0, 30.0
 """Seconds for a connection to the provider, and for each silence in its answer."""
@@ -48,12 +47,12 @@ T = TypeVar("T")
 
 
 class AuthProviderCredentials:
-    """A token that an auth provider keeps fresh. Safe to use from any thread; opens no connection before it is asked
-    for the token. Blocks until the caller's deadline at most while the token is renewed.
+    """A token that an auth provider renews. Safe to use from any thread; opens no connection before `header` is called.
+    While the token is renewed it blocks, until the caller's deadline at most.
     """
 
     def __init__(self, name: str, config: Mapping[str, str], *, clock: Clock = SYSTEM_CLOCK) -> None:
-        """`config`: the provider's, as in the kubeconfig."""
+        """`config`: the provider's settings, as in the kubeconfig."""
         self._name = name
         self._config = dict(config)
         self._clock = clock
@@ -62,16 +61,16 @@ class AuthProviderCredentials:
                                 clock=clock)
 
     def header(self, deadline: float | None = None) -> str | None:
-        """`Bearer` and the token, renewed if it has expired. Blocks meanwhile, until `deadline` at most; raises
+        """`Bearer` and the token, renewed if it has expired; blocks during the renewal until `deadline` at most. Raises
         AuthError."""
         return self._renewal.current(deadline)
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """Renew the token; whether there is another one than the `rejected` one. Blocks and raises as `header`."""
+        """Renew the token; returns whether it differs from the `rejected` one. Blocks and raises as `header`."""
         return self._renewal.replaced(lambda header: header == rejected, deadline)
 
     def certificate(self) -> ClientCertificate | None:
-        """None: there is only the header."""
+        """None: these credentials have only a header."""
         return None
 
     def _is_due(self, header: str) -> bool:
@@ -82,7 +81,7 @@ class AuthProviderCredentials:
         return expires is None or self._clock.now() < expires
 
     def _ask(self, _stop: StopToken) -> Secret:
-        """The provider's token, a new one if it has expired. In a thread of its own; raises AuthError."""
+        """The provider's token, renewed if it has expired. Called in its own thread; raises AuthError."""
         self._asked_at = self._clock.monotonic()
         try:
             token = self._oidc_token() if self._name == "oidc" else _official_token(self._name, dict(self._config))
@@ -125,7 +124,7 @@ class AuthProviderCredentials:
         return tokens.id_token
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For pickles: with the settings as they are now."""
+        """A pickle has the current settings."""
         return partial(type(self), self._name, self._config, clock=self._clock), ()
 
     def __repr__(self) -> str:
@@ -133,7 +132,7 @@ class AuthProviderCredentials:
 
 
 def _official_token(name: str, config: dict[str, str]) -> str | None:
-    """What the official client makes of the provider. It changes `config` when it renews the token."""
+    """The official client's token for this provider. It changes `config` when it renews the token."""
     with unforked():
         from kubernetes import client
         from kubernetes import config as official
@@ -150,7 +149,7 @@ def _official_token(name: str, config: dict[str, str]) -> str | None:
 
 
 def _checked_endpoint(url: str, what: str) -> str:
-    """Where tokens may be sent. Raises AuthError."""
+    """`url`, if tokens may be sent there. Raises AuthError."""
     try:
         checked = checked_url(url.partition("?")[0], what, tls=False)
     except ConfigError as error:
@@ -161,7 +160,7 @@ def _checked_endpoint(url: str, what: str) -> str:
 
 
 def _context(config: Mapping[str, str]) -> ssl.SSLContext:
-    """Trusts the authority of the kubeconfig, else the system's. Raises AuthError."""
+    """A TLS context that trusts the CA of the kubeconfig, else the system's CAs. Raises AuthError."""
     data, path = (config.get(f"idp-certificate-authority{suffix}") for suffix in ("-data", ""))
     try:
         pem = base64.b64decode(data, validate=True) if data else secret_file(path) if path else None
@@ -181,7 +180,7 @@ class _Tokens(msgspec.Struct):
 
 
 def _answer(method: str, url: str, context: ssl.SSLContext, kind: type[T], **request: Any) -> T:
-    """The provider's answer. Blocks until it is there. Raises AuthError, and what urllib3 does."""
+    """The provider's answer. Blocks until it is there. Raises AuthError, and what urllib3 raises."""
     with unforked():
         import urllib3
 
@@ -212,7 +211,9 @@ def _answer(method: str, url: str, context: ssl.SSLContext, kind: type[T], **req
 
 
 def _root_cause(error: BaseException) -> str:
-    """The names of the exceptions, the innermost last: they tell an untrusted certificate from a closed port."""
+    """The names of the chained exceptions, innermost last; they distinguish an untrusted certificate from a closed
+    port.
+    """
     names = [type(error).__name__]
     while True:
         reason: Any = getattr(error, "reason", None)
@@ -229,8 +230,7 @@ class _Claims(msgspec.Struct):
 
 
 def _expiry(header: str) -> datetime | None:
-    """When a JWT expires; None for one that does not say, and for other tokens. The signature is the server's matter.
-    """
+    """When a JWT expires; None for a JWT without expiry and for other tokens. The server checks the signature."""
     parts = header.removeprefix("Bearer ").split(".")
     if len(parts) != 3:
         return None

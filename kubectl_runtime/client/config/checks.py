@@ -1,16 +1,11 @@
-"""Checks of a Config's fields: their types, the server's URL and its name. Pure but for making paths texts.
+"""Checks of a Config's fields (types, server URL and name), impersonation, and files that are followed.
 
-Whom a client acts as, other than itself.
-
-Files that somebody else replaces while the client lives: `FollowedFile`, and the client certificate in two of them.
-
-A file is read again when its modification or change time, size or inode is another one; a look costs about two
-microseconds. While it cannot be read or used, as in the middle of a replacement, what was read last stays in use and
-one warning is logged. Safe to use from any thread.
-
-A client certificate and its key in an `ssl.SSLContext`, and files of them that are followed.
-
-Private keys are handed to OpenSSL in a `private_file`, which is gone before the function returns.
+- `Impersonation`: the user and groups that a client acts as.
+- `FollowedFile`: a file that another program replaces. It is read again when its modification or change time, size or
+  inode differs; a check takes about two microseconds. While it cannot be read or used, for example during a
+  replacement, the last content stays in use and one warning is logged. Safe to use from any thread.
+- `CertificateFiles`: a client certificate and its key in followed files. OpenSSL gets a private key in a
+  `private_file`, which is deleted before the function returns.
 """
 from __future__ import annotations
 
@@ -35,9 +30,9 @@ from kubectl_runtime.core.base.interpreter import ForkSafeLock
 
 @dataclass(frozen=True)
 class Impersonation:
-    """Whom to act as, sent as `Impersonate-*` headers; needs the right to impersonate. Raises RequestError, which names
-    the field, for groups, a uid or extra without a user, for what no header can carry as it is, and for a value of
-    another type, such as a single text where a list belongs.
+    """The user to act as, sent as `Impersonate-*` headers; needs the RBAC verb impersonate. Raises RequestError, which
+    names the field, for groups, a uid or extra without a user, for a value that a header cannot carry unchanged, and
+    for a value of a wrong type, such as a string instead of a list.
 
     >>> Impersonation("jane", groups=("developers",)).user
     'jane'
@@ -54,7 +49,8 @@ class Impersonation:
 
 
 def faults(user: object, groups: object, uid: object, extra: object) -> Iterator[tuple[str, str]]:
-    """What is wrong with whom to act as: fields (`groups[1]`) and problems, in words that follow the field."""
+    """What is wrong with the fields of an Impersonation: names (`groups[1]`) and problems, worded to follow the
+    name."""
     if not user:
         yield "user", "is needed: groups, uid and extra are only sent beside one"
     elif problem := fault_of(user, identity=True):
@@ -87,18 +83,18 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "Mapping[str, str]": ((Mapping,), "a mapping"), "Duration": ((int, float, timedelta), "seconds or a timedelta"),
     "Impersonation": ((Impersonation,), "an Impersonation"),
 }
-"""The annotations that are checked. (What `auth` has to be is a protocol: see `check_credentials`.)"""
+"""The types that are checked. (`auth` has to implement a protocol: see `check_credentials`.)"""
 
 _NETLOC = re.compile(r"(?:\[([0-9A-Fa-f:.]+)(%[^\[\]]*)?\]|([^:\[\]]+))(?::[0-9]*)?").fullmatch
 _IS_USUAL_HOST = re.compile(r"[A-Za-z0-9._-]+").fullmatch
 _IS_ZONE = re.compile(r"%25[A-Za-z0-9._~-]+|%[A-Za-z][A-Za-z0-9._~-]*").fullmatch
-"""RFC 6874's form, and the one that people write, which must not look like a percent-encoding."""
+"""RFC 6874's form, and the usual one, where the zone must not look like a percent-encoding."""
 _LONGEST_NAME = 253
 
 
 def check_types(config: Any, origin: str) -> None:
-    """Check that each field of this dataclass instance holds the type that it declares: a text is never taken for a
-    boolean, nor a number for a text. Paths that are `os.PathLike` become texts. Raises ConfigError."""
+    """Check that each field of this dataclass instance has its declared type: text is never accepted as a boolean, nor
+    a number as text. Paths that are `os.PathLike` become text. Raises ConfigError."""
     for each in fields(config):
         value = getattr(config, each.name)
         if isinstance(value, os.PathLike) and each.name.endswith("_file"):
@@ -114,7 +110,7 @@ def check_types(config: Any, origin: str) -> None:
 
 
 def check_credentials(auth: object, origin: str) -> None:
-    """Raise ConfigError unless `auth` has the methods of `Credentials`; a plain token has not. It is not shown."""
+    """Raise ConfigError unless `auth` has the methods of `Credentials`; a plain token has none. It is not shown."""
     needed = ("header", "refresh", "certificate")
     if auth is not None and not all(callable(getattr(auth, name, None)) for name in needed):
         raise ConfigError(f"{origin}: auth is of type {type(auth).__name__}, expected Credentials, which have the "
@@ -122,8 +118,8 @@ def check_credentials(auth: object, origin: str) -> None:
 
 
 def check_server_name(name: str, origin: str) -> None:
-    """Raise ConfigError for a name that no certificate can be made out to: the handshake would fail, in OpenSSL's
-    words."""
+    """Raise ConfigError for a name that cannot be in a certificate: the handshake would fail with a message of
+    OpenSSL."""
     try:
         found = bool(ipaddress.ip_address(name))
     except ValueError:
@@ -133,8 +129,8 @@ def check_server_name(name: str, origin: str) -> None:
 
 
 def checked_url(url: str, origin: str, *, tls: bool) -> str:
-    """The server's URL without slashes at its end, its scheme in lower case; https where it has none and there is TLS
-    data (`tls`).
+    """The server's URL without trailing slashes, with its scheme in lower case; without a scheme it becomes https if
+    there is TLS data (`tls`).
 
     Raises ConfigError; a password in the URL is not shown.
     """
@@ -164,9 +160,9 @@ def checked_url(url: str, origin: str, *, tls: bool) -> str:
 
 
 def has_host(netloc: str) -> bool:
-    """Whether the host in a URL's `netloc`, which may have user information and a port beside it, is a name or an
-    address as it stands there: libraries differ in what they make of anything else (percent-encodings, characters that
-    stand for others, what surrounds brackets), so that one checks another host than the next one connects to."""
+    """Whether the host in a URL's `netloc` (which may have user information and a port) is literally a name or address.
+    Libraries interpret anything else differently (percent-encodings, compatibility characters, text around brackets),
+    so that one would check a different host than the next one connects to."""
     parts = _NETLOC(netloc.rpartition("@")[2])
     if parts is None:
         return False
@@ -175,9 +171,9 @@ def has_host(netloc: str) -> bool:
 
 
 def is_name(name: str) -> bool:
-    """Whether `name` is a host name, in ASCII or in a form that IDNA leaves as it is."""
+    """Whether `name` is a host name, in ASCII or in a form that IDNA does not change."""
     try:
-        ascii_name = name.encode("idna").decode()  # as connecting will: labels have a length
+        ascii_name = name.encode("idna").decode()  # as for connecting, since labels have a maximum length
         same = name.isascii() or (ascii_name.encode().decode("idna") == name.lower() and all(map(_is_usual, name)))
     except UnicodeError:
         return False
@@ -185,8 +181,8 @@ def is_name(name: str) -> bool:
 
 
 def _is_usual(character: str) -> bool:
-    """Whether a name beyond ASCII may hold it: letters and digits of any script, with their marks, but no symbols, no
-    letter that stands for another (the sign of Kelvin), nor the underscore, which IDNA does not know."""
+    """Whether a non-ASCII host name may have this character: letters and digits of any script, with their marks. Not
+    allowed are symbols, compatibility letters (the Kelvin sign), and the underscore, which IDNA does not know."""
     own = unicodedata.normalize("NFKC", character) == character
     return own and (character.isalnum() or character in "-." or unicodedata.category(character).startswith("M"))
 
@@ -199,12 +195,12 @@ def _is_address(address: str, zone: str) -> bool:
 
 
 def check_identity(certificate: ClientCertificate) -> None:
-    """Raise ConfigError, without quoting it, for a certificate and key that cannot be used together."""
+    """Raise ConfigError, without quoting them, for a certificate and key that cannot be used together."""
     use_identity(certificate, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
 def use_identity(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
-    """Have connections of `context` identify themselves. Raises ConfigError as `check_identity`, naming the source."""
+    """Use the certificate for connections of `context`. Raises ConfigError as `check_identity`, naming the source."""
     try:
         with private_file(SecretBytes(certificate.certificate + b"\n" + certificate.key)) as path:
             context.load_cert_chain(path, password=_no_password)
@@ -214,7 +210,7 @@ def use_identity(certificate: ClientCertificate, context: ssl.SSLContext) -> Non
 
 
 def _no_password() -> bytes:
-    """Called by OpenSSL for an encrypted key, instead of a question on the terminal."""
+    """OpenSSL calls this for an encrypted key, instead of prompting on the terminal."""
     raise ConfigError("the client key is encrypted: a library cannot ask for its password; give the key without one")
 
 
@@ -222,16 +218,17 @@ log = guarded_logger(__name__)
 
 
 class FollowedFile:
-    """One file: its content when it was read last, and whether it has been replaced since."""
+    """One file: its content at the last reading, and whether it has been replaced since."""
 
     def __init__(self, path: str | os.PathLike[str], what: str) -> None:
-        """`what` it is, for messages. Reads nothing yet."""
+        """`what`: the file's purpose, for messages. Reads nothing yet."""
         self.path = os.fspath(path)
         self.name = f"the {what} {self.path}"
         self._seen: tuple[int, ...] | None = None
 
     def read(self) -> bytes:
-        """The content now. Raises ConfigError, which names the file."""
+        """The current content. Raises ConfigError, which names the file."""
+        # The state is noted before the file is read, so that a change in between is found by the next check.
         # Looked at before it is read: what changes in between is found by the next look.
         self._seen = self._look()
         try:
@@ -240,7 +237,7 @@ class FollowedFile:
             raise ConfigError(f"cannot read {self.name}: {reading_problem(error)}") from None
 
     def has_changed(self) -> bool:
-        """Whether it is another one than `read` found."""
+        """Whether the file differs from the one that `read` found."""
         return self._look() != self._seen
 
     def _look(self) -> tuple[int, ...] | None:
@@ -248,16 +245,16 @@ class FollowedFile:
             status = os.stat(self.path)
         except (OSError, ValueError):
             return None
-        # The change time too: a copy in place may keep the size and set the modification time.
+        # The change time is included: a copy in place may keep the size and set the modification time.
         return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 class CertificateFiles:
-    """A client certificate whose certificate or key, or both, are files, beside other credentials or none."""
+    """A client certificate with the certificate, the key or both in files, perhaps beside other credentials."""
 
     def __init__(self, certificate: FollowedFile | bytes, key: FollowedFile | bytes,
                  beside: Credentials | None) -> None:
-        """Raises ConfigError when a file cannot be read or the two do not fit."""
+        """Raises ConfigError when a file cannot be read or the key does not fit the certificate."""
         self._parts = (certificate, key)
         self._files = [part for part in self._parts if isinstance(part, FollowedFile)]
         self._beside = beside
@@ -265,21 +262,20 @@ class CertificateFiles:
         self._current = self._read()
 
     def header(self, deadline: float | None = None) -> str | None:
-        """The header of the credentials beside the files; None without them. Reads the files again if they were
-        replaced."""
+        """The header of the other credentials; None without them. Reads the files again if they were replaced."""
         self._follow()
         return self._beside.header(deadline) if self._beside is not None else None
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """Read the files again and renew the credentials beside them; whether anything has changed."""
+        """Read the files again and renew the other credentials; returns whether anything has changed."""
         before = self._current
         self._follow()
-        # Both are asked: whichever was rejected, the other may be new as well.
+        # Both are renewed: the server does not say which was rejected.
         renewed = self._beside.refresh(rejected, deadline) if self._beside is not None else False
         return renewed or self._current != before
 
     def certificate(self) -> ClientCertificate | None:
-        """The certificate and key as the files had them at the last `header()` call."""
+        """The certificate and key that the files had at the last `header()` call."""
         return self._current
 
     def _follow(self) -> None:
@@ -302,7 +298,7 @@ class CertificateFiles:
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For pickles: another process reads the files itself."""
+        """A pickle has only the arguments; another process reads the files itself."""
         return type(self), (*self._parts, self._beside)
 
     def __repr__(self) -> str:

@@ -1,12 +1,11 @@
-"""From one context of a kubeconfig to the settings of a `Config`: what has to be whole, as kubectl 1.32
-checks it, and what it means.
+"""From one context of a kubeconfig to the arguments of a `Config`, checked as kubectl 1.32 does.
 
-Checked is only what the context uses: a server, one way to log in, readable files, complete plugins. Of what the user
-has, a token or token file outranks a user name, this a client certificate, and an exec plugin or auth provider comes
-last. Every error names file and field.
+Only what the context uses is checked: a server, one way to log in, readable files, complete plugins. A token or token
+file outranks a user name, a user name outranks a client certificate, and an exec plugin or auth provider ranks last.
+Every error names file and field, and never shows a value that may be a secret.
 
-Stricter than kubectl, which goes on without them (as nobody, or to localhost:8080): the context's user and cluster have
-to be there, and a server. Errors never show a value that may be a secret.
+It is stricter than kubectl in one point: the context's user and cluster, and a server, must exist, where kubectl goes
+on anonymously or to localhost:8080.
 """
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ _PROXY_SCHEMES = ("http://", "https://", "socks5://")
 
 
 def settings_of(kubeconfig: Kubeconfig, context: str | None = None) -> dict[str, Any]:
-    """What the named context, or the current one, says: the arguments of a `Config`. Raises ConfigError. Opens no
-    connection and runs no plugin."""
+    """The arguments of a `Config` for the named context, or the current one. Raises ConfigError. Opens no connection
+    and runs no plugin."""
     if context is not None and not isinstance(context, str):
         raise ConfigError(f"a context is chosen by its name, a text, not by a {type(context).__name__}")
     name = context or kubeconfig.current_context
@@ -37,7 +36,7 @@ def settings_of(kubeconfig: Kubeconfig, context: str | None = None) -> dict[str,
     ca_file = _file(cluster, "certificate-authority", content.certificate_authority, content.certificate_authority_data)
     certificate = _file(user, "client-certificate", who.client_certificate, who.client_certificate_data)
     has_certificate = bool(certificate or who.client_certificate_data)
-    # A key without its certificate is not looked at, as by kubectl.
+    # As in kubectl, a key without a certificate is ignored.
     key = _file(user, "client-key", who.client_key, who.client_key_data) if has_certificate else None
     _check_cluster(cluster, tls=bool(ca_file or content.certificate_authority_data or has_certificate))
     _check_user(user, has_certificate)
@@ -87,7 +86,7 @@ def _select(kubeconfig: Kubeconfig, name: str) -> tuple[Entry[Cluster], Entry[Us
 
 
 def _check_cluster(cluster: Entry[Cluster], *, tls: bool) -> None:
-    """What a Config would refuse as well, in words that name the field. `tls`: there is TLS data."""
+    """Check what a Config would refuse as well, with messages that name the field. `tls`: there is TLS data."""
     content = cluster.content
     if not content.server:
         _refuse(cluster, "server", "is missing")
@@ -128,10 +127,10 @@ def _check_user(user: Entry[User], has_certificate: bool) -> None:
 
 
 def _auth(user: Entry[User], cluster: Entry[Cluster], ca_file: str | None, *, outranked: bool) -> Credentials | None:
-    """The plugin or provider, checked also where it is outranked; None for none, or when it is."""
+    """The plugin or provider, checked even if it is outranked; None if there is none or if it is outranked."""
     who = user.content
     if who.exec_ is not None:
-        # Imported where it is needed, as the provider below: most contexts have neither.
+        # Imported only when needed, as the provider below: most contexts have neither.
         from kubectl_runtime.client.config.exec_plugin import ExecCredentials, ExecSpec
 
         spec = ExecSpec.of(who.exec_, f"{user.place}.exec", folder=user.folder, cluster=_exec_cluster(cluster.content),
@@ -150,7 +149,7 @@ def _auth(user: Entry[User], cluster: Entry[Cluster], ca_file: str | None, *, ou
 
 
 def _exec_cluster(cluster: Cluster) -> dict[str, Any]:
-    """The cluster as a plugin is told of it, without a CA that stands in a file."""
+    """The description of the cluster for a plugin, without a CA from a file."""
     told = {
         "server": cluster.server, "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
@@ -175,11 +174,11 @@ def _impersonation(user: Entry[User]) -> Impersonation | None:
 
 
 _ACTING_AS = {"user": "as", "groups": "as-groups", "uid": "as-uid", "extra": "as-user-extra"}
-"""Where a kubeconfig says the fields of an Impersonation."""
+"""The kubeconfig fields of an Impersonation."""
 
 
 def _file(entry: Entry[Any], field: str, path: str | None, data: str | None) -> str | None:
-    """The absolute path of a file that is used, so it has to be readable; None for none."""
+    """The absolute path of a file in use, which must be readable; None without a path."""
     absolute = _absolute(entry, path)
     if absolute is None:
         return None

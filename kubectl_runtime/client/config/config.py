@@ -1,12 +1,14 @@
-"""`Config`: where the API server is, whom to trust, and who we are.
+"""`Config`: where the API server is, whom to trust, and which credentials to use.
 
     Config.infer()              kubeconfig ($KUBECONFIG, else ~/.kube/config), then the Pod's service account
-    Config.from_kubeconfig()    only a kubeconfig: files, a mapping, a text      Config.incluster()   only the account
+    Config.from_kubeconfig()    only a kubeconfig: files, a mapping, a text
+    Config.incluster()          only the service account
     Config(cluster_url=…)       by hand
 
-Of several credentials the highest rank is used: `auth`, `token` and `token_file`, then `username` and `password`; a
-client certificate goes beside each. They are not sent over http to other hosts than loopback, unless that is asked for.
-Immutable; its repr shows no secret. Loading opens no connection and runs no plugin.
+The credentials with the highest rank are used: `auth`, `token` and `token_file`, then `username` and `password`; each
+can be combined with a client certificate. They are not sent over http to hosts other than loopback, unless
+`allow_plain_http_credentials` is set. Immutable; its repr shows no secret. Loading opens no connection and runs no
+plugin.
 """
 from __future__ import annotations
 
@@ -42,14 +44,14 @@ from kubectl_runtime.core.base.errors import AuthError, ConfigError, RequestErro
 from kubectl_runtime.core.base.guard import guarded_logger
 
 if TYPE_CHECKING:
-    # What kubeconfigs need is imported where one is loaded: a program in a Pod never does.
+    # The imports for kubeconfigs are made when one is loaded: a program in a Pod never loads one.
     from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 
 log = guarded_logger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 UNLIMITED = 10 * 365 * 86_400.0
-"""Seconds that stand for no time limit: sockets take no infinite one."""
+"""Seconds that mean no time limit: sockets accept no infinite timeout."""
 _REMEDY = ("Set KUBECONFIG to a kubeconfig file, put one at ~/.kube/config, run in a Pod with a service account, "
            "or pass Config(cluster_url=...).")
 _OVERRIDE = "KUBECTL_RUNTIME_DEBUG_"
@@ -71,11 +73,12 @@ class Config:
     """How to reach one API server. Durations are seconds or `timedelta`.
 
     `cluster_url` may have a path (a proxy's prefix); without a scheme it is https when TLS data is given. CA, client
-    certificate and key come as file, which is followed when it is replaced, or as data (PEM). `ca_*` absent: the
-    system's CAs. `proxy_url` outranks the environment's proxies, which `trust_env=False` turns off; `no_proxy` replaces
-    `$NO_PROXY`. `timeout`: a call's default deadline; infinite for no limit, as for `connect_timeout`. `compression`:
-    ask for gzip (never on watches). `allow_plain_http_credentials`: send credentials over http to any host. `origin`:
-    where the configuration came from, for messages. Raises ConfigError for what cannot work, also for a wrong type.
+    certificate and key are given as a file, which is read again when it is replaced, or as data (PEM). Without `ca_*`
+    the system's CAs are trusted. `proxy_url` outranks the environment's proxies, which `trust_env=False` turns off;
+    `no_proxy` replaces `$NO_PROXY`. `timeout`: a call's default deadline; infinite for no limit, as for
+    `connect_timeout`. `compression`: request gzip (never on watches). `allow_plain_http_credentials`: send credentials
+    over http to any host. `origin`: the source of the configuration, for messages. Raises ConfigError for settings that
+    cannot work and for wrong types.
 
     >>> Config(cluster_url="127.0.0.1:8443/cluster", ca_data=b"-----BEGIN CERTIFICATE-----...").cluster_url
     'https://127.0.0.1:8443/cluster'
@@ -141,22 +144,22 @@ class Config:
 
     @property
     def has_tls_data(self) -> bool:
-        """Whether a CA or a client certificate is given: what makes a URL without a scheme https."""
+        """Whether a CA or client certificate is given; then a URL without a scheme becomes https."""
         return bool(self.ca_file or self.ca_data or self.client_certificate_file or self.client_certificate_data)
 
     @property
     def withholds_credentials(self) -> bool:
-        """Whether no credentials are sent, since everyone on the way could read them."""
+        """Whether no credentials are sent, since anyone on the network path could read them."""
         encrypted = self.cluster_url.startswith("https://")
         near = is_loopback_url(self.cluster_url) and self.proxy_url is None
         return not (encrypted or near or self.allow_plain_http_credentials)
 
     def ca(self) -> FollowedFile | bytes | None:
-        """Whom to trust: a file that is followed, PEM, or None for the system's CAs."""
+        """Whom to trust: a followed file, PEM, or None for the system's CAs."""
         return self.ca_data or (FollowedFile(self.ca_file, "CA file") if self.ca_file else None)
 
     def certificate(self) -> ClientCertificate | None:
-        """The client certificate and key as they are now, None for none. Raises ConfigError. Reads files."""
+        """The current client certificate and key; None without them. Raises ConfigError. Reads files."""
         parts = self._certificate_parts()
         if parts is None:
             return None
@@ -172,9 +175,8 @@ class Config:
         return (certificate, key) if certificate and key else None
 
     def credentials(self, clock: Clock = SYSTEM_CLOCK) -> Credentials | None:
-        """The credentials of the highest rank, with the client certificate if it stands in files; None for none, or
-        none that may be sent. Raises AuthError for a token that no header can carry, ConfigError for files that cannot
-        be used.
+        """The credentials with the highest rank, including a client certificate in files; None if there are none, or
+        if they must not be sent. Raises AuthError for a token that no header can carry, ConfigError for unusable files.
         """
         if self.withholds_credentials:
             return None
@@ -199,11 +201,11 @@ class Config:
 
     @classmethod
     def infer(cls, *, context: str | None = None, environ: Mapping[str, str] | None = None) -> Config:
-        """What configures this process: a kubeconfig, else the Pod's service account.
+        """The configuration of this process: a kubeconfig, else the Pod's service account.
 
-        `environ`: instead of the process's environment. Its `KUBECTL_RUNTIME_DEBUG_OVERRIDE_URL`, `…_IMPERSONATE_USER`
-        and `…_IMPERSONATE_GROUP` (divided by commas) are laid over what was found. Raises NotConfiguredError, naming
-        everything that was tried, when there is neither; ConfigError when what there is cannot be used.
+        `environ` replaces the process's environment. Its `KUBECTL_RUNTIME_DEBUG_OVERRIDE_URL`, `…_IMPERSONATE_USER` and
+        `…_IMPERSONATE_GROUP` (separated by commas) override what was found. Raises NotConfiguredError, which names
+        everything that was tried, when there is neither; ConfigError when a configuration exists but cannot be used.
         """
         environ = os.environ if environ is None else environ
         return _overridden(cls._inferred(context, environ), environ)
@@ -217,7 +219,7 @@ class Config:
             with frames_hidden():
                 merged = kubeconfig.Kubeconfig.read(paths)
         except kubeconfig.UnreadableError as error:
-            # An image's home is often root's; what runs in a Pod as somebody else was not meant to look there.
+            # The home folder in an image is often root's; a Pod that runs as another user was not meant to read it.
             if environ.get("KUBECONFIG") or context is not None or not environ.get("KUBERNETES_SERVICE_HOST"):
                 raise
             log.warning("%s; the Pod's service account is used", error)
@@ -235,10 +237,10 @@ class Config:
     @classmethod
     def from_kubeconfig(cls, source: _Source = None, context: str | None = None, *, text: str | bytes | None = None,
                         environ: Mapping[str, str] | None = None) -> Config:
-        """A Config from a kubeconfig, from its current context unless one is named.
+        """A Config from a kubeconfig; `context` names its context, by default the current one.
 
-        `source`: a file; several, merged as kubectl merges `$KUBECONFIG`; a mapping; None for the files that `infer`
-        reads. `text`: YAML or JSON, instead. Raises ConfigError, which names file, place and field.
+        `source`: a file; several files, merged as kubectl merges `$KUBECONFIG`; a mapping; None for the files that
+        `infer` reads. `text`: YAML or JSON, instead of a source. Raises ConfigError, which names file, place and field.
         """
         from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 
@@ -300,7 +302,7 @@ def _read(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | No
 
 
 def _namespace(path: Path) -> str:
-    """The namespace that the kubelet wrote there: UTF-8 in every locale. Raises ConfigError."""
+    """The namespace in the kubelet's file: UTF-8 in every locale. Raises ConfigError."""
     try:
         return secret_file(path).decode().strip() or "default"
     except FileNotFoundError:
@@ -311,7 +313,7 @@ def _namespace(path: Path) -> str:
 
 
 def _overridden(config: Config, environ: Mapping[str, str]) -> Config:
-    """The variables for debugging laid over `config`; one line in the log says so."""
+    """`config` with the debugging variables applied; one log line reports them."""
     url, user, groups = (environ.get(_OVERRIDE + name, "") for name in (
         "OVERRIDE_URL", "IMPERSONATE_USER", "IMPERSONATE_GROUP"))
     changes: dict[str, Any] = {}

@@ -1,12 +1,12 @@
 """Credentials from an exec plugin (`users[].user.exec` of a kubeconfig): a program that prints an ExecCredential.
 
-The plugin runs, as `Renewal` says, when there are no credentials yet, when they are about to expire (a fifth of their
-life before, at most 60 s), and once after a 401. Credentials without an expiry stay until a 401. It may take
-`RUN_TIMEOUT`, and print `MOST_OUTPUT`; beyond that, and when no caller waits for it any more, it is killed with the
-processes that it has started. What it prints is checked as kubectl 1.32 does: kind and apiVersion have to be those that
-it was asked for, and a certificate has to fit its key.
+`Renewal` runs the plugin when there are no credentials yet, when they are about to expire (a fifth of their lifetime
+before, at most 60 s), and once after a 401. Credentials without an expiry are used until a 401. The plugin is killed,
+with the processes that it started, when it exceeds `RUN_TIMEOUT` or `MOST_OUTPUT`, and when no caller waits for it any
+more. Its output is checked as in kubectl 1.32: kind and apiVersion must be the requested ones, and a certificate must
+fit its key.
 
-It never gets a terminal: a library has none to offer. A plugin with `interactiveMode: Always` is refused.
+The plugin never gets a terminal. A plugin with `interactiveMode: Always` is refused.
 """
 from __future__ import annotations
 
@@ -39,19 +39,18 @@ from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.manifests.documents import read_text
 
 RUN_TIMEOUT = 60.0
-"""Seconds that a plugin may take."""
+"""Seconds that a plugin may run."""
 MOST_OUTPUT = 1 << 20
-"""Bytes that a plugin may print on its standard output, and on its standard error."""
+"""The most bytes that a plugin may print on standard output, and on standard error."""
 _PIECE = 1 << 16
 _LOOK = 0.1
-"""Seconds between two looks at whether the plugin has ended: a process that it leaves behind may keep its output open.
-"""
+"""Seconds between two checks whether the plugin has ended: a process that it left running may keep its output open."""
 _V1 = "client.authentication.k8s.io/v1"
 _API_VERSIONS = (_V1, "client.authentication.k8s.io/v1beta1")
 _MODES = ("Never", "IfAvailable", "Always")
 _STDERR_TAIL = 500
 _STDERR_LOOKED_AT = 1 << 14
-"""Characters at its end in which credentials are looked for; one that begins before is no longer known as such."""
+"""The last characters in which credentials are searched; one that begins before would not be recognized."""
 _SECRET = re.compile(
     r"(?i)(bearer\s+|basic\s+(?=\S*[\d=])|(?:token|password|secret|key)[\"']?\s*[=:]\s*[\"']?)\S+"
     r"|(?<=://)[^\s/@]+(?=@)|(?<![\w-])[\w-]{16,}\.[\w-]{16,}\.[\w-]{16,}")
@@ -60,7 +59,7 @@ _SECRET = re.compile(
 @dataclass(frozen=True)
 class ExecSpec:
     """How to run the plugin. `env` is added to this process's environment; `cluster` (and the CA from `ca_file`) is
-    passed on when asked for.
+    passed to the plugin if the kubeconfig requests it.
     """
 
     command: str
@@ -74,8 +73,8 @@ class ExecSpec:
     @classmethod
     def of(cls, config: Exec, place: str, *, folder: Path, cluster: dict[str, Any], ca_file: str | None = None
            ) -> ExecSpec:
-        """From the `exec` of a kubeconfig, which stands at `place`. A command that is a path counts from `folder`.
-        Raises ConfigError.
+        """From the `exec` section of a kubeconfig at `place`. A command that is a path is relative to `folder`. Raises
+        ConfigError.
         """
         command, version = config.command or "", config.api_version or ""
         if not command:
@@ -102,7 +101,7 @@ class ExecSpec:
                    cluster if asked else None, ca_file if asked else None, config.install_hint or "")
 
     def information(self) -> str:
-        """What the plugin is told, as JSON. Raises AuthError for a CA file that cannot be read."""
+        """The plugin's input (KUBERNETES_EXEC_INFO) as JSON. Raises AuthError for a CA file that cannot be read."""
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
             spec["cluster"] = dict(self.cluster)
@@ -128,7 +127,7 @@ class _Snapshot:
 
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
-"""Go's zero time: what a plugin prints that knows no expiry."""
+"""Go's zero time, which plugins without an expiry print."""
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -155,17 +154,17 @@ class ExecCredentials:
                                 is_valid=lambda snapshot: not self._is_past(snapshot.expires_at))
 
     def header(self, deadline: float | None = None) -> str | None:
-        """`Bearer` and the plugin's token, None if it gives only a certificate. Runs the plugin when what it gave has
-        expired: blocks until `deadline` at most, raises AuthError."""
+        """`Bearer` and the plugin's token; None if it provides only a certificate. Runs the plugin when its credentials
+        have expired: blocks until `deadline` at most, raises AuthError."""
         return self._renewal.current(deadline).header
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """Run the plugin again; whether it gives something else than what was `rejected`. Blocks and raises as
+        """Run the plugin again; returns whether its credentials differ from the `rejected` ones. Blocks and raises as
         `header`."""
         return self._renewal.replaced(lambda snapshot: snapshot.header == rejected, deadline)
 
     def certificate(self) -> ClientCertificate | None:
-        """The certificate that the plugin gave last; None if it gave only a token."""
+        """The plugin's last certificate; None if it provided only a token."""
         snapshot = self._renewal.value
         return snapshot.certificate if snapshot is not None else None
 
@@ -191,7 +190,7 @@ class ExecCredentials:
                 problem, output, errors = _read(process, stop)
             finally:
                 forget()
-                if problem:  # what it has started may run on when it has ended
+                if problem:  # its child processes may still run when it has ended
                     _kill(process)
         if problem:
             raise AuthError(f"the exec plugin {spec.command} {problem}")
@@ -237,7 +236,7 @@ class ExecCredentials:
         return min(timedelta(seconds=60), max(timedelta(), life / 5))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For pickles: as when it was made, without what the plugin gave."""
+        """A pickle has only the arguments, without the plugin's credentials."""
         return partial(type(self), self._spec, clock=self._clock), ()
 
     def __repr__(self) -> str:
@@ -245,8 +244,8 @@ class ExecCredentials:
 
 
 def _read(process: subprocess.Popen[bytes], stop: StopToken) -> tuple[str, bytes, bytes]:
-    """What is wrong with how the process went, in words that follow its name, and its two outputs. Blocks until it
-    ends, has printed too much or takes too long, or `stop` is set."""
+    """The problem of the run, worded to follow the plugin's name, and the two outputs. Blocks until the plugin ends,
+    has printed too much or takes too long, or `stop` is set."""
     deadline = time.monotonic() + RUN_TIMEOUT
     outputs = {"standard output": (process.stdout, bytearray()), "standard error": (process.stderr, bytearray())}
     with selectors.DefaultSelector() as selector:
@@ -268,7 +267,7 @@ def _read(process: subprocess.Popen[bytes], stop: StopToken) -> tuple[str, bytes
                 return f"was killed: {stop.reason}", b"", b""
             if time.monotonic() >= deadline:
                 return f"did not end within {RUN_TIMEOUT:g} s and was killed", b"", b""
-            if ended and not ready:  # a process that it has left behind keeps the output open
+            if ended and not ready:  # a child process that the plugin left running keeps the output open
                 break
             if not selector.get_map():
                 with suppress(subprocess.TimeoutExpired):
@@ -277,7 +276,7 @@ def _read(process: subprocess.Popen[bytes], stop: StopToken) -> tuple[str, bytes
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and those of its group: its children, unless they took a group of their own."""
+    """End a process and the others of its process group: its children, unless they have a group of their own."""
     with suppress(OSError):  # it has ended
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -291,11 +290,11 @@ def _decode(output: bytes) -> _ExecCredential:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        documents = read_text(output)  # plugins may print YAML, few do
+        documents = read_text(output)  # plugins may print YAML, but few do
         return converted(documents[0].value if documents else None, _ExecCredential)
 
 
 def _tail(stderr: bytes) -> str:
-    """The end of what the plugin said, with everything that looks like a credential taken out."""
+    """The end of the plugin's error output, with everything that looks like a credential removed."""
     text = stderr.decode("utf-8", "replace").strip()[-_STDERR_LOOKED_AT:]
     return _SECRET.sub(lambda match: (match.group(1) or "") + "[withheld]", text)[-_STDERR_TAIL:]

@@ -1,17 +1,14 @@
-"""`Kubeconfig`: kubeconfig files, found, read and merged as kubectl does. No credential is used or tried here.
+"""`Kubeconfig`: finds, reads and merges kubeconfig files as kubectl does. No credential is used or tried here.
 
     $KUBECONFIG (a list of files) or ~/.kube/config  ->  typed documents  ->  one Kubeconfig, each section by name
 
-The first file that defines a name wins, whole; so does the first `current-context` that is not empty. Missing files and
-empty list entries are skipped. `null` lists are empty lists. A name may occur once in a list. Types are checked
-everywhere (see kubeconfig_types), whether something is complete only when a context is chosen (see chosen_context).
-Unlike kubectl, which reads the first document of a file, all of a file's documents are merged, as kube-rs does.
+The first file that defines a name wins as a whole; so does the first non-empty `current-context`. Missing files and
+empty list entries are skipped. A `null` list is an empty list. A name may occur once per list. Unlike kubectl, which
+reads only the first document of a file, all documents of a file are merged, as in kube-rs.
 
-The types of a kubeconfig (`v1 Config`), as kubectl has them, and the strict reading of one document.
-
-A value of another type than kubectl's is an error wherever it stands, also in an entry that nobody uses: a text is no
-boolean, number or list, and none of these is a text. `null` is an absent value. Unknown fields are ignored; names count
-with their case. Errors name file and field and what was expected there, never the value.
+Types are checked strictly, also in entries that no context uses: text is not accepted as a boolean, number or list, nor
+the reverse. `null` is an absent value. Unknown fields are ignored; field names are case-sensitive. Completeness is
+checked when a context is chosen (see chosen_context). Errors name file, field and expected type, never the value.
 """
 from __future__ import annotations
 
@@ -45,14 +42,14 @@ class _Part(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Extension(_Part, frozen=True):
-    """Data of somebody else's, by name."""
+    """Data of other programs, by name."""
 
     name: str | None = None
     extension: Any = None
 
 
 class Cluster(_Part, frozen=True):
-    """A cluster of a kubeconfig: where its server is, and whom to trust."""
+    """A cluster of a kubeconfig: the address of its server, and whom to trust."""
 
     server: str | None = None
     tls_server_name: str | None = None
@@ -65,14 +62,14 @@ class Cluster(_Part, frozen=True):
 
 
 class EnvironmentVariable(_Part, frozen=True):
-    """A variable that an exec plugin gets besides the environment of this process."""
+    """An environment variable that an exec plugin gets in addition to the environment of this process."""
 
     name: str | None = None
     value: str | None = None
 
 
 class Exec(_Part, frozen=True, rename="camel"):
-    """An exec plugin: the program that gives credentials, and how to call it."""
+    """An exec plugin: the program that provides credentials, and how to call it."""
 
     command: str | None = None
     args: list[str | None] | None = None
@@ -91,7 +88,7 @@ class AuthProvider(_Part, frozen=True):
 
 
 class User(_Part, frozen=True):
-    """A user of a kubeconfig: the credentials, and whom to act as."""
+    """A user of a kubeconfig: the credentials, and the user to impersonate."""
 
     client_certificate: str | None = None
     client_certificate_data: str | None = None
@@ -111,7 +108,7 @@ class User(_Part, frozen=True):
 
 
 class Context(_Part, frozen=True):
-    """A context of a kubeconfig: which cluster, as which user, in which namespace."""
+    """A context of a kubeconfig: a cluster, a user and a namespace."""
 
     cluster: str | None = None
     user: str | None = None
@@ -141,7 +138,7 @@ class NamedContext(_Part, frozen=True):
 
 
 class Preferences(_Part, frozen=True):
-    """The preferences of a kubeconfig, which nothing here uses."""
+    """The preferences of a kubeconfig, which this library ignores."""
 
     colors: bool | None = None
     extensions: list[Extension | None] | None = None
@@ -161,7 +158,7 @@ class Document(_Part, frozen=True):
 
 
 def typed(value: object, source: str) -> Document:
-    """`value`, the mapping that a document holds, checked. Raises ConfigError, which names `source` and the field."""
+    """`value`, the mapping in a document, decoded and checked. Raises ConfigError, naming `source` and the field."""
     try:
         document = converted(value, Document)
     except msgspec.ValidationError as error:
@@ -180,7 +177,7 @@ def typed(value: object, source: str) -> Document:
 
 
 def decoded(data: str | None, place: str) -> bytes | None:
-    """Base64 text as Go reads it: padded, line breaks skipped. None for an absent or empty one. Raises ConfigError."""
+    """Base64 text as Go decodes it: padded, line breaks ignored. None for absent or empty text. Raises ConfigError."""
     if not data:
         return None
     try:
@@ -190,7 +187,7 @@ def decoded(data: str | None, place: str) -> bytes | None:
 
 
 def explained(error: msgspec.ValidationError) -> str:
-    """An error of msgspec in words; only the types that it names are taken over, never a value."""
+    """An error of msgspec in plain words, with the types that it names but never a value."""
     time = re.search(_WRONG_TIME, str(error))
     if time is not None:
         return f"{time[1]} is not {_TIME}"
@@ -204,7 +201,7 @@ def explained(error: msgspec.ValidationError) -> str:
 
 
 def _encoded(document: Document) -> Iterator[tuple[str, str | None]]:
-    """Every field whose text is base64, with its place."""
+    """Every base64 field, with its place."""
     for index, cluster in enumerate(document.clusters or ()):
         if cluster is not None and cluster.cluster is not None:
             yield (f"clusters[{index}].cluster.certificate-authority-data", cluster.cluster.certificate_authority_data)
@@ -234,12 +231,12 @@ Content = TypeVar("Content", Cluster, User, Context)
 
 
 class UnreadableError(ConfigError):
-    """The system does not let this process read a file that may be there."""
+    """The system does not let this process read a file, which may exist."""
 
 
 class Entry(msgspec.Struct, Generic[Content], frozen=True):
-    """A cluster, user or context and where it stands: `place` is file and field, for messages; relative paths in it
-    count from `folder`.
+    """A cluster, user or context and its origin: `place` is file and field, for messages; relative paths in it are
+    relative to `folder`.
     """
 
     content: Content
@@ -257,25 +254,25 @@ class Kubeconfig(msgspec.Struct):
     files: list[str] = field(default_factory=list)
 
     def is_empty(self) -> bool:
-        """Whether it configures nothing at all, as a file of only comments or nulls."""
+        """Whether it configures nothing at all, as a file with only comments or nulls."""
         return not (self.clusters or self.users or self.contexts or self.current_context)
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> Self:
-        """The content of those `paths` that exist. Raises ConfigError for a file that cannot be read or is not a
+        """The merged content of the `paths` that exist. Raises ConfigError for a file that cannot be read or is not a
         kubeconfig."""
         merged = cls()
         for path in paths:
             content = _content(path)
             if content is not None:
-                absolute = Path(os.path.abspath(path))  # not resolve(): paths count from where a symlink stands
+                absolute = Path(os.path.abspath(path))  # not resolve(): paths are relative to the symlink's folder
                 with frames_hidden():
                     merged._merge_text(content, str(absolute), absolute.parent)
         return merged
 
     @classmethod
     def from_text(cls, text: str | bytes, source: str = "the kubeconfig text") -> Self:
-        """From YAML or JSON; relative paths in it count from the working directory. Raises ConfigError."""
+        """From YAML or JSON; relative paths in it are relative to the working directory. Raises ConfigError."""
         made, text = cls(), secret(text)
         with frames_hidden():
             made._merge_text(text, source, Path.cwd())
@@ -283,7 +280,7 @@ class Kubeconfig(msgspec.Struct):
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], source: str = "the kubeconfig mapping") -> Self:
-        """From a mapping as a YAML reader gives it; as `from_text`."""
+        """From a mapping, as a YAML parser returns it; otherwise as `from_text`."""
         made, content = cls(files=[source]), SecretMapping(content)
         with frames_hidden():
             made._merge(content, source, Path.cwd())
@@ -319,7 +316,7 @@ class Kubeconfig(msgspec.Struct):
 
 
 def candidates(environ: Mapping[str, str]) -> list[Path]:
-    """The files that configure this process, in order of rank; they need not exist. None where there is no home.
+    """The kubeconfig files of this process, in order of rank; they need not exist. Empty without a home folder.
 
     Raises ConfigError for a `~user` in `$KUBECONFIG` that does not exist.
     """
@@ -327,7 +324,7 @@ def candidates(environ: Mapping[str, str]) -> list[Path]:
     if listed.strip(os.pathsep + " "):
         return [expanded(entry) for entry in listed.split(os.pathsep) if entry.strip()]
     home = environ.get("HOME") or os.path.expanduser("~")
-    return [Path(home, ".kube", "config")] if home != "~" else []  # "~": not even the user database knows a home
+    return [Path(home, ".kube", "config")] if home != "~" else []  # "~": the user database has no home either
 
 
 def listed_paths(source: object) -> list[str | os.PathLike[str]]:
@@ -340,7 +337,7 @@ def listed_paths(source: object) -> list[str | os.PathLike[str]]:
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """`path` with its `~`. Raises ConfigError for a home that nobody knows."""
+    """`path` with `~` expanded. Raises ConfigError if the home folder is unknown."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Which proxy, if any, leads to a URL: explicit > kubeconfig > environment. Pure functions, called once per host.
+"""Which proxy, if any, is used for a URL: explicit > kubeconfig > environment. Pure functions, called once per host.
 
 The environment's `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY` (either case, lower first) are used unless `NO_PROXY`
 matches the host: `*`, a bare address, a CIDR range, a name (itself and its subdomains), a `.suffix` (subdomains only),
@@ -24,7 +24,7 @@ _SCHEMES = ("http", "https", "socks5", "socks5h", "socks4", "socks4a")
 
 
 class Proxy(msgspec.Struct, frozen=True):
-    """A proxy, as its URL names it."""
+    """A proxy, parsed from its URL."""
 
     scheme: str
     host: str
@@ -34,7 +34,7 @@ class Proxy(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, url: str) -> Proxy:
-        """The proxy of a URL that `check_proxy` has passed."""
+        """The proxy of a URL that `check_proxy` has accepted."""
         parts = urlsplit(url)
         username = None if parts.username is None else unquote(parts.username)
         password = None if parts.password is None else Secret(unquote(parts.password))
@@ -43,7 +43,7 @@ class Proxy(msgspec.Struct, frozen=True):
 
     @property
     def is_socks(self) -> bool:
-        """Whether it speaks SOCKS, and not HTTP."""
+        """Whether it is a SOCKS proxy and not an HTTP proxy."""
         return self.scheme.startswith("socks")
 
     @property
@@ -53,7 +53,7 @@ class Proxy(msgspec.Struct, frozen=True):
 
     @property
     def authorization(self) -> Secret | None:
-        """The value of the header Proxy-Authorization; None without a user name."""
+        """The value of the Proxy-Authorization header; None without a user name."""
         if self.username is None:
             return None
         return Secret("Basic " + base64.b64encode(f"{self.username}:{self.password or ''}".encode()).decode())
@@ -63,7 +63,7 @@ class Proxy(msgspec.Struct, frozen=True):
 
 
 def environment_proxy(url: str, environ: Mapping[str, str]) -> str | None:
-    """The proxy that `environ` gives for `url`, or None: connect directly."""
+    """The proxy for `url` according to `environ`, or None: connect directly."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 443)
@@ -74,13 +74,13 @@ def environment_proxy(url: str, environ: Mapping[str, str]) -> str | None:
 
 
 def matches_no_proxy(host: str, port: int, no_proxy: str) -> bool:
-    """Whether `no_proxy` (entries divided by commas or spaces) exempts this host."""
+    """Whether `no_proxy` (entries separated by commas or spaces) exempts this host."""
     return any(_entry_matches(host.lower(), port, entry) for entry in no_proxy.replace(",", " ").lower().split())
 
 
 def check_proxy(proxy: str, source: str) -> str:
-    """`proxy` with its scheme (http when it has none). Raises ConfigError when it cannot be a proxy's URL, MissingExtra
-    for a SOCKS proxy without PySocks."""
+    """`proxy` with its scheme (http when it has none). Raises ConfigError when it is not the URL of a proxy,
+    MissingExtra for a SOCKS proxy without PySocks."""
     scheme = proxy.partition("://")[0] if "://" in proxy else ""
     url = Secret(scheme.lower() + proxy[len(scheme):] if scheme else f"http://{proxy}")
     if not _is_proxy(url):
@@ -94,7 +94,7 @@ def check_proxy(proxy: str, source: str) -> str:
 def _is_proxy(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # ValueError for one that is not a number
+        _ = parts.port  # raises ValueError if it is not a number
     except ValueError:
         return False
     usable = url.isprintable() and " " not in url and "\\" not in url
@@ -116,7 +116,7 @@ def is_loopback_url(url: str) -> bool:
 
 
 def without_password(proxy: str) -> str:
-    """`proxy` as it may be logged: no user information."""
+    """`proxy` in a form that may be logged: without user information."""
     parts = urlsplit(proxy)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 

@@ -1,18 +1,18 @@
-r"""Values that are credentials, and that no report of an error shows: tools print the local variables of each frame.
+r"""Credentials as values that error reports do not show: such tools print the local variables of each frame.
 
     Secret, SecretBytes    equal to the plain text or bytes and used as such; their repr shows nothing
-    SecretMapping          the same of a mapping
-    secret_fields(names)   makes them of the arguments with which a class is made
-    secret_headers(given)  makes them of those headers that are credentials
+    SecretMapping          a mapping whose repr shows nothing
+    secret_fields(names)   a class decorator that makes constructor arguments secret
+    secret_headers(given)  makes the values of credential headers secret
     frames_hidden()        a block: this library's errors leave it without the frames below, which hold plain text
-    secret_file(path)      the content of a file, which has a limit
+    secret_file(path)      the content of a file, limited in size
 
-Which texts a header of HTTP can carry, in which bytes, and which headers are credentials.
+It also decides which text an HTTP header can carry, and which headers are credentials:
 
     fault_of("jane")             ""
-    fault_of("a\r\nX-Evil: 1")  what is wrong with it, without quoting it
+    fault_of("a\r\nX-Evil: 1")   the problem, without quoting the value
     is_credential("Cookie")      True
-    as_sent("jänner")            the text whose latin-1 form, which http.client sends, is the UTF-8 form of "jänner"
+    as_sent("jänner")            text whose latin-1 bytes, which http.client sends, are the UTF-8 bytes of "jänner"
 """
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
 
 
 def fault_of(value: object, *, identity: bool = False) -> str:
-    """What keeps `value` from being sent in a header, in words that follow its name; empty for nothing. Values are not
-    quoted: they may be secret. An `identity` must arrive as it is: not empty, and without blanks at its ends, which are
-    no part of a header, so that the server would see somebody else.
+    """Why `value` cannot be sent in a header, worded to follow its name; empty if it can. Values are not quoted: they
+    may be secret. An `identity` must arrive unchanged: not empty, and without leading or trailing blanks, which a
+    header drops, so that the server would see a different user.
     """
     if not isinstance(value, str):
         return f"is of type {type(value).__name__}, where text is expected"
@@ -51,24 +51,24 @@ def fault_of(value: object, *, identity: bool = False) -> str:
 
 
 def is_credential(name: str) -> bool:
-    """Whether a header of this name is likely to prove who the client is, as `Authorization`, `Cookie` and
-    `X-Api-Key` do: it goes where credentials may go."""
+    """Whether a header of this name probably identifies the client, as `Authorization`, `Cookie` and `X-Api-Key` do; it
+    is only sent where credentials may be sent."""
     return _CREDENTIAL(name) is not None
 
 
 def as_sent(value: str) -> str:
-    """`value`, which has no fault, as http.client has to be given it."""
+    """`value`, which has no fault, in the form that http.client needs."""
     return value if value.isascii() else value.encode().decode("latin-1")
 
 
 MOST_BYTES = 16 << 20
-"""What a file of a configuration may hold: a kubeconfig, certificates, a token."""
+"""The most bytes of a configuration file: a kubeconfig, certificates, a token."""
 
 T = TypeVar("T")
 
 
 class Secret(str):
-    """A text that no repr shows."""
+    """Text whose repr shows nothing."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ class Secret(str):
 
 
 class SecretBytes(bytes):
-    """Bytes that no repr shows."""
+    """Bytes whose repr shows nothing."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ class SecretBytes(bytes):
 
 
 class SecretMapping(dict[Any, Any]):
-    """A mapping that no repr shows."""
+    """A mapping whose repr shows nothing."""
 
     __slots__ = ()
 
@@ -95,21 +95,21 @@ class SecretMapping(dict[Any, Any]):
 
 
 def secret(value: Any) -> Any:
-    """`value` as a `Secret` or `SecretBytes`, if it is a text or bytes."""
-    if type(value) is Secret:  # as it is for each call
+    """`value` as a `Secret` or `SecretBytes`, if it is text or bytes."""
+    if type(value) is Secret:  # the common case, in each call
         return value
     return Secret(value) if isinstance(value, str) else SecretBytes(value) if isinstance(value, bytes) else value
 
 
 def secret_headers(headers: Mapping[str, T]) -> dict[str, T]:
-    """`headers`, of which those that are credentials have secret values."""
+    """`headers` with secret values for those that are credentials."""
     return {name: secret(value) if isinstance(name, str) and is_credential(name) else value
             for name, value in headers.items()}
 
 
 def secret_fields(names: Collection[str]) -> Callable[[type[T]], type[T]]:
-    """A decorator: has a class whose `__init__` takes keywords made with secret values for those named, and for the
-    credentials in its `headers`. What it raises then shows none of them."""
+    """A class decorator: the arguments in `names`, and the credentials in `headers`, reach `__init__` as secret values,
+    so that its errors do not show them. All arguments must be keywords."""
 
     def decorate(kind: type[T]) -> type[T]:
         initialize: Any = kind.__init__
@@ -128,8 +128,8 @@ def secret_fields(names: Collection[str]) -> Callable[[type[T]], type[T]]:
 
 
 class frames_hidden:
-    """A context manager: errors of this library leave its block without the frames within it and without what they came
-    from, both of which hold what was read."""
+    """A context manager: errors of this library leave the block without its inner frames and without their causes,
+    which hold the content that was read."""
 
     def __enter__(self) -> None:
         pass
@@ -140,7 +140,7 @@ class frames_hidden:
 
 
 def secret_file(path: str | Path) -> SecretBytes:
-    """The content of a file. Raises OSError, and ValueError for one with more than `MOST_BYTES` or an impossible
+    """The content of a file. Raises OSError, and ValueError for a file above `MOST_BYTES` and for an impossible
     path."""
     with Path(path).open("rb") as file:
         content = SecretBytes(file.read(MOST_BYTES + 1))
@@ -150,8 +150,8 @@ def secret_file(path: str | Path) -> SecretBytes:
 
 
 def reading_problem(error: OSError | ValueError) -> str:
-    """What `secret_file` raised, in words that follow the file's name. Never the text of a decoding error, which quotes
-    the content."""
+    """The problem behind an error of `secret_file`, worded to follow the file's name. The text of a decoding error is
+    never used, since it quotes the content."""
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     if isinstance(error, UnicodeError):

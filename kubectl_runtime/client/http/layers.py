@@ -140,8 +140,8 @@ class Stack(msgspec.Struct, frozen=True):
         return tuple(name for name, _ in self.entries if name)
 
     def outside(self, name: str, *layers: Layer) -> Stack:
-        """The stack with `layers` around the built-in layer `name`; the first layer is the outermost. Raises ConfigError
-        when there is no layer `name`."""
+        """The stack with `layers` around the built-in layer `name`; the first layer is the outermost. Raises
+        ConfigError when there is no layer `name`."""
         return self._spliced(self._index(name), 0, layers)
 
     def inside(self, name: str, *layers: Layer) -> Stack:
@@ -215,7 +215,8 @@ def stack_of(config: Config, rules: WireRules, retry: RetryPolicy, rate_limit: R
 
 
 def innermost(exchange: Send, config: Config, clock: Clock, observer: Observer, reachability: Reachability) -> Send:
-    """`exchange` with a layer that notes whether the server is reachable and, outside it, one that observes attempts."""
+    """`exchange` with a layer that notes whether the server is reachable and, outside it, one that observes
+    attempts."""
     return observed(observer, _host(config), clock)(noting(reachability)(exchange))
 
 

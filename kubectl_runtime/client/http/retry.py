@@ -12,17 +12,17 @@
     the deadline passed                        no            no: the outcome is unknown, if it was sent
 
 `Request.retry` says which requests are repeatable: reads, reviews, dry runs, applies, and deletes with a uid.
-The wait is `initial * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `Backoff`), and never
-shorter than the server's own (`Retry-After`, `details.retryAfterSeconds`). There are at most `retries` retries, and none
-past the call's deadline.
+The wait is `initial * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `Backoff`), and
+never shorter than the server's own (`Retry-After`, `details.retryAfterSeconds`). There are at most `retries` retries,
+and none past the call's deadline.
 
 Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. From the answer to a
 write of a Secret they keep only the reason, the fields and the kinds of error, since the rest may quote the content.
 (Errors of connections are in client/wire/transport_errors.py.)
 
-A write raises OutcomeUnknownError when its outcome, or the outcome of an earlier attempt, is unknown (`Failure.is_open`).
-A repeated delete with a uid succeeds when it is answered with 404 (the first attempt deleted the object), or with a 409
-about the uid (the name now belongs to another object).
+A write raises OutcomeUnknownError when its outcome, or the outcome of an earlier attempt, is unknown
+(`Failure.is_open`). A repeated delete with a uid succeeds when it is answered with 404 (the first attempt deleted the
+object), or with a 409 about the uid (the name now belongs to another object).
 """
 from __future__ import annotations
 
@@ -347,7 +347,8 @@ def _message(code: int, headers: Mapping[str, str], body: bytes) -> str:
 
 
 def _title(page: str) -> str:
-    """The title of a web page, as one line of at most 200 characters; empty if there is none. One pass over the page."""
+    """The title of a web page, as one line of at most 200 characters; empty if there is none. One pass over the
+    page."""
     tag = re.search("(?i)<title", page)
     begin = page.find(">", tag.end()) + 1 if tag else 0
     end = re.compile("(?i)</title>").search(page, begin) if begin else None

@@ -6,12 +6,12 @@
     a write  the `cut` of its controller's run is set           it waits for anything
 
 `Interrupt` ends the request of a thread when a stop token is set. While an address is looked up it sets the event that
-the thread waits for; from the connecting of the socket until the answer it shuts the socket down, which wakes the thread
-within milliseconds. After `released` or the end of the `with` block nothing is shut down, however late the callback of
-the token runs: the connection may carry another thread's write by then, and a lock excludes the race. `waits_on` is
-called right before the first byte leaves: there the `check` may refuse the request, and from there on the `unsent`
-tokens no longer count. `ByteStream` ends an open stream; `Interrupt` covers everything before, where a silent server
-would hold the thread until the deadline.
+the thread waits for; from the connecting of the socket until the answer it shuts the socket down, which wakes the
+thread within milliseconds. After `released` or the end of the `with` block nothing is shut down, however late the
+callback of the token runs: the connection may carry another thread's write by then, and a lock excludes the race.
+`waits_on` is called right before the first byte leaves: there the `check` may refuse the request, and from there on the
+`unsent` tokens no longer count. `ByteStream` ends an open stream; `Interrupt` covers everything before, where a silent
+server would hold the thread until the deadline.
 
 `Fence` is a layer that lets a write pass only if its check does. It also holds in the runs of the controllers of all
 related clients, that is, of a client and the clients derived from it, which share connections: an elected controller
@@ -25,9 +25,9 @@ connect (see `connect_limit`): where packets are dropped silently, an attempt wo
 server has come back.
 
 `RateLimit` is off by default, since the server has its own fairness and answers 429. It is a token bucket that holds
-`burst` tokens and gains `qps` a second. Attempts take tokens in the order in which they came, so no second has more than
-`qps + burst - 1` attempts. Watches are not counted, nor are Leases, whose holder would lose them by waiting. A wait that
-would pass the call's deadline fails at once; the call's stop token ends a wait.
+`burst` tokens and gains `qps` a second. Attempts take tokens in the order in which they came, so no second has more
+than `qps + burst - 1` attempts. Watches are not counted, nor are Leases, whose holder would lose them by waiting. A
+wait that would pass the call's deadline fails at once; the call's stop token ends a wait.
 """
 from __future__ import annotations
 
@@ -227,8 +227,8 @@ def _is_exempt(call: Call) -> bool:
 
 
 class Interrupt:
-    """Lets stop tokens end a thread's wait for an answer, by shutting its socket down. A context manager for one request
-    of one thread; any thread may set the tokens."""
+    """Lets stop tokens end a thread's wait for an answer, by shutting its socket down. A context manager for one
+    request of one thread; any thread may set the tokens."""
 
     def __init__(self, *tokens: StopToken | None, unsent: StopToken | None = None,
                  check: Callable[[], None] | None = None) -> None:
@@ -355,7 +355,8 @@ def waits_for(event: threading.Event, seconds: float) -> None:
 
 def waits_on(connection: Any) -> None:
     """This thread's request is about to be sent on this socket and to wait there for its answer. Raises
-    ConnectionAbortedError when a token was set before, and what the check of the request raises; then nothing is sent."""
+    ConnectionAbortedError when a token was set before, and what the check of the request raises; then nothing is
+    sent."""
     interrupt = _current()
     if interrupt is not None:
         interrupt.begin(connection)

@@ -1,22 +1,20 @@
-r"""`PortForward`: connections to ports of a Pod, all over one websocket.
+r"""`PortForward`: connections to ports of a Pod, all over one websocket; `LocalPort`: a local port that leads to one.
 
     with pods.portforward("web", [80, 5432]) as forward:
         http = forward.socket(80)
         http.sendall(b"GET / HTTP/1.0\r\n\r\n")
         print(b"".join(http))
 
-Channels: 2i data and 2i + 1 errors of port number i, each beginning with the port in two bytes, little-endian
-(Kubernetes, `kubelet/pkg/cri/streaming/portforward/websocket.go`). What the subprotocol cannot say: that one side of a
-connection, or one port alone, has ended. A port is one connection of the Pod; the next is another port-forward.
-
-`LocalPort`: a port of this machine behind which is a port of a Pod, as `kubectl port-forward` opens one.
-
     with pods.portforward_local("db-0", 5432) as local:
         psycopg.connect(host=local.host, port=local.port)
 
-Each connection is a port-forward of its own and has two threads, one for each direction. What the subprotocol cannot
-say is that one side has ended: a program that ends its side and goes on reading gets what the Pod sends, until nothing
-has come for some seconds.
+Port number i uses channel 2i for data and 2i + 1 for errors; each channel begins with the port in two bytes,
+little-endian (Kubernetes, `kubelet/pkg/cri/streaming/portforward/websocket.go`). Each port is one connection to the
+Pod; for another connection open another port-forward. The subprotocol cannot half-close a connection or end a single
+port.
+
+Each connection to a `LocalPort` is a separate port-forward with two threads, one for each direction. When its local
+side has ended, it still receives what the Pod sends, until nothing has come for some seconds.
 """
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ from kubectl_runtime.core.base.interpreter import Thread
 
 
 class ForwardedPort:
-    """The connection to one port of a Pod, as a socket has it. Read by one thread, written by any."""
+    """The connection to one port of a Pod, with the methods of a socket. Read by one thread, written by any."""
 
     def __init__(self, channels: Channels, index: int, port: int) -> None:
         self.port = port
@@ -43,15 +41,15 @@ class ForwardedPort:
 
     def sendall(self, data: bytes) -> None:
         """Send all of `data`. Blocks while the Pod does not read and 1 MiB is unsent. Raises TransportError when the
-        connection has ended, or the port failed."""
+        connection has ended or the port failed."""
         self._raise()
         self._channels.write(self._data, data)
 
     def recv(self, timeout: Duration | None = None) -> bytes:
-        """What came next; empty at the end. Blocks until something comes, `timeout` at most.
+        """The next bytes; empty at the end. Blocks until there are some, `timeout` at most.
 
-        Raises RequestTimeout, and TransportError for a connection that broke off and a port that failed (nobody
-        listens on it, say): what came before is returned first.
+        Raises RequestTimeout, and TransportError for a broken connection and a failed port (for example if no process
+        listens on it); bytes that came before are returned first.
         """
         found = self._channels.read(self._data, None if timeout is None else seconds(timeout), or_on=self._errors)
         if not found:
@@ -59,13 +57,13 @@ class ForwardedPort:
         return found
 
     def __iter__(self) -> Iterator[bytes]:
-        """What comes, until the end. Raises as `recv` does."""
+        """The bytes as they come, until the end. Raises as `recv` does."""
         while piece := self.recv():
             yield piece
 
     @property
     def error(self) -> str | None:
-        """What the Pod's node has said so far about a failure of this port; None without a failure."""
+        """The error that the Pod's node has reported for this port so far; None without one."""
         return self._channels.held_text(self._errors)
 
     def _raise(self) -> None:
@@ -77,7 +75,8 @@ class PortForward:
     """Ports of a Pod, as streams in this process: made by `Api.portforward`.
 
     A context manager: leaving it closes the connection with all its ports. Each port's stream is read and written like
-    a socket. Safe to use from any thread. (The embedded server answers what `server.kubelet.portforward` was given.)
+    a socket. Safe to use from any thread. (The embedded server answers with the function set in
+    `server.kubelet.portforward`.)
 
     >>> Api.namespaced(client, Pod, "default").portforward("web-0", [80])
     Traceback (most recent call last):
@@ -95,14 +94,14 @@ class PortForward:
         return tuple(self._ports)
 
     def socket(self, port: int) -> ForwardedPort:
-        """The connection to `port`; the same one each time. Raises RequestError for one that is not forwarded."""
+        """The connection to `port`, the same object each time. Raises RequestError for a port that is not forwarded."""
         if port not in self._ports:
             raise RequestError(f"{self._channels.websocket.operation}: port {port} is not forwarded; forwarded are "
                                f"{', '.join(map(str, self._ports))}")
         return self._ports[port]
 
     def close(self) -> None:
-        """Close the connection, about a second at most. Safe to repeat."""
+        """Close the connection; takes about a second at most. Safe to repeat."""
         self._channels.websocket.close()
 
     def __enter__(self) -> Self:
@@ -113,7 +112,7 @@ class PortForward:
 
 
 class PortChannels(Channels):
-    """Channels that each begin with the number of their port, which is taken off and checked."""
+    """Channels that each begin with their port number, which is removed and checked."""
 
     def __init__(self, ports: Sequence[int]) -> None:
         super().__init__()
@@ -121,8 +120,8 @@ class PortChannels(Channels):
         self._ports = ports
 
     def put(self, message: bytes) -> None:
-        """Take one message, without the port number in front of the first one of each channel. Raises TransportError
-        when the number is wrong."""
+        """Process one message, without the port number at the beginning of each channel. Raises TransportError when the
+        number is wrong."""
         begin = self._begin.get(message[0]) if message else None
         if begin is None:
             super().put(message)
@@ -142,7 +141,7 @@ LINGER = 5.0
 """Seconds without a byte from the Pod after which a connection whose local side has ended is closed."""
 
 JOIN_SECONDS = 2.0
-"""How long `close` waits for the threads, which end in milliseconds."""
+"""Seconds for which `close` waits for the threads, which end in milliseconds."""
 
 _PIECE = 65536
 
@@ -151,7 +150,7 @@ class LocalPort:
     """A local port whose connections lead to a port of a Pod: made by `Api.portforward_local`.
 
     A context manager: leaving it closes the port and all of its connections. A connection that the Pod refuses is
-    closed, and the log says why. Safe to use from any thread. (The embedded server forwards no ports and says so.)
+    closed and the reason is logged. Safe to use from any thread. (The embedded server forwards no ports and refuses.)
 
     >>> Api.namespaced(client, Pod, "default").portforward_local("web-0", 80)
     Traceback (most recent call last):
@@ -160,8 +159,8 @@ class LocalPort:
     """
 
     def __init__(self, connect: Callable[[], PortForward], remote: int, *, host: str, port: int) -> None:
-        """`connect` opens a port-forward of the one port `remote`. It is called once here, so that a Pod that is not
-        there is told of at once. Raises what it raises, and OSError where the local port cannot be had."""
+        """`connect` opens a port-forward of the single port `remote`. It is called once here, so that a missing Pod is
+        reported at once. Raises what `connect` raises, and OSError if the local port is not available."""
         self._connect, self._remote = connect, remote
         connect().close()
         try:
@@ -170,7 +169,7 @@ class LocalPort:
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror or error}; 0 takes any port "
                           "that is free") from error
         self.host = host
-        """The address at which it listens."""
+        """The address on which it listens."""
         self.port: int = self._listener.getsockname()[1]
         """The local port."""
         self._wake, self._woken = socket.socketpair()
@@ -213,7 +212,7 @@ class LocalPort:
                     return
                 try:
                     peer, _ = self._listener.accept()
-                except OSError as error:  # it went before it was accepted, or there are no descriptors left
+                except OSError as error:  # the peer left before it was accepted, or no descriptors are left
                     log.warning("port-forward %s:%d: a connection was not accepted: %s", self.host, self.port, error)
                     continue
                 Thread(target=self._serve, args=(peer,), name=f"port-forward of {peer.fileno()}", daemon=True).start()
@@ -237,7 +236,7 @@ class LocalPort:
 
 
 class _Connection:
-    """One local connection and the port-forward that belongs to it."""
+    """One local connection and its port-forward."""
 
     def __init__(self, peer: socket.socket, forward: PortForward, port: int,
                  on_end: Callable[[_Connection], object]) -> None:
@@ -249,7 +248,7 @@ class _Connection:
                         Thread(target=self._down, name=f"{threading.current_thread().name}, back", daemon=True))
 
     def run(self) -> None:
-        """Until either side has ended."""
+        """Copy in both directions until either side has ended."""
         self.threads[1].start()
         try:
             while piece := self._peer.recv(_PIECE):

@@ -4,8 +4,8 @@
         for line in log.lines():
             print(line)
 
-One thread reads; setting the stop token ends the iteration, also while it waits. A log is bytes: where text is asked
-for, what is not UTF-8 comes as U+FFFD, and a character that is cut by the transport is put together again.
+One thread reads; setting the stop token ends the iteration, also while it waits. A log is bytes: in text, bytes that
+are not UTF-8 become U+FFFD, and a character that the transport has split is joined again.
 """
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Self
 from kubectl_runtime.client.http.sockets import LARGEST_OBJECT, LineSplitter
 
 if TYPE_CHECKING:
-    from kubectl_runtime.client.wire.streams import ByteStream  # which the call that opens one imports
+    from kubectl_runtime.client.wire.streams import ByteStream  # at run time the call that opens a stream imports it
 
 
 class LogStream:
     r"""A log that is read while it is written: made by `Api.log_stream`.
 
-    A context manager: leaving it closes the connection. It can be read once: as lines of text, or as bytes as they
-    come. Reading blocks until more is written, the container ends, or a stop token is set.
+    A context manager: leaving it closes the connection. It can be read once: as lines, as text, or as bytes. Reading
+    blocks until more is written, the container ends, or a stop token is set.
 
     >>> server.kubelet.logs("web-0", "one\ntwo\n").end()
     >>> with Api.namespaced(client, Pod, "default").log_stream("web-0") as log:
@@ -37,7 +37,7 @@ class LogStream:
         self._stream = stream
 
     def __iter__(self) -> Iterator[bytes]:
-        """The log in the pieces in which it arrives. Blocks until the next, without a limit of its own.
+        """The log in pieces as they arrive. Blocks until the next piece, without a limit of its own.
 
         Raises TransportError when the connection breaks off before the log's end.
         """
@@ -51,8 +51,8 @@ class LogStream:
         return decoded(self)
 
     def lines(self) -> Iterator[str]:
-        """The lines, without their newlines; the last one also when it was not ended. One of more than 16 MiB comes in
-        parts. Blocks and raises as `text`."""
+        """The lines, without their newlines; the last one may be unfinished. A line of more than 16 MiB comes in parts.
+        Blocks and raises as `text`."""
         return decoded_lines(self)
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class LogStream:
 
 
 def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
-    """`pieces` of UTF-8 as text, wherever they are cut; bytes that are not UTF-8 are replaced by U+FFFD."""
+    """`pieces` of UTF-8 as text, wherever they are cut; bytes that are not UTF-8 become U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for piece in pieces:
         if text := decoder.decode(piece):
@@ -77,8 +77,8 @@ def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def decoded_lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """`pieces` of UTF-8 as lines, without the newlines. A newline's byte occurs in no other character, so lines are cut
-    before they are decoded. One that has no end within 16 MiB comes in parts, so that it is never held as a whole."""
+    """`pieces` of UTF-8 as lines, without the newlines. The newline byte is part of no other character, so lines are
+    cut before they are decoded. A line of more than 16 MiB comes in parts, so that it is never held as a whole."""
     splitter = LineSplitter()
     for piece in pieces:
         for line in splitter.feed(piece):

@@ -1,23 +1,17 @@
-"""`AttachedProcess`: a process in a container, begun by exec or found by attach, with its streams.
+"""`AttachedProcess`: a process in a container, started by exec or found by attach, with its streams.
 
     with pods.exec("web", ["cat"], stdin=True) as process:
         process.stdin.write(b"hello")
         process.stdin.close()
         print(b"".join(process.stdout), process.returncode())
 
-    done = pods.exec("web", ["ls", "/"]).run()            the whole in one: CompletedExec(returncode, stdout, stderr)
+    done = pods.exec("web", ["ls", "/"]).run()            all in one call: CompletedExec(returncode, stdout, stderr)
 
-Channels: 0 stdin, 1 stdout, 2 stderr, 3 the Status at the end, 4 the terminal's size. What is written to a stream that
-nobody reads is kept until the session is closed; see websocket.py for when the process has to wait.
-
-`Channels`: what the messages of one websocket are divided into. The first byte of each says which channel.
-
-    subprotocol           channels
-    v4.channel.k8s.io     data only: a channel ends with the connection
-    v5.channel.k8s.io     and channel 255, whose second byte says which channel has ended: a half-close, either way
-
-(Kubernetes, `apimachinery/pkg/util/remotecommand/constants.go`.) Each channel keeps its bytes until they are read; see
-websocket.py for how much. Channels are read by one thread each.
+`Channels` divides the messages of a websocket by their first byte: 0 stdin, 1 stdout, 2 stderr, 3 the Status at the
+end, 4 the terminal's size. With the subprotocol v4.channel.k8s.io a channel ends with the connection; v5.channel.k8s.io
+adds channel 255, whose second byte names a channel that has ended, in either direction (Kubernetes,
+`apimachinery/pkg/util/remotecommand/constants.go`). Each channel keeps its bytes until they are read or the session is
+closed; see websocket.py for when the process has to wait. Each channel is read by one thread.
 """
 from __future__ import annotations
 
@@ -52,12 +46,12 @@ V4 = "v4.channel.k8s.io"
 CLOSE_SIGNAL = 255
 
 _LONGEST_MESSAGE = 1 << 15
-"""Bytes of data in a message that is sent: what kubectl sends at most."""
+"""The most bytes of data in a message to the server, as in kubectl."""
 _is_exit_code = re.compile(r"-?[0-9]{1,10}").fullmatch
 
 
 class Channels:
-    """The inbox of a websocket (`websocket.Inbox`), and the ways to read and write its channels."""
+    """The inbox of a websocket (`websocket.Inbox`), with methods to read and write its channels."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, deque[bytes]] = {}
@@ -66,42 +60,42 @@ class Channels:
         self._websocket: WebSocket | None = None
 
     def carried_by(self, websocket: WebSocket) -> None:
-        """What `read` and `write` go through; it was made with this inbox."""
+        """Set the websocket for `read` and `write`; it was made with this inbox."""
         self._websocket = websocket
 
     @property
     def websocket(self) -> WebSocket:
-        """The websocket that carries the channels. Raises nothing: it is set when the connection is made."""
+        """The websocket that carries the channels. Always set: the connection exists before the channels are used."""
         assert self._websocket is not None
         return self._websocket
 
-    # With the websocket's condition held
+    # These are called with the websocket's condition held
 
     def put(self, message: bytes) -> None:
-        """Take one message from the websocket and give it to its channel. Raises TransportError for one that breaks the
-        protocol."""
+        """Process one message from the websocket: give it to its channel. Raises TransportError for a message that
+        breaks the protocol."""
         if not message:
             return
         channel = message[0]
         if channel == CLOSE_SIGNAL:
             self._ended.update(message[1:2])
             return
-        if len(message) > 1:  # an empty message opens a channel, and says nothing
+        if len(message) > 1:  # an empty message opens a channel and has no content
             self._pieces.setdefault(channel, deque()).append(message[1:])
             self._held += len(message) - 1
 
     def held(self) -> int:
-        """The bytes, of all channels, that nobody has read yet."""
+        """The number of unread bytes of all channels."""
         return self._held
 
-    # From any thread
+    # These are called from any thread
 
     def read(self, channel: int, timeout: float | None = None, *, or_on: int | None = None) -> bytes:
         """The next bytes of `channel`; empty at its end, and when something came on channel `or_on` instead. Blocks
         until there are some.
 
-        Raises RequestTimeout after `timeout` seconds, TransportError when the connection broke off: what had come
-        before is read first.
+        Raises RequestTimeout after `timeout` seconds, and TransportError when the connection broke; bytes that came
+        before are returned first.
         """
         with self.websocket.condition:
             piece = self._next(channel, timeout, or_on)
@@ -112,9 +106,9 @@ class Channels:
             return piece
 
     def gathered(self, channel: int, is_enough: Callable[[bytes], bool], timeout: float | None = None) -> bytes:
-        """All that has come on `channel`, once `is_enough` of it or nothing more comes. It stays there, so that any
-        number of threads may wait for it. Blocks until then; raises as `read`, but for what came before the connection
-        broke off.
+        """All bytes of `channel`, once `is_enough` of them is true or no more will come. They stay there, so that any
+        number of threads may wait for them. Blocks until then. Raises as `read`, also if some bytes came before the
+        connection broke.
 
         `is_enough` is called with the condition held, also by the websocket's thread.
         """
@@ -134,7 +128,7 @@ class Channels:
             return found
 
     def _next(self, channel: int, timeout: float | None, or_on: int | None) -> bytes:
-        """What `read` gives, with the condition held and without taking it."""
+        """Like `read`, but without taking the condition, which the caller holds."""
         websocket = self.websocket
         arrived = websocket.wait(lambda: bool(self._pieces.get(channel)) or channel in self._ended
                                  or (or_on is not None and bool(self._pieces.get(or_on))), timeout)
@@ -147,7 +141,7 @@ class Channels:
         return b""
 
     def held_text(self, channel: int) -> str | None:
-        """What has come on `channel` as text, without taking it; None when nothing has."""
+        """What has come on `channel` so far, as text, without removing it; None when nothing has."""
         with self.websocket.condition:
             pieces = self._pieces.get(channel)
             return b"".join(pieces).decode("utf-8", "replace") if pieces else None
@@ -160,8 +154,8 @@ class Channels:
             self.websocket.send(mark + data[begin:begin + _LONGEST_MESSAGE], timeout)
 
     def end(self, channel: int) -> None:
-        """Say that nothing more will be sent on `channel`. Raises DiscoveryError where the subprotocol cannot say so.
-        """
+        """End `channel`: nothing more will be sent on it. Raises DiscoveryError if the subprotocol has no
+        half-close."""
         if self.websocket.protocol != V5:
             raise DiscoveryError(f"{self.websocket.operation}: the server speaks {self.websocket.protocol}, which "
                                  f"cannot end stdin and leave the rest open; that needs {V5} (Kubernetes 1.30)")
@@ -177,7 +171,7 @@ _LONGEST_STATUS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class CompletedExec:
-    r"""How a process in a container ended: its exit code, and as bytes all that it wrote to standard output and error.
+    r"""How a process in a container ended: its exit code, and its standard output and error as bytes.
 
     >>> CompletedExec(0, b"hello\n", b"").stdout.decode()
     'hello\n'
@@ -189,9 +183,9 @@ class CompletedExec:
 
 
 class ExecFailed(KubeError):
-    """A process in a container ended with another exit code than 0: raised by `run(check=True)`.
+    """A process in a container ended with an exit code other than 0: raised by `run(check=True)`.
 
-    `completed` has the code and what the process wrote, which the message leaves out: it may hold secrets.
+    `completed` has the code and the output, which the message leaves out: it may hold secrets.
 
     >>> server.kubelet.exec("web-0", lambda call: (call.stderr.write(b"no such table"), 3)[1])
     >>> try:
@@ -203,9 +197,9 @@ class ExecFailed(KubeError):
 
     def __init__(self, operation: str, completed: CompletedExec) -> None:
         self.operation = operation
-        """The call that ran it."""
+        """The call that ran the process."""
         self.completed = completed
-        """The exit code, and all that it wrote."""
+        """The exit code, and all of the output."""
         super().__init__(f"{operation}: the process ended with exit code {completed.returncode}; what it wrote is in "
                          "completed.stdout and completed.stderr of this error")
 
@@ -223,26 +217,25 @@ class ProcessInput:
 
     def close(self) -> None:
         """End the input, so that the process reads its end; its output goes on. Raises DiscoveryError for a server
-        before Kubernetes 1.30, which has no way to be told."""
+        before Kubernetes 1.30, which cannot end only the input."""
         self._channels.end(STDIN)
 
 
 class ProcessOutput:
-    """The standard output, or error, of a process. Read by one thread."""
+    """The standard output, or standard error, of a process. Read by one thread."""
 
     def __init__(self, channels: Channels, channel: int) -> None:
         self._channels, self._channel = channels, channel
 
     def read(self, timeout: Duration | None = None) -> bytes:
-        """The next piece; empty at the end. Blocks until it comes, at most `timeout` seconds (None: as long as it
-        takes). Raises RequestTimeout after that, and TransportError for a connection that broke off before the process
-        had ended."""
+        """The next piece; empty at the end. Blocks until it comes, at most `timeout` seconds (None: without limit).
+        Raises RequestTimeout after that, and TransportError if the connection broke before the process ended."""
         try:
             return self._channels.read(self._channel, None if timeout is None else seconds(timeout))
         except RequestTimeout:
             raise
         except TransportError:
-            # Its status is the last that a node says of a process, after all output: with it, nothing is missing
+            # A node sends the status last, after all output: if it has come, nothing is missing
             if _status((self._channels.held_text(ERROR) or "").encode()) is None:
                 raise
             return b""
@@ -259,10 +252,10 @@ class ProcessOutput:
 
 
 class AttachedProcess:
-    r"""A process in a container that `Api.exec` or `Api.attach` holds: its standard input and output, and its end.
+    r"""A process in a container, attached by `Api.exec` or `Api.attach`: its standard input and output, and its end.
 
-    A context manager: leaving it closes the connection, whatever the process does then. Safe to use from any thread,
-    each output from one. Reads block until there is something, or the process ends.
+    A context manager: leaving it closes the connection; the process may go on. Safe to use from any thread, but each
+    output must be read by one thread. Reads block until there is something, or the process ends.
 
     >>> server.kubelet.exec("web-0", lambda call: call.stdout.write(b"hello\n") and 0)
     >>> with Api.namespaced(client, Pod, "default").exec("web-0", ["echo", "hello"]) as process:
@@ -281,33 +274,33 @@ class AttachedProcess:
 
     @property
     def stdin(self) -> ProcessInput:
-        """The standard input of the process. Raises RequestError when `stdin` was not asked for."""
+        """The standard input of the process. Raises RequestError when `stdin` was not requested."""
         self._check("stdin", self._params.stdin)
         return ProcessInput(self._channels)
 
     @property
     def stdout(self) -> ProcessOutput:
-        """What the process writes to standard output, as it comes. Raises RequestError when `stdout` was turned off."""
+        """The standard output of the process, as it comes. Raises RequestError when `stdout` was turned off."""
         self._check("stdout", self._params.stdout)
         return ProcessOutput(self._channels, STDOUT)
 
     @property
     def stderr(self) -> ProcessOutput:
-        """What the process writes to standard error, as it comes. Raises RequestError when `stderr` was turned off, and
-        with a terminal."""
+        """The standard error of the process, as it comes. Raises RequestError when `stderr` was turned off, and with a
+        terminal."""
         self._check("stderr", self._params.stderr)
         return ProcessOutput(self._channels, STDERR)
 
     def terminal_size(self, width: int, height: int) -> None:
-        """Tell the process its terminal's size, in characters. Raises RequestError without a terminal (`tty`)."""
+        """Set the size of the process's terminal, in characters. Raises RequestError without a terminal (`tty`)."""
         self._check("tty", self._params.tty)
         self._channels.write(RESIZE, msgspec.json.encode({"Width": width, "Height": height}))
 
     def status(self, timeout: Duration | None = None) -> Status:
-        """How the process ended: Success, or Failure with reason NonZeroExitCode, or why it could not run.
+        """How the process ended: Success, or Failure with reason NonZeroExitCode or with the reason why it did not run.
 
         Blocks until it has ended, `timeout` at most. Raises RequestTimeout, and TransportError when the connection
-        broke off (or the server closed it) before, and for what is no status.
+        broke (or the server closed it) before, or sent something other than a Status.
         """
         channels = self._channels
         content = channels.gathered(ERROR, _is_whole, None if timeout is None else seconds(timeout))
@@ -332,8 +325,8 @@ class AttachedProcess:
     def run(self, input: bytes | None = None, *, timeout: Duration | None = None, check: bool = False) -> CompletedExec:
         """Send `input` and end it, read all output, wait for the end, and close the connection.
 
-        Blocks until the process has ended, `timeout` at most for the whole of it. Raises as `returncode` does, and as
-        `stdin.close` does when there is a stdin; with `check` also ExecFailed, for another exit code than 0.
+        Blocks until the process has ended, `timeout` at most for all of it. Raises as `returncode` does, and as
+        `stdin.close` does when there is a stdin; with `check` also ExecFailed for an exit code other than 0.
         """
         clock = self._channels.websocket.clock
         deadline = math.inf if timeout is None else clock.monotonic() + seconds(timeout)
@@ -357,7 +350,7 @@ class AttachedProcess:
         return completed
 
     def _feed(self, input: bytes, left: Callable[[], float | None]) -> None:
-        """Send `input`, and its end. That the process ended before it had read all of it is its own affair."""
+        """Send `input`, and its end. A process may end before it has read all of it; that is no error."""
         pieces = (input[begin:begin + _PIECE] for begin in range(0, len(input), _PIECE))
         try:
             for piece in pieces:
@@ -369,7 +362,7 @@ class AttachedProcess:
             log.debug("%s: not all of the input was sent: %s", self._channels.websocket.operation, error)
 
     def close(self) -> None:
-        """Close the connection, about a second at most. Safe to repeat."""
+        """Close the connection; takes about a second at most. Safe to repeat."""
         self._channels.websocket.close()
 
     def __enter__(self) -> Self:
@@ -385,7 +378,7 @@ class AttachedProcess:
 
 
 def _status(content: bytes) -> Status | None:
-    """The Status that a kubelet sends, which names no kind; None for anything else."""
+    """The Status from a kubelet, which has no kind; None for anything else."""
     try:
         found = decoded(content, Status)
     except DECODE_FAILURES:
@@ -394,8 +387,8 @@ def _status(content: bytes) -> Status | None:
 
 
 def _is_whole(content: bytes) -> bool:
-    """Whether nothing more is needed to judge what came for a status: it is whole, no beginning of one, or too long. A
-    status may come in several messages."""
+    """Whether the bytes of a status can be judged: they are complete, are not the beginning of a status, or are too
+    many. A status may come in several messages."""
     if len(content) > _LONGEST_STATUS:
         return True
     begin, end = content.lstrip()[:1], content.rstrip()[-1:]

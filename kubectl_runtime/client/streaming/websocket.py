@@ -1,30 +1,22 @@
 """`WebSocket`: messages over one websocket. A thread of its own owns the socket, which no other thread touches.
 
     open       the thread reads while the inbox has room, writes what is queued, answers pings, and pings each 60 s
-    closing    `close` was called: what is queued is written, then a close frame; the peer's is waited for, 1 s at most
-    ended      cleanly (a close frame came, or `close`), or with the error that broke it off; the socket is closed
+    closing    `close` was called: what is queued is written, then a close frame; it waits 1 s at most for the peer's
+    ended      cleanly (a close frame came, or `close`), or with the error that broke it; the socket is closed
 
-A slow reader slows the server down: with 1 MiB unread nothing more is read from the socket, unless somebody waits for
-something that has not come. So a program that waits for one channel while another fills up does not wait for ever; it
-holds what came meanwhile. Writers wait while 1 MiB of theirs is unsent.
+A slow reader slows the server down: with 1 MiB unread nothing more is read from the socket, unless a reader waits for
+bytes that have not come. So a program that waits for one channel while another fills up does not block forever; the
+inbox holds the other channel's bytes. Writers wait while 1 MiB is unsent.
 
-`WebSocketThread`: the thread that owns the socket of a websocket, and what it shares with `WebSocket`'s callers.
+The handshake (RFC 6455, section 4.1) is a call of the client like any GET, so that credentials, headers, proxies, TLS,
+retries and the user's layers apply; a refusal is an ApiError with the server's Status. The socket of the 101 answer is
+kept, with the bytes that the server sent after the head.
 
-It sleeps in a selector until the socket or a caller has something for it. All that is shared is guarded by `condition`.
-
-The websocket handshake (RFC 6455, section 4.1) as one call of the client.
-
-It goes through the client's whole stack as any GET does, so that credentials, headers, proxies, TLS, retries and the
-user's layers are the same; what refuses it is an ApiError with the server's Status. Of the answer, 101, the socket is
-kept: whatever the server has sent after the head comes first.
-
-Websocket frames from bytes and to bytes: the only place that imports websocket-client.
-
-`FrameReader.feed` takes what a socket gave, `messages` yields what is whole: (opcode, content). Fragments of a message
-have been put together; control frames may come between them. Raises TransportError for what is not a websocket, and
-for a message above 32 MiB.
-
-`Inbox`: where the messages of a websocket go, and `Messages`, the plain one.
+`WebSocketThread` sleeps in a selector until the socket or a caller has work for it; `condition` guards all shared
+state. `FrameReader` decodes frames, and is the only user of websocket-client: `feed` takes bytes of the socket,
+`messages` yields whole messages as (opcode, content). Fragments are joined; control frames may come between them. It
+raises TransportError for anything but a websocket, and for a message above 32 MiB. `Inbox` receives the messages;
+`Messages` is the plain inbox.
 """
 from __future__ import annotations
 
@@ -62,7 +54,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 
 @dataclass
 class Opened:
-    """The socket of a websocket, not blocking, and the first bytes after the head. `close` closes it."""
+    """The non-blocking socket of a websocket, and the first bytes after the head. `close` closes it."""
 
     socket: socket.socket | TlsInTls
     first: bytes
@@ -85,8 +77,8 @@ def upgrading(request: Request, protocols: Sequence[str]) -> tuple[Request, str]
 
 
 def opened(response: Response, request: Request, key: str, protocols: Sequence[str]) -> Opened:
-    """The websocket that `response` opens. Raises TransportError for an answer that does not open one; then the
-    connection is closed."""
+    """The websocket that `response` opens. Raises TransportError for an answer that does not open one, and then closes
+    the connection."""
     try:
         return _opened(response, request.operation, key, protocols)
     except BaseException:
@@ -107,7 +99,7 @@ def _opened(response: Response, operation: str, key: str, protocols: Sequence[st
                              f"asked for was {' or '.join(protocols)}")
     raw: Any = response.raw
     found = getattr(getattr(raw, "connection", None), "sock", None)
-    file = getattr(getattr(raw, "_fp", None), "fp", None)  # as wire.content.raw_response
+    file = getattr(getattr(raw, "_fp", None), "fp", None)  # as in wire.streams.raw_response
     if not isinstance(found, socket.socket | TlsInTls) or file is None:
         raise TransportError(f"{operation}: the adapter of this client cannot carry a websocket: there is no socket "
                              "below its answers (a mock)")
@@ -121,10 +113,10 @@ def _accepted(key: str) -> bytes:
 
 
 def _buffered(file: Any) -> bytes:
-    """What was read from the socket together with the answer's head."""
+    """The bytes that were read from the socket together with the answer's head."""
     try:
         found: bytes = file.peek()
-    except OSError:  # nothing has come yet; or the connection has broken off, as the next read will find
+    except OSError:  # nothing has come yet, or the connection broke, as the next read will find
         return b""
     return found
 
@@ -132,31 +124,31 @@ def _buffered(file: Any) -> bytes:
 TEXT, BINARY, CLOSE, PING, PONG = (ABNF.OPCODE_TEXT, ABNF.OPCODE_BINARY, ABNF.OPCODE_CLOSE, ABNF.OPCODE_PING,
                                    ABNF.OPCODE_PONG)
 LONGEST_MESSAGE = 32 << 20
-"""Bytes, as golang.org/x/net/websocket, which kubelets use. (They send some 32 KiB at once.)"""
+"""Bytes; the limit of golang.org/x/net/websocket, which kubelets use. (They send some 32 KiB at once.)"""
 _DATA = (TEXT, BINARY, ABNF.OPCODE_CONT)
 
 
 def frame(opcode: int, content: bytes = b"") -> memoryview:
-    """One whole frame, masked as a client's have to be."""
+    """One whole frame, masked as a client's frames must be."""
     return memoryview(ABNF.create_frame(content, opcode).format())
 
 
 class FrameReader:
-    """The frames of one connection. For one thread."""
+    """Decodes the frames of one connection. For one thread."""
 
     def __init__(self, first: bytes = b"") -> None:
         self._unread = bytearray(first)
         self._frames = frame_buffer(self._take, skip_utf8_validation=True)
-        self._opcode: int | None = None  # of the message of which fragments have come
-        self._fragments: list[bytes] = []  # put together once: any number of them may come
+        self._opcode: int | None = None  # the opcode of a message whose fragments are arriving
+        self._fragments: list[bytes] = []  # joined once, since there may be any number
         self._taken = 0  # bytes of the message that is not whole yet
 
     def feed(self, data: bytes) -> None:
-        """Take bytes as they came from the connection."""
+        """Add bytes that came from the connection."""
         self._unread += data
 
     def messages(self) -> Iterator[tuple[int, bytes]]:
-        """What is whole, until more has to come; it may be left and begun again at any item."""
+        """Yield whole messages until more bytes are needed; the iteration may be left and begun again at any item."""
         try:
             while self._unread:
                 found = self._frames.recv_frame()
@@ -178,7 +170,7 @@ class FrameReader:
             raise TransportError(f"what came is not a websocket: {error}") from None
 
     def _take(self, size: int) -> bytes:
-        """What websocket-client reads from. It keeps what it has of a frame when this raises, and goes on from there.
+        """websocket-client reads through this. When this raises, it keeps its part of a frame and continues from there.
         """
         if not self._unread:
             raise BlockingIOError
@@ -195,36 +187,36 @@ def _bytes(content: str | bytes) -> bytes:
 
 
 class Inbox(Protocol):
-    """Where messages go. Both methods are called with the websocket's condition held."""
+    """Receives messages. Both methods are called with the websocket's condition held."""
 
     def put(self, message: bytes) -> None:
-        """Take one message. Raises TransportError for what breaks the protocol, which ends the websocket."""
+        """Process one message. Raises TransportError for a breach of the protocol, which ends the websocket."""
 
     def held(self) -> int:
-        """The bytes that nobody has read."""
+        """The number of unread bytes."""
 
 
 class Messages:
-    """An inbox of whole messages, in their order."""
+    """An inbox of whole messages, in order."""
 
     def __init__(self) -> None:
         self._queue: deque[bytes] = deque()
         self._held = 0
 
     def put(self, message: bytes) -> None:
-        """Take one message."""
+        """Add one message."""
         self._queue.append(message)
         self._held += len(message)
 
     def held(self) -> int:
-        """The bytes that nobody has read yet."""
+        """The number of unread bytes."""
         return self._held
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def take(self) -> bytes | None:
-        """Take out the message that came first; None when there is none."""
+        """Remove and return the oldest message; None when there is none."""
         if not self._queue:
             return None
         message = self._queue.popleft()
@@ -237,9 +229,9 @@ log = guarded_logger(__name__)
 ROOM = 1 << 20
 """Bytes that are held unread, or unsent, before the other side has to wait."""
 PING_INTERVAL = 60.0
-"""Seconds between pings, so that nothing on the way takes an idle connection for a dead one (kube-rs's number)."""
+"""Seconds between pings, so that no device on the path drops an idle connection (kube-rs's number)."""
 CLOSING_TIME = 1.0
-"""Seconds that the peer has to answer a close frame."""
+"""Seconds for the peer to answer a close frame."""
 
 _PIECE = 1 << 16
 _NORMAL = 1000  # RFC 6455, section 7.4.1
@@ -247,16 +239,16 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, Interr
 
 
 class WebSocketThread:
-    """The half of a `WebSocket` that no caller sees."""
+    """The thread of a `WebSocket`, and the state that it shares with callers."""
 
     def __init__(self, opened: Opened, operation: str, *, inbox: Inbox | None = None, stops: Iterable[StopToken] = (),
                  clock: Clock = SYSTEM_CLOCK) -> None:
-        """`operation` names it in errors. It ends when one of `stops` is set. Starts the thread."""
+        """`operation` names the request in errors. It ends when one of `stops` is set. Starts the thread."""
         self.protocol = opened.protocol
         """The subprotocol that the server chose."""
         self.operation = operation
         self.condition = threading.Condition()
-        """Guards the inbox; notified whenever something came or went."""
+        """Guards the inbox; notified whenever something was received or taken."""
         self.clock = clock
         self._opened, self._socket = opened, opened.socket
         self._messages = Messages()
@@ -264,12 +256,12 @@ class WebSocketThread:
         self._frames = FrameReader(opened.first)
         self._outgoing: deque[memoryview] = deque()
         self._unsent = 0
-        self._waiters: list[Callable[[], bool]] = []  # whether what each waits for has come
-        self._asleep = False  # whether the thread may be waiting for the socket, and has to be woken
-        self._held_back = False  # whether something may have come from the socket that the inbox had no room for
+        self._waiters: list[Callable[[], bool]] = []  # for each waiting reader: whether its bytes have come
+        self._asleep = False  # whether the thread may be waiting for the socket and has to be woken
+        self._held_back = False  # whether bytes may have come from the socket for which the inbox had no room
         self._closing = False
         self._close_sent = False
-        self._deaf = False  # whether the peer takes nothing more
+        self._deaf = False  # whether the peer accepts nothing more
         self._deadline: float | None = None
         self._ended = False
         self._error: TransportError | None = None
@@ -297,7 +289,7 @@ class WebSocketThread:
             self._deadline = time.monotonic()
             self._wake()
 
-    # With the condition held
+    # These are called with the condition held
 
     def _queue(self, framed: memoryview) -> None:
         if self._deaf:
@@ -308,16 +300,16 @@ class WebSocketThread:
     def _wake(self) -> None:
         if self._asleep:
             self._asleep = False
-            with contextlib.suppress(OSError):  # it is full of such calls already
+            with contextlib.suppress(OSError):  # it is full of wake-ups already
                 self._waker.send(b"\0")
 
     def _may_read(self) -> bool:
         if self._closing or self._inbox.held() < ROOM:
             return True
-        # Who has what it waited for and has not woken yet needs no more: a busy machine may let it sleep for long
+        # A reader that has its bytes but has not woken yet needs no more: on a busy machine it may sleep for long
         return any(not has_come() for has_come in self._waiters)
 
-    # The thread
+    # These run in the thread
 
     def _run(self) -> None:
         error: TransportError | None = None
@@ -325,11 +317,11 @@ class WebSocketThread:
             self._serve()
         except _Ended as end:
             error = end.error
-        except TransportError as broken:  # the inbox's word
+        except TransportError as broken:  # raised by the inbox
             error = TransportError(f"{self.operation}: {broken}")
         except (OSError, ValueError) as broken:
             error = TransportError(f"{self.operation}: the connection broke off ({text_of(broken)})")
-        except Exception as defect:  # whatever it was, those who wait must learn of it
+        except Exception as defect:  # whatever it was, waiting callers must get an error
             log.exception("%s: the websocket's thread failed", self.operation)
             error = TransportError(f"{self.operation}: {type(defect).__name__}")
         with self.condition:
@@ -339,7 +331,7 @@ class WebSocketThread:
         for forget in self._forget:
             forget()
         self._opened.close()
-        with self.condition:  # nobody wakes it any more
+        with self.condition:  # no caller wakes the thread any more
             self._asleep = False
             self._awake.close()
             self._waker.close()
@@ -364,7 +356,7 @@ class WebSocketThread:
                     may_read = bool(wanted & selectors.EVENT_READ)
                     pending = isinstance(self._socket, ssl.SSLSocket | TlsInTls) and self._socket.pending() > 0
                     ready = may_read and pending
-                    # There may be room since it was held back, and whoever made it saw no sleeper to wake
+                    # There may be room by now, made by a reader that saw no sleeping thread to wake
                     at_once = ready or (may_read and self._held_back)
                     self._asleep = not at_once
                 if wanted != watched:
@@ -388,7 +380,7 @@ class WebSocketThread:
         return wanted | (selectors.EVENT_WRITE if self._outgoing else 0)
 
     def _goodbye(self) -> None:
-        """When it is closing: queue the close frame once; end when the time is up."""
+        """While closing: queue the close frame once; end when the time is up."""
         if not self._closing:
             return
         if not self._close_sent:
@@ -407,7 +399,7 @@ class WebSocketThread:
         except OSError as error:
             data, how = b"", f" ({text_of(error)})"
         if not data:
-            self._messages_in(last=True)  # what has come counts, a goodbye among it, too
+            self._messages_in(last=True)  # what has come still counts, including a close frame
             raise _Ended(TransportError(f"{self.operation}: the connection broke off{how}"))
         self._frames.feed(data)
 
@@ -423,7 +415,7 @@ class WebSocketThread:
                 sent = self._socket.send(first[:_PIECE])
             except _NOT_NOW:
                 return
-            except OSError as error:  # the peer takes nothing more; what it has said before is still to be read
+            except OSError as error:  # the peer accepts nothing more, but what it has sent is still to be read
                 log.debug("%s: no more can be sent: %s", self.operation, error)
                 self._outgoing.clear()
                 self._unsent, self._deaf = 0, True
@@ -435,7 +427,7 @@ class WebSocketThread:
                 self._outgoing.popleft()
 
     def _messages_in(self, *, last: bool = False) -> None:
-        """Give the inbox what has come whole, as long as it has room; all of it, if it is the `last`."""
+        """Give whole messages to the inbox while it has room; with `last` give it all of them."""
         arrived = self._frames.messages()
         self._held_back = True
         while last or self._room():
@@ -451,7 +443,7 @@ class WebSocketThread:
                 self._closed_by_peer(content)
             elif opcode == PING:
                 with self.condition:
-                    if self._unsent < ROOM:  # a peer that pings and reads nothing gets no more of them
+                    if self._unsent < ROOM:  # no more pongs for a peer that pings and does not read
                         self._queue(frame(PONG, content))
 
     def _room(self) -> bool:
@@ -507,9 +499,9 @@ class WebSocket(WebSocketThread):
             self._wake()
 
     def receive(self, timeout: float | None = None) -> bytes | None:
-        """The next message; None after a clean end. Only for a websocket without an inbox of another's.
+        """The next message; None after a clean end. Only for a websocket with its default inbox.
 
-        Blocks until there is one. Raises TransportError for a connection that broke off, RequestTimeout after `timeout`
+        Blocks until there is one. Raises TransportError for a broken connection, RequestTimeout after `timeout`
         seconds.
         """
         with self.condition:
@@ -525,9 +517,9 @@ class WebSocket(WebSocketThread):
             raise RequestTimeout(f"{self.operation}: nothing came within {timeout or 0:.3g} s")
 
     def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait, with the condition held, until `ready()`, the end, or `timeout` seconds; what `ready` said last.
+        """Wait, with the condition held, for `ready()`, the end, or `timeout` seconds; returns the last `ready()`.
 
-        `ready` is also called by the websocket's thread, with the condition held, and changes nothing.
+        The websocket's thread also calls `ready`, with the condition held; it must change nothing.
         """
         if ready():
             return True
@@ -535,7 +527,7 @@ class WebSocket(WebSocketThread):
         self._waiters.append(ready)
         try:
             while not (found := ready()) and not self._ended:
-                self._wake()  # it reads whatever is held for who waits; anew where another one took what had come
+                self._wake()  # it reads what is held back; once more if another reader took what had come
                 left = None if deadline is None else deadline - self.clock.monotonic()
                 if left is not None and left <= 0:
                     break
@@ -545,13 +537,13 @@ class WebSocket(WebSocketThread):
             self._waiters.remove(ready)
 
     def read_on(self) -> None:
-        """Say, with the condition held, that the inbox has more room than before."""
+        """Notify the thread, with the condition held, that the inbox has more room."""
         if self._inbox.held() < ROOM:
             self._wake()
 
     def close(self) -> None:
-        """Write what is queued, say goodbye and end. Blocks until the thread has gone, about a second at most. Safe to
-        repeat, and from the thread itself."""
+        """Write what is queued, send a close frame and end. Blocks until the thread has ended, about a second at most.
+        Safe to repeat; may be called from the thread itself."""
         with self.condition:
             if not self._closing:
                 self._closing = True

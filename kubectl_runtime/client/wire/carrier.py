@@ -297,8 +297,8 @@ class RequestsCarrier:
         raise problem
 
     def _hooked(self, response: Response, call: Call, arguments: dict[str, Any]) -> Response:
-        """The response as changed by the session's hooks. A hook may read the body, and requests would not check that it
-        is whole, so it is read before."""
+        """The response as changed by the session's hooks. A hook may read the body, and requests would not check that
+        it is whole, so it is read before."""
         if not call.streaming:
             response._content = whole_body(response, call, self._clock)
         for hook in self._rules.hooks:  # as requests calls them: each may replace the response

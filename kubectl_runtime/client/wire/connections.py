@@ -1,10 +1,11 @@
 """Connections to the API server: urllib3's connections made cheaper, each request bounded by its `Limits`.
 
-- `request` sends the head in one piece and, together with the body, in one write; http.client writes them separately and
-  checks and encodes each line. A head of an unusual form is left to http.client (`request_head`).
+- `request` sends the head in one piece and, together with the body, in one write; http.client writes them separately
+  and checks and encodes each line. A head of an unusual form is left to http.client (`request_head`).
 - `getresponse` reads the head in one step. The standard library's e-mail parser took a sixth of the CPU time of a call,
-  and reading line by line another sixth. A head of the usual form (HTTP/1.1, `Name: value` lines, all of it in the first
-  data) is taken from the buffer at once; any other head is read by the standard library. Its limits hold in both cases.
+  and reading line by line another sixth. A head of the usual form (HTTP/1.1, `Name: value` lines, all of it in the
+  first data) is taken from the buffer at once; any other head is read by the standard library. Its limits hold in both
+  cases.
 - `connect` looks the name up, connects to the address or the proxy, and adds a tunnel and TLS as needed, all within the
   time for connecting; a stop token ends it.
 
@@ -72,8 +73,8 @@ class Limits(Timeout):
         return self
 
     def __init__(self, connect: float, left: float, *, streaming: bool = False, silence: float | None = None) -> None:
-        """Seconds: `connect` until the request begins to leave, `left` until the whole answer (for a stream, its head) is
-        there; after that `silence` is the longest silence of a stream (None: no limit)."""
+        """Seconds: `connect` until the request begins to leave, `left` until the whole answer (for a stream, its head)
+        is there; after that `silence` is the longest silence of a stream (None: no limit)."""
         now = time.monotonic()
         self.connect_by = now + min(connect, left)
         self.seconds = left if silence is None or not streaming else min(left, silence)
@@ -97,8 +98,9 @@ _lock = ForkSafeLock()
 
 
 def look_up(host: str, port: int, by: float) -> list[Address]:
-    """The addresses of `host`, as getaddrinfo returns them. Blocks until `by` at most. Raises socket.gaierror for a name
-    without addresses, TimeoutError, LocationParseError for an invalid name, ConnectionAbortedError after a stop."""
+    """The addresses of `host`, as getaddrinfo returns them. Blocks until `by` at most. Raises socket.gaierror for a
+    name without addresses, TimeoutError, LocationParseError for an invalid name, ConnectionAbortedError after a
+    stop."""
     host = host.strip("[]")
     if _is_address(host):
         return _addresses(host, port)
@@ -198,8 +200,8 @@ def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, options: Option
     """A socket that a SOCKS proxy has connected to `host`. Blocks and raises as `dial`, and ProxyError if the proxy
     refuses.
 
-    With `socks5h` and `socks4a` the proxy looks the name up, with `socks5` and `socks4` this process does. With `socks5`
-    a name that is unknown here goes to the proxy as well: kubectl leaves all names to it."""
+    With `socks5h` and `socks4a` the proxy looks the name up, with `socks5` and `socks4` this process does. With
+    `socks5` a name that is unknown here goes to the proxy as well: kubectl leaves all names to it."""
     with unforked():  # few programs need PySocks
         import socks
 

@@ -3,14 +3,14 @@
 - `ByteStream` yields the body of an open answer as the server sends it. The iteration ends with the body and with
   `shutdown()` or a stop token, which wake an idle read within milliseconds. A cut or reset raises TransportError, too
   long a silence RequestTimeout. One thread reads and closes; any thread may call `shutdown()`.
-- `whole_body` reads the body of a call's answer within its deadline. Limits: 16 MiB for one object or an error, 2 GiB for
-  anything else, such as a list without `limit`, and above 512 MiB no more than a hundred times the compressed size
+- `whole_body` reads the body of a call's answer within its deadline. Limits: 16 MiB for one object or an error, 2 GiB
+  for anything else, such as a list without `limit`, and above 512 MiB no more than a hundred times the compressed size
   (lists compress about ten times). A longer body raises UnexpectedAnswer, since it would be as long the next time.
 - `Content` reads a body below urllib3: any framing (chunked, Content-Length, end of the connection) and gzip with any
   number of members. The end of the framing is the end of the content; a body that ends before, and gzip that does not
-  end with it, raise FramingError: the answer was cut or damaged. urllib3's `stream()` costs twice as much, its `read(n)`
-  waits for n bytes, and its `read1` does not say what it holds decompressed. This needs http.client's response inside
-  urllib3's; an answer without it (a mock) is read by urllib3's own methods.
+  end with it, raise FramingError: the answer was cut or damaged. urllib3's `stream()` costs twice as much, its
+  `read(n)` waits for n bytes, and its `read1` does not say what it holds decompressed. This needs http.client's
+  response inside urllib3's; an answer without it (a mock) is read by urllib3's own methods.
 - `ChunkedDecoder` decodes HTTP/1.1 chunked framing without I/O. The input may be cut anywhere; time is linear in its
   length:
 
@@ -130,7 +130,8 @@ class ChunkedDecoder:
 
 
 def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
-    """Take the chunks that lie whole in `data` from `position` on, which is nearly all of them; returns the new position.
+    """Take the chunks that lie whole in `data` from `position` on, which is nearly all of them; returns the new
+    position.
 
     Stops at anything unusual, which the general code then handles.
     """
@@ -414,8 +415,8 @@ def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
     end. A body that was read before is returned again.
 
     If an error has an unknown Content-Encoding, the returned text says so.
-    Raises FramingError for an answer that is cut, TimeoutError after the deadline, UnexpectedAnswer for an answer that is
-    too long or has an unknown Content-Encoding, and what requests and urllib3 raise.
+    Raises FramingError for an answer that is cut, TimeoutError after the deadline, UnexpectedAnswer for an answer that
+    is too long or has an unknown Content-Encoding, and what requests and urllib3 raise.
     """
     try:
         check_coding(response, call.request)
