@@ -1,19 +1,19 @@
-"""`RunScope`: what a thread works for: the run of a controller, how its calls end, and what its writes are checked for.
+"""`RunScope`: the work that a thread does for a controller: its run, the tokens that end its calls, the fences.
 
     field             set by                                   read by
     run               the run's beginning                      the observers of writes, recordings
     field_manager     the run's beginning                      writes that name no field manager
     logged            the invoker                              `RunFilter`, for the fields of log records
     stop, cut         the run, a webhook, a recorder, …        calls, waits, watches (see `calls_obey`)
-    family, fences    the run's beginning                      writes of the controller's client and its relatives
+    family, fences    the run's beginning                      writes of the controller's client and related clients
     trace             `Tracing`                                log records, metrics
     request           a call, while it is sent                 the wire
 
-One context variable holds the scope. It counts in the thread that entered it, and in copies of that context
+One context variable holds the scope. It applies to the thread that entered it, and to copies of that context
 (`contextvars.copy_context`, `asyncio.to_thread`), until it is left. A thread that is merely started within a scope does
-not belong to it, on any Python: up to 3.13 a new thread has an empty context. From 3.14 on it has a copy of its
-starter's on a build without the GIL, or under `-X thread_inherit_context`; that copy does not count (see `_inherited`),
-as a thread of a user's pool would otherwise work for the run in which it happened to be started.
+not belong to it, on any Python: otherwise a thread of a user's pool would work for the run that happened to start it.
+Up to Python 3.13 a new thread has an empty context. From 3.14 on, on a build without the GIL or under
+`-X thread_inherit_context`, it has a copy of its starter's, which is ignored (see `_inherited`).
 """
 from __future__ import annotations
 
@@ -34,32 +34,34 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 
 
 class ScopedRun(Protocol):
-    """A run, as far as others than the queue deal with it."""
+    """The interface of a run for modules other than the queue."""
 
     key: Key
     triggered_itself: bool
     latest: Any
-    """The record of its object, as the server answered the last write of it in this run; None: there was none."""
+    """The record of the run's object from the last write of it in this run; None without one."""
 
     def begins_write(self, ref: ObjectRef | None) -> None:
-        """A write of `ref` (None: of a new object) is going to be sent."""
+        """A write of `ref` (None: of a new object) is about to be sent."""
 
     def wrote(self, write: Any) -> None:
         """The server answered a write, a `client.api.client.Write`."""
 
     def is_given(self, uid: str, version: str) -> bool:
-        """Whether the run knows this version of its object: it was given it, or the library made it for this run."""
+        """Whether the run knows this version of its object: it was started with it, or the library wrote it for this
+        run.
+        """
 
     def wrote_quietly(self, uid: str, before: str, after: str) -> None:
-        """The library itself has made version `after` of the object of this uid in place of `before`, for this run: if
-        the run was given that version, the change leads to no other run."""
+        """The library itself wrote version `after` of the object with this uid in place of `before`, for this run: if
+        the run knows version `before`, the change triggers no other run."""
 
     def waits_for(self, *children: str) -> None:
         """These children, such as `Deployment web`, are not ready: the controller's `ready` condition names them."""
 
 
 class LoggedRun(Protocol):
-    """What a log line says of a run; a reconciler's `Context` is one."""
+    """The fields of a run for a log line; a reconciler's `Context` has them."""
 
     @property
     def controller(self) -> str:
@@ -71,7 +73,7 @@ class LoggedRun(Protocol):
 
     @property
     def reconcile_id(self) -> str:
-        """The name of the run in logs."""
+        """The id of the run in logs."""
 
     @property
     def reason(self) -> str:
@@ -83,7 +85,7 @@ class WriteFence(Protocol):
 
     @property
     def check(self) -> Callable[[Any], None]:
-        """Takes a call that writes, and raises if it must not be sent."""
+        """A function that takes a call that writes, and raises if it must not be sent."""
 
 
 class SentRequest(Protocol):
@@ -91,23 +93,23 @@ class SentRequest(Protocol):
 
     @property
     def stopped(self) -> bool:
-        """Whether a token has ended it."""
+        """Whether a token has ended the request."""
 
     def attach(self, connection: socket.socket) -> None:
-        """It is about to connect this socket."""
+        """The request is about to connect this socket."""
 
     def begin(self, connection: Any) -> None:
-        """Its first byte is about to be sent on this socket. Raises what its checks raise."""
+        """The first byte is about to be sent on this socket. Raises what the request's checks raise."""
 
     def wait(self, event: threading.Event, seconds: float) -> None:
         """Block until `event` is set, for `seconds` at most."""
 
     def release(self) -> bool:
-        """It is done with its connection; whether that was shut down."""
+        """The request is done with its connection. Returns whether the connection was shut down."""
 
 
 class Trace(msgspec.Struct, eq=False):
-    """The trace of a run, of this controller and key, and its span there, in hex digits. `over`: it has ended."""
+    """The trace of a run of this controller and key, and its span, as hex digits. `over`: the run has ended."""
 
     trace_id: str
     span_id: str
@@ -117,15 +119,15 @@ class Trace(msgspec.Struct, eq=False):
 
 
 class RunScope(msgspec.Struct, eq=False):
-    """What a thread works for; see the module. It belongs to the thread that enters it, and is entered once."""
+    """What a thread works for; see the module. It belongs to the thread that enters it, and is entered only once."""
 
     stop: StopToken | None = None
     """Ends reads, streams and waits."""
     cut: StopToken | None = None
-    """Ends writes. It comes later: whether a write that was interrupted has happened, nobody could know."""
+    """Ends writes. It is set later than `stop`, since an interrupted write leaves its outcome unknown."""
     run: ScopedRun | None = None
     family: object = None
-    """What the clients have in common whose writes are checked."""
+    """Identifies the related clients whose writes are checked."""
     fences: tuple[WriteFence, ...] = ()
     field_manager: str | None = None
     """The controller's name, as a field manager."""
@@ -133,9 +135,9 @@ class RunScope(msgspec.Struct, eq=False):
     trace: Trace | None = None
     request: SentRequest | None = None
     deadline: float | None = None
-    """When the time of the outermost `deadline` around this is up, on the system's monotonic clock."""
+    """The deadline of the outermost `deadline` block, on the system's monotonic clock."""
     outer: RunScope | None = None
-    """What is in force again when this one is left, in copies of the context too."""
+    """The scope that is in force again after this one, also in copies of the context."""
     thread: int = 0
     over: bool = False
     shard: int | None = None
@@ -150,13 +152,14 @@ _probe: ContextVar[object] = ContextVar("kubectl_runtime_probe", default=None)
 
 
 def enter_scope(scope: RunScope) -> Token[RunScope | None]:
-    """From now on this thread works for `scope`, until `leave_scope`, which takes the answer."""
+    """Let this thread work for `scope` until `leave_scope`, which takes the returned token."""
     scope.thread = _thread()
     return _current.set(scope)
 
 
 def leave_scope(entered: Token[RunScope | None]) -> None:
-    """As before `enter_scope`; the scope is over, here and in copies. To be called in the context that entered it."""
+    """Restore the scope before `enter_scope`. The left scope is over, here and in copies of the context. Call it in the
+    context that entered the scope."""
     scope = _get()
     if scope is not None:
         scope.over = True
@@ -164,7 +167,7 @@ def leave_scope(entered: Token[RunScope | None]) -> None:
 
 
 def current_scope() -> RunScope | None:
-    """What this thread works for; None for nothing."""
+    """The scope that this thread works for; None without one."""
     scope = _get()
     while scope is not None and scope.over:
         scope = scope.outer
@@ -174,7 +177,7 @@ def current_scope() -> RunScope | None:
 
 
 def _inherited() -> bool:
-    """Whether the current context is the one that this thread was started with, not one that the program entered."""
+    """Whether the current context is the one with which this thread was started, not one that the program entered."""
     context = getattr(threading.current_thread(), "_context", None)
     if context is None:
         return False
@@ -187,7 +190,7 @@ def _inherited() -> bool:
 
 
 def _inside(outer: RunScope | None) -> RunScope:
-    """A scope that is entered within `outer`, and like it."""
+    """A new scope within `outer`, with the same fields."""
     if outer is None:
         return RunScope()
     return RunScope(outer.stop, outer.cut, outer.run, outer.family, outer.fences,
@@ -196,7 +199,7 @@ def _inside(outer: RunScope | None) -> RunScope:
 
 
 def enter_request(request: SentRequest) -> Token[RunScope | None]:
-    """From now on this thread sends `request`, within what it works for anyway. `leave_scope` takes the answer."""
+    """Note that this thread sends `request`, within its current scope. `leave_scope` takes the returned token."""
     scope = _inside(current_scope())
     scope.request = request
     return enter_scope(scope)
@@ -204,7 +207,7 @@ def enter_request(request: SentRequest) -> Token[RunScope | None]:
 
 @contextmanager
 def calls_obey(stop: StopToken) -> Iterator[None]:
-    """In this block `stop`, and nothing else of the kind, ends the calls of this thread: reads as well as writes."""
+    """In this block only `stop` ends the calls of this thread, reads as well as writes."""
     scope = _inside(current_scope())
     scope.stop = scope.cut = stop
     entered = enter_scope(scope)
@@ -216,8 +219,8 @@ def calls_obey(stop: StopToken) -> Iterator[None]:
 
 @contextmanager
 def calls_also_obey(stop: StopToken, deadline: float) -> Iterator[None]:
-    """In this block `stop` ends the calls of this thread as well as what ends them anyway; waits last until `deadline`
-    at most, on the system's monotonic clock."""
+    """In this block `stop` also ends the calls of this thread; waits last until `deadline` at most, on the system's
+    monotonic clock."""
     scope = _inside(current_scope())
     scope.stop = stop if scope.stop is None else FirstOf(scope.stop, stop)
     scope.cut = stop if scope.cut is None else FirstOf(scope.cut, stop)
@@ -230,7 +233,7 @@ def calls_also_obey(stop: StopToken, deadline: float) -> Iterator[None]:
 
 
 def time_left(left: float | None, clock: Clock) -> float | None:
-    """Seconds for a wait of this thread on `clock`: `left` (None: no limit), or less where a `deadline` is around."""
+    """Seconds for a wait of this thread on `clock`: `left` (None: no limit), or less within a `deadline` block."""
     scope = current_scope()
     if scope is None or scope.deadline is None or clock is not SYSTEM_CLOCK:
         return left
@@ -251,24 +254,24 @@ def current_trace() -> Trace | None:
 
 
 def stray_trace() -> Trace | None:
-    """The trace of a run that this thread's context still knows, though the thread does not work for it."""
+    """The trace of a run that this thread's context still has, though the thread does not work for the run."""
     scope = _get()
     return scope.trace if scope is not None and current_scope() is None else None
 
 
 def scoped_stop() -> StopToken | None:
-    """What ends the reads and waits of this thread; None where nothing does."""
+    """The token that ends the reads and waits of this thread; None without one."""
     scope = current_scope()
     return None if scope is None else scope.stop
 
 
 def scoped_cut() -> StopToken | None:
-    """What ends the writes of this thread; None where nothing does."""
+    """The token that ends the writes of this thread; None without one."""
     scope = current_scope()
     return None if scope is None else scope.cut
 
 
 def with_scope(stop: StopToken, clock: Clock) -> StopToken:
-    """`stop`; within a run, what is set as soon as it or the run's end is."""
+    """`stop`; within a run, a token that is set as soon as `stop` or the end of the run is."""
     scoped = scoped_stop()
     return stop if scoped is None else FirstOf(stop, scoped, clock=clock)

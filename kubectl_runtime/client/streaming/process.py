@@ -107,8 +107,8 @@ class Channels:
 
     def gathered(self, channel: int, is_enough: Callable[[bytes], bool], timeout: float | None = None) -> bytes:
         """All bytes of `channel`, once `is_enough` of them is true or no more will come. They stay there, so that any
-        number of threads may wait for them. Blocks until then. Raises as `read`, also if some bytes came before the
-        connection broke.
+        number of threads may wait for them. Blocks until then. Raises as `read`, but if the connection broke after
+        some bytes came it returns these.
 
         `is_enough` is called with the condition held, also by the websocket's thread.
         """

@@ -1,1 +1,1 @@
-"""What everything stands on: clock, stop token, errors, status, wire names, the observer."""
+"""The basis of all other modules: clock, stop token, errors, status, wire names, the observer."""

@@ -1,9 +1,9 @@
-"""`Backoff`: how long to wait after the n-th failure in a row. Keys, watches, calls, conflicts and events wait by it.
+"""`Backoff`: how long to wait after the n-th failure in a row. Keys, watches, calls, conflicts and events use it.
 
     d = `initial` * `factor` ** (n - 1), at most `maximum`
     the delay is drawn from ((1 - `jitter`) d, (1 + `spread`) d]
 
-A pure value: its user counts the failures, and decides when they are forgiven. `KeyBackoff`, `WatchBackoff`,
+It is a pure value: its user counts the failures, and decides when to reset the count. `KeyBackoff`, `WatchBackoff`,
 `RetryPolicy` and `ConflictBackoff` are the public names; each makes one `Backoff` of its numbers.
 """
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kubectl_runtime.core.base.errors import RequestError
 
 
 class Chance(Protocol):
-    """What draws numbers from [0, 1): a `random.Random`, or the module."""
+    """Draws numbers from [0, 1): a `random.Random`, or the module `random`."""
 
     @property
     def random(self) -> Callable[[], float]:
-        """The function that draws one."""
+        """The function that draws a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Backoff:
     factor: float = 2.0
     maximum: Duration = inf
     jitter: float = 0.0
-    """The share of a delay that chance may take off, from 0 (none) to 1."""
+    """The share of a delay that the jitter may take off, from 0 (none) to 1."""
     spread: float = 0.0
-    """The share of a delay that chance may add, beyond `maximum`, too."""
+    """The share of a delay that the jitter may add, even beyond `maximum`."""
 
     def __post_init__(self) -> None:
         for what, number in (("factor", self.factor), ("jitter", self.jitter), ("spread", self.spread)):

@@ -1,7 +1,7 @@
-"""Time, as everything in the library sees it: through a `Clock` that the caller can replace.
+"""The library's time, through a `Clock` that the caller can replace.
 
-`SystemClock` is real time; `kubectl_runtime.testing.SimClock` moves only when a test says so. A clock also does the
-waiting, so that a simulated one can wake a waiting thread when its time has come.
+`SystemClock` is real time; `kubectl_runtime.testing.SimClock` moves only when a test moves it. A clock also does the
+waiting, so that a simulated clock can wake a waiting thread when its time has come.
 """
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Duration = float | int | timedelta
 
 
 def seconds(duration: Duration) -> float:
-    """`duration` in seconds. Raises RequestError for anything but a number or a `timedelta`: texts and booleans are
-    refused, though Python would make a number of them."""
+    """`duration` in seconds. Raises RequestError for anything but a number or a `timedelta`: text and booleans are
+    refused, though Python would convert them."""
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     given: Any = duration  # callers may not check their types
-    if isinstance(given, bool) or not isinstance(given, float | int | Real):  # the last for numpy's
+    if isinstance(given, bool) or not isinstance(given, float | int | Real):  # Real is for numpy's numbers
         raise RequestError(f"a duration is seconds or a timedelta, not {duration!r}")
     try:
         return float(given)
@@ -58,14 +58,14 @@ _BOOTTIME: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darw
 
 
 class Clock(Protocol):
-    """Where time comes from. Implementations are safe to use from any thread."""
+    """A source of time. Implementations are safe to use from any thread."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back; only differences mean something."""
+        """Seconds that never go back; only differences are meaningful."""
 
     def boottime(self) -> float:
-        """As `monotonic`, but the time for which the machine was suspended counts too, where the system can tell: what
-        another machine measures meanwhile. A base of its own: compare it with nothing but itself."""
+        """As `monotonic`, but it includes the time for which the machine was suspended, if the system can tell, as
+        measured by another machine. It has its own origin: compare it only with other values of `boottime`."""
 
     def now(self) -> datetime:
         """The date and time, aware, in UTC."""
@@ -73,7 +73,7 @@ class Clock(Protocol):
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         """Wait on `condition`, which the caller holds, until it is notified or `timeout` seconds have passed.
 
-        False after a timeout, as `threading.Condition.wait`; it may also wake for no reason, so check in a loop.
+        False after a timeout, as `threading.Condition.wait`; it may also wake spuriously, so check in a loop.
         """
 
 
@@ -81,10 +81,10 @@ class SystemClock:
     """Real time: `time.monotonic`, the system's date, and real waiting.
 
     `boottime` is Linux's CLOCK_BOOTTIME, and macOS's CLOCK_MONOTONIC, which counts sleep there (Python's own monotonic
-    clock does not). Windows' monotonic clock counts it by itself; elsewhere a suspension cannot be seen.
+    clock does not). Windows' monotonic clock counts it already; on other systems a suspension cannot be seen.
     """
 
-    monotonic = staticmethod(time.monotonic)  # read several times for each event
+    monotonic = staticmethod(time.monotonic)  # without a Python frame, as it is read several times for each event
 
     def boottime(self) -> float:
         """Seconds since the machine was started, suspended time included."""
@@ -103,7 +103,7 @@ class SystemClock:
 
 
 MAIN_THREAD_WAIT = 0.5
-"""Seconds after which a wait in the main thread wakes for no reason. Python runs signal handlers there, between two
-instructions: one that comes just before the wait begins would otherwise be seen only when the wait is over."""
+"""Seconds after which a wait in the main thread wakes spuriously. Python runs signal handlers there, between two
+instructions: a signal that comes just before the wait begins would otherwise be handled only after the wait."""
 
 SYSTEM_CLOCK = SystemClock()

@@ -3,7 +3,7 @@
     KubeError
       ConfigError           no usable cluster configuration; names the files that were tried
       RequestError          the call itself is wrong; nothing was sent (also a ValueError)
-        PartialObjectError  `replace` of an object of which only a part is held
+        PartialObjectError  `replace` of an object that is only partly held
         WriteBackError      a changed view cannot be merged into the received object
       TransportError        no answer: could not connect, connection lost, time is up
         RequestTimeout      the call's deadline passed
@@ -11,16 +11,15 @@
           WriteTimeout      because the call's deadline passed (also a RequestTimeout)
       ApiError              the server answered with an error Status
       AuthError             credentials could not be obtained
-      DecodeError           an object's content is not what its type says; see `core.meta.problems`
+      DecodeError           an object's content does not fit its type; see `core.meta.problems`
       DiscoveryError        the server does not serve a kind
       MissingExtra          an extra of this library is not installed (also an ImportError)
 
 Messages name the verb, kind, namespace and name, and what to do; never the content of an object or a credential.
 Errors are data: they pickle and copy to the same class, text and attributes (without traceback and cause).
 
-`Status`: the API server's own word on what went wrong (or, for some deletes, right).
-
-The name that was probably meant: for errors about names that there are not.
+`Status` is the API server's answer for an error (and for some deletes). `nearest` finds the name that was probably
+meant.
 """
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ import msgspec
 
 
 class StatusCause(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several reasons: which field, and why."""
+    """One of several causes: which field, and why."""
 
     reason: str | None = ""
     message: str | None = ""
@@ -41,7 +40,7 @@ class StatusCause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the Status is about."""
+    """The object that the Status is about, and details of the error."""
 
     name: str | None = ""
     group: str | None = ""
@@ -52,14 +51,14 @@ class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StatusMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """List metadata of a Status; an expired `continue` token comes with a new one here."""
+    """List metadata of a Status; for an expired `continue` token it holds a new one."""
 
     resource_version: str | None = ""
     continue_token: str | None = msgspec.field(name="continue", default="")
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The `Status` object of the API, as far as clients act on it.
+    """The `Status` object of the API, with the fields that clients use.
 
     >>> try:
     ...     Api.namespaced(client, ConfigMap, "default").get("absent")
@@ -77,7 +76,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def causes(self) -> list[StatusCause]:
-        """What was wrong, field by field; empty when the server says nothing of fields."""
+        """What is wrong, field by field; empty when the server names no fields."""
         return (self.details.causes if self.details else None) or []
 
 
@@ -95,7 +94,7 @@ def reason_of(code: int) -> str:
 
 
 class KubeError(Exception):
-    """The root of all errors of this library. What your own code raises is not one of them, nor is a TypeError for an
+    """The root of all errors of this library. Exceptions of your own code are not KubeErrors, nor is a TypeError for an
     argument of a wrong type.
 
     >>> try:
@@ -106,13 +105,13 @@ class KubeError(Exception):
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Python's own way calls the class with `args`, which here is the text and not what __init__ takes: the error
-        # could not be read back, and a multiprocessing pool whose worker raised it would wait for ever.
+        # By default pickle calls the class with `args`, which here is the text and not the arguments of __init__: the
+        # error could not be unpickled, and a multiprocessing pool whose worker raised it would wait forever.
         return _restored, (type(self), self.args), dict(self.__dict__)
 
 
 def _restored(cls: type[KubeError], args: tuple[Any, ...]) -> KubeError:
-    """An error with these `args`, whose attributes pickle or copy then sets."""
+    """An error with these `args`; pickle or copy sets its attributes afterwards."""
     return cls.__new__(cls, *args)
 
 
@@ -148,7 +147,7 @@ class RequestError(KubeError, ValueError):
 
 
 class UnknownFieldError(RequestError, TypeError):
-    """An object or a part of one was made with a field that its class does not have; the text names the nearest.
+    """An object or a part of one was made with a field that its class does not have; the text suggests a similar name.
 
     >>> ConfigMap(name="a", dta={})
     Traceback (most recent call last):
@@ -158,7 +157,7 @@ class UnknownFieldError(RequestError, TypeError):
 
 
 class PartialObjectError(RequestError):
-    """Only a part of the object is held, so it cannot replace the whole: use patch or apply.
+    """The object is only partly held, so it cannot replace the whole object: use patch or apply.
 
     >>> meta = Api.namespaced(client, ConfigMap, "default").with_metadata_only().get("settings")
     >>> Api.namespaced(client, ConfigMap, "default").replace(meta)
@@ -169,7 +168,7 @@ class PartialObjectError(RequestError):
 
 
 class WriteBackError(RequestError):
-    """A change to a view cannot be merged into the object as received; `path` says where.
+    """A change to a view cannot be merged into the received object; `path` names the place.
 
     >>> issubclass(WriteBackError, KubeError)
     True
@@ -181,8 +180,8 @@ class WriteBackError(RequestError):
 
 
 class TransportError(KubeError):
-    """The server's answer did not come: no connection, a broken one, or none in time. `sent` tells whether any byte of
-    the request may have reached the server.
+    """The server's answer did not come: no connection, a broken connection, or no answer in time. `sent`: whether any
+    byte of the request may have reached the server.
 
     >>> own = Client(Config(cluster_url="http://127.0.0.1:1"), retry=RetryPolicy.never())
     >>> try:
@@ -206,11 +205,11 @@ class RequestTimeout(TransportError):
 
 
 class OutcomeUnknownError(TransportError):
-    """A write was sent and no whole answer came, so it may have been carried out or not: the connection was lost, the
-    time was up, or the answer was a 502, a 504, a 503 without Retry-After, or etcd's "request timed out".
+    """A write was sent and no whole answer came, so the server may have carried it out or not: the connection was lost,
+    the deadline passed, or the answer was a 502, a 504, a 503 without Retry-After, or etcd's "request timed out".
 
-    The client does not send such a write again, since a second one might do it twice: read the object before you write
-    again. In a controller let it pass: the run is repeated with backoff, and sees what is there. `cause` is the error
+    The client does not retry such a write, since it might then happen twice: read the object before you write again.
+    In a controller do not catch it: the run is repeated with backoff, and reads the current state. `cause` is the error
     of the last attempt, `operation` the request in words; `verb`, `kind`, `namespace` and `name` are the request's,
     empty or None where it has none.
 
@@ -238,15 +237,15 @@ class WriteTimeout(OutcomeUnknownError, RequestTimeout):
 
 
 class MissingExtra(KubeError, ImportError):
-    """Something was used that needs an extra of this library; the text says how to install it, `extra` which it is.
-    Where the extra's package is installed and cannot be imported, the text says why.
+    """A feature was used that needs an extra of this library; the text says how to install it, `extra` is its name. If
+    the extra's package is installed but cannot be imported, the text says why.
 
     >>> issubclass(MissingExtra, KubeError)
     True
     """
 
     def __init__(self, what: str, extra: str, package: str = "", failure: ImportError | None = None) -> None:
-        """`what`: with its verb, such as `rules in CEL need`. `failure`: what importing its `package` raised."""
+        """`what`: with its verb, such as `rules in CEL need`. `failure`: the error of importing its `package`."""
         text = f"{what} the extra '{extra}': pip install '{_requirement(_ROOT)}[{extra}]'"
         absent = isinstance(failure, ModuleNotFoundError) and (failure.name or "").partition(".")[0] == package
         if failure is not None and not absent:
@@ -256,7 +255,7 @@ class MissingExtra(KubeError, ImportError):
 
 
 class DiscoveryError(KubeError):
-    """The server does not serve what was asked for.
+    """The server does not serve the requested kind, group or subresource.
 
     >>> client.discovery.resolve("unicorns")
     Traceback (most recent call last):
@@ -266,10 +265,10 @@ class DiscoveryError(KubeError):
 
 
 class ApiError(KubeError):
-    """The server's answer is an error. `status` is what it said, `operation` what was asked (`get pods default/a`).
+    """The server's answer is an error. `status` is its Status, `operation` the request (`get pods default/a`).
 
     The error's text has at most about a kilobyte of the server's message, which may quote a whole object, and the
-    fields that are at fault; `status.message` has all of it. `remedy`: what may help, where that is known.
+    fields that are at fault; `status.message` has all of it. `remedy`: advice, where there is any.
 
     >>> try:
     ...     Api.namespaced(client, ConfigMap, "default").get("absent")
@@ -287,7 +286,7 @@ class ApiError(KubeError):
         self.operation = operation
         self.remedy = remedy
         self.retry_after = retry_after
-        """Seconds the server asked to wait, from `Retry-After` or the Status; None when it did not."""
+        """Seconds that the server asked to wait, in `Retry-After` or the Status; None if it asked for no wait."""
 
     @property
     def code(self) -> int:
@@ -296,28 +295,28 @@ class ApiError(KubeError):
 
     @property
     def reason(self) -> str:
-        """Kubernetes's word for the error, such as `NotFound`; empty when the server gave none."""
+        """Kubernetes's reason, such as `NotFound`; empty when the server gave none."""
         return self.status.reason or ""
 
     @property
     def is_not_found(self) -> bool:
-        """Whether the object does not exist, or the kind: then it is a `KindNotServedError`."""
+        """Whether the object does not exist, or the kind is not served (then it is a `KindNotServedError`)."""
         return self._is("NotFound", HTTPStatus.NOT_FOUND)
 
     @property
     def is_already_exists(self) -> bool:
-        """Whether an object of this name exists already, by the reason only: a 409 without a reason may as well be a
+        """Whether an object of this name exists already. Only the reason counts: a 409 without a reason may also be a
         conflict."""
         return self.reason == "AlreadyExists"
 
     @property
     def is_conflict(self) -> bool:
-        """Whether the object was changed since it was read, or another manager owns a field that was applied."""
+        """Whether the object was changed since it was read, or another manager owns an applied field."""
         return self._is("Conflict", HTTPStatus.CONFLICT)
 
     @property
     def is_forbidden(self) -> bool:
-        """Whether the user lacks the right; the message names user, verb and resource."""
+        """Whether the user lacks the permission; the message names user, verb and resource."""
         return self._is("Forbidden", HTTPStatus.FORBIDDEN)
 
     @property
@@ -327,7 +326,7 @@ class ApiError(KubeError):
 
     @property
     def is_invalid(self) -> bool:
-        """Whether the object does not fit the schema or a rule of its kind; the message names the fields."""
+        """Whether the object violates the schema or a rule of its kind; the message names the fields."""
         return self._is("Invalid", HTTPStatus.UNPROCESSABLE_ENTITY)
 
     @property
@@ -337,47 +336,46 @@ class ApiError(KubeError):
 
     @property
     def is_too_large_resource_version(self) -> bool:
-        """Whether the resourceVersion is newer than what this server has seen (after a restore, or on a lagging
-        replica)."""
-        # Servers before 1.19 and aggregated ones say it in words only, as client-go looks for them.
+        """Whether the resourceVersion is newer than this server's latest (after a restore, or on a lagging replica)."""
+        # Servers before 1.19 and aggregated servers say it only in the message; client-go looks for the same text.
         told = [self.status.message, *(cause.message for cause in self.status.causes)]
         return any(cause.reason == "ResourceVersionTooLarge" for cause in self.status.causes) or any(
             _TOO_LARGE in (text or "") for text in told)
 
     def _is(self, reason: str, code: int) -> bool:
-        """By the Status's reason; by the code when it gives none or one that Kubernetes does not define."""
+        """Compare the Status's reason; the code counts if there is no reason or one that Kubernetes does not define."""
         if self.reason in _KNOWN_REASONS:
             return self.reason == reason
         return self.code == code
 
 
 def error_behind(error: BaseException | None) -> BaseException | None:
-    """The error of the last attempt, where it was that which left the outcome unknown; else `error` itself."""
+    """The error of the last attempt, if it left the outcome unknown; otherwise `error` itself."""
     return error.cause or error if isinstance(error, OutcomeUnknownError) else error
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says, in one line: the system's words for an OSError, or else its text, or else its class."""
+    """The text of an exception in one line: the system's message of an OSError, or its text, or its class."""
     said = error.strerror if isinstance(error, OSError) else None
     return said or " ".join(str(error).split()) or type(error).__name__
 
 
 def class_named(given: object) -> str:
-    """What somebody gave in place of what was expected, in a word: a class's own name, None, or its class."""
+    """A wrong argument in a word, for messages: a class's own name, None, or the class of the value."""
     return given.__name__ if isinstance(given, type) else "None" if given is None else type(given).__name__
 
 
 _ROOT = Path(__file__).parents[3]
-"""What holds the package: `site-packages`, or a clone."""
+"""The folder that holds the package: `site-packages`, or a clone."""
 
 
 def _requirement(root: Path) -> str:
-    """What pip is to install: the path of the clone that the package is in, or else its name."""
+    """The argument for pip install: the path of the clone that the package is in, or its name."""
     return str(root) if (root / "setup.cfg").is_file() and (root / "pyproject.toml").is_file() else "kubectl_runtime"
 
 
 def message_of(status: Status) -> str:
-    """The server's message; a long one cut, with the fields that its causes name."""
+    """The server's message; a long one is cut, and the fields of its causes are added."""
     text = status.message or status.reason or f"HTTP {status.code}"
     if len(text) <= LONGEST_TEXT:
         return text
@@ -388,21 +386,21 @@ def message_of(status: Status) -> str:
 
 
 LONGEST_TEXT = 1024
-"""Characters of a server's message that an error shows. A 422 of an update may quote both versions of the object."""
+"""The most characters of a server's message in an error. A 422 of an update may quote both versions of the object."""
 
 FIELD_CONFLICT = "FieldManagerConflict"
-"""The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
+"""The reason of a cause when an applied field has another manager: unlike for a stale write, no retry helps."""
 
 
 def is_lost_race(error: BaseException) -> bool:
-    """Whether reading again may help, because the object has changed since it was read. False when another manager
-    owns a field that was applied: that would be so the next time as well."""
+    """Whether reading again may help, because the object has changed since it was read. False when another manager owns
+    an applied field: a retry would fail in the same way."""
     return isinstance(error, ApiError) and error.is_conflict and all(
         cause.reason != FIELD_CONFLICT for cause in error.status.causes)
 
 
 def is_lost_test(error: BaseException) -> bool:
-    """The same of a JSON patch with `test` operations: servers answer a failed one as what is invalid."""
+    """As `is_lost_race`, for a JSON patch with `test` operations: servers answer a failed test with Invalid."""
     return is_lost_race(error) or (isinstance(error, ApiError) and error.is_invalid)
 
 
@@ -414,11 +412,11 @@ _KNOWN_REASONS = frozenset((
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str | None:
-    """Of the names in `known` the one most like `wrong`; None when none is.
+    """The name in `known` that is most similar to `wrong`; None when none is similar.
 
-    `restartPolicy`, `restart_Policy` and `RestartPolicy` are `restart_policy`, whatever else may be near.
+    `restartPolicy`, `restart_Policy` and `RestartPolicy` match `restart_policy` before any other name.
     """
-    import difflib  # only errors need it
+    import difflib  # imported here because only errors need it
 
     names = list(known)
     bare = _bare(wrong)
@@ -431,7 +429,7 @@ def nearest(wrong: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """` (did you mean 'restart_policy'?)`, for behind the wrong name in a message; empty when no name is near."""
+    """` (did you mean 'restart_policy'?)`, to follow the wrong name in a message; empty when no name is similar."""
     found = nearest(wrong, known)
     return f" (did you mean {found!r}?)" if found is not None else ""
 

@@ -1,39 +1,27 @@
-"""`Guard`: calls one piece of user code many times, and says when it fails without saying it each time.
+"""Calls of user code, whose exceptions are logged and end nothing; checks of arguments; readers of untrusted objects.
 
-    a call                                        said
-    raises for the first time, or at a new place  error, with its traceback; of a KubeError the text, which
-                                                  says it all
-    raises there again                            error, in one line: at each doubling of how often, and when nothing
-                                                  was told of that place for `WITHIN` seconds
-    ends well, and `WITHIN` seconds have passed   info: after how many failures; then it starts over
-    since it raised last
-    ends well sooner                              nothing: code that fails for one object only works for the next one
+The library goes on after any exception of user code, SystemExit included: a watch that ended because of one bad object
+or one bad callback would look healthy and be dead. Only a KeyboardInterrupt in the main thread passes. The text of an
+exception is user code too, so it is read by `described`, never by `str`.
 
-A place is the class of the exception and the line that raised it. KeyboardInterrupt in the main thread passes.
+- `guarded` is for rare calls and logs each exception with its traceback.
+- `Guard` is for frequent calls of one piece of code and avoids repeated log lines:
 
-`guarded_logger`: a logger that raises nothing. Log handlers are user code: one that raises costs its line.
+    a call                                        is logged as
+    raises for the first time, or at a new place  error, with its traceback (for a KubeError only its text)
+    raises there again                            error, in one line, at each doubling of the count and when `WITHIN`
+                                                  seconds have passed since the last line about this place
+    succeeds `WITHIN` seconds after the last      info, with the number of failures; then the count starts again
+    failure
+    succeeds earlier                              nothing: code that fails for one object only may work for the next
 
-What they raise goes to stderr, as `logging` does with what it catches itself, and not to the caller, which may be a
-watch that must not end, or a call of the user's whose write is done. Only a KeyboardInterrupt in the main thread
-passes: it is the person at the keyboard.
-
-What happens when code that the user gave us raises.
-
-    KeyboardInterrupt in the main thread   passes: it is the person at the keyboard
-    anything else, SystemExit included     logged with its traceback; the caller goes on
-
-`guarded` is for what is called seldom. What is called for each event, run or request has a `Guard` of its own
-(`core/base/guard.py`), which does not say the same again and again.
-
-A watch that ends because of one bad object or one bad callback would look healthy and be dead, so nothing else passes.
-An exception is user code too: its text is asked for by `described`, never by `str`. So is a log handler: the runtime
-logs through `guarded_logger`, so that a handler that raises costs its line and nothing else.
-
-What is refused at once of what a user gives: it could only fail later, in a thread, again and again.
-
-Parts of an object in its plain form, read without trust: what is absent, null or of another type is empty.
-
-What all stages of a stream share: a stage closes its source, in the thread that pulls, whatever ends it.
+  A place is the class of the exception and the line that raised it.
+- `guarded_logger` is a logger that never raises. Log handlers are user code: if one raises, its line is lost, and the
+  error goes to stderr, as in `logging`, and not to the caller, which may be a watch, or a call whose write is done.
+- `check_api`, `check_callback` and others refuse arguments that would only fail later, in a thread, again and again.
+- `mapping`, `part_of`, `condition_of` and others read an object's plain form without trust: a part that is absent, null
+  or of another type is empty.
+- `closing_source`: each stage of a stream closes its source when it ends, in the thread that iterates.
 """
 from __future__ import annotations
 
@@ -54,12 +42,12 @@ from kubectl_runtime.core.base.errors import KubeError, RequestError, class_name
 from kubectl_runtime.core.base.interpreter import ForkSafeLock, signature_of
 
 Line: TypeAlias = Callable[[], None]
-"""Writes one line of the log, in whichever thread calls it."""
+"""Writes one line of the log, in the thread that calls it."""
 
 
 def printable(text: str, keep: str = "") -> str:
-    """`text` with every character written as Python escapes it that a terminal or a reader of lines would obey: control
-    characters, line breaks of all kinds, marks that change the direction of writing. Those in `keep` stay."""
+    """`text` with unsafe characters escaped as in Python: control characters, line breaks of all kinds, and marks that
+    change the direction of writing. A terminal or a line reader would obey them. Characters in `keep` stay."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else
@@ -74,19 +62,19 @@ _scribe = _Scribe()
 
 
 class ProcessEnded(BaseException):
-    """Ends the process that a simulation plays: a crash. Nothing may catch it but the simulation, so whoever catches
-    everything calls `pass_interrupt`."""
+    """Ends the process that a simulation plays: a crash. Only the simulation may catch it, so code that catches
+    everything calls `pass_interrupt` first."""
 
 
 class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
-    """Logs as the logger that it wraps. Safe to use from any thread."""
+    """Logs through the wrapped logger. Safe to use from any thread."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a message, if the level is enabled. A handler that raises costs its line, and nothing else."""
+        """Log a message, if the level is enabled. If a handler raises, only its line is lost."""
         try:
             if not self.logger.isEnabledFor(level):
                 return
-            # One frame more, this one, is not the origin of the line.
+            # The stack level is one higher, since this method is not the origin of the line.
             kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
             if _scribe.write is None:
                 self.logger.log(level, msg, *args, **kwargs)
@@ -100,19 +88,18 @@ class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class HousekeepingLogger(GuardedLogger):
-    """Logs as DEBUG what others log as INFO: for what the library does of its own accord. Safe to use from any
-    thread."""
+    """Logs INFO as DEBUG, for the library's own background work. Safe to use from any thread."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a message, if the level that it gets here is enabled."""
+        """Log a message, if its lowered level is enabled."""
         super().log(logging.DEBUG if level == logging.INFO else level, msg, *args,
                     **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
 
 
 @contextlib.contextmanager
 def written_by(write: Callable[[Line], None] | None) -> Iterator[None]:
-    """Within this, what this thread logs is given to `write` instead of the log's handlers, which may block. None:
-    to these, as always."""
+    """In this block the log lines of this thread go to `write` instead of the log's handlers, which may block. With
+    None they go to the handlers as usual."""
     before, _scribe.write = _scribe.write, write
     try:
         yield
@@ -121,13 +108,13 @@ def written_by(write: Callable[[Line], None] | None) -> Iterator[None]:
 
 
 def guarded_logger(name: str) -> GuardedLogger:
-    """The logger called `name`, which never raises: a handler that does costs its line, and nothing else."""
+    """The logger called `name`. It never raises: if a handler raises, only its line is lost."""
     return GuardedLogger(logging.getLogger(name))
 
 
 def pass_interrupt(error: BaseException) -> None:
-    """Raise `error` if it is the person at the keyboard, or the end of a simulated process. To be called first by
-    whoever catches everything."""
+    """Raise `error` if it is a KeyboardInterrupt in the main thread, or the end of a simulated process. Code that
+    catches everything calls this first."""
     if isinstance(error, ProcessEnded):
         raise error
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
@@ -137,20 +124,20 @@ def pass_interrupt(error: BaseException) -> None:
 def _tell_stderr(what: str, error: BaseException) -> None:
     if not logging.raiseExceptions or sys.stderr is None:
         return
-    with contextlib.suppress(Exception):  # closed, broken or replaced by user code: there is nobody left to tell
+    with contextlib.suppress(Exception):  # stderr may be closed, broken or replaced; there is no other place to report
         sys.stderr.write(f"--- {what} ---\n{''.join(traceback.format_exception(error))}")
 
 
 T = TypeVar("T")
 
 Given: TypeAlias = str | Callable[..., str]
-"""What the code was about: a text such as `Apply of pod a`, or a function that makes it of the call's arguments."""
+"""What the call was about: text such as `Apply of pod a`, or a function that makes it of the call's arguments."""
 
 WITHIN = 60.0
 """Seconds."""
 
 MOST_PLACES = 20
-"""Places that are counted each by itself; all further ones are one."""
+"""The most places that are counted separately; all further places are counted together."""
 
 Place: TypeAlias = tuple[str, str, int]
 
@@ -160,25 +147,25 @@ log = guarded_logger(__name__)
 
 
 class Guard:
-    """One piece of user code. Safe to use from any thread; no lock is held while it or a log handler runs."""
+    """Calls one piece of user code. Safe to use from any thread; no lock is held while it or a log handler runs."""
 
     __slots__ = ("_clock", "_last", "_lock", "_logger", "_places", "_since", "count", "name")
 
     def __init__(self, name: str, logger: GuardedLogger = log, clock: Clock = SYSTEM_CLOCK) -> None:
-        """`name`: what the code is called in the log, with a comma at its end where its words need one."""
+        """`name`: the name of the code in the log, ending with a comma if the sentence needs one."""
         self.name = name
         self._logger = logger
         self._clock = clock
         self._lock = ForkSafeLock()
         self._places: dict[Place, tuple[int, float]] = {}
-        """How often each place raised, and when that was told last."""
+        """For each place how often it raised, and when that was last logged."""
         self.count = 0
-        """Failures since it last worked; while it is 0, `succeeded` has nothing to do and need not be called."""
+        """Failures since the last success; while it is 0, `succeeded` does nothing and need not be called."""
         self._since = self._last = 0.0
 
     def call(self, default: T, given: Given, function: Callable[..., T], *args: Any) -> T:
-        """`function(*args)`; `default`, when it raises. `given`, or `given(*args)`, says in the log what it was about;
-        empty: nothing worth saying."""
+        """`function(*args)`, or `default` when it raises. `given`, or `given(*args)`, describes the call in the log;
+        empty for no description."""
         try:
             result = function(*args)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the caller must go on
@@ -189,7 +176,7 @@ class Guard:
         return result
 
     def failed(self, error: BaseException, given: Given = "", *args: Any) -> None:
-        """It raised `error`. For code that does not use `call`. Raises what `pass_interrupt` does."""
+        """Log that the code raised `error`. For code that does not use `call`. Raises what `pass_interrupt` raises."""
         pass_interrupt(error)
         now = self._clock.monotonic()
         place = _place(error)
@@ -216,7 +203,7 @@ class Guard:
                                now - since)
 
     def succeeded(self) -> None:
-        """It ended well. For code that does not use `call`."""
+        """Note that the code succeeded. For code that does not use `call`."""
         if not self.count:
             return
         now = self._clock.monotonic()
@@ -230,7 +217,7 @@ class Guard:
                           lasted)
 
     def _text(self, given: Given, args: tuple[Any, ...]) -> str:
-        """How an object shows itself is user code as well."""
+        """A text for the log; an object's `__str__` is user code as well and may raise."""
         if isinstance(given, str):
             return given
         try:
@@ -250,15 +237,15 @@ def _place(error: BaseException) -> Place:
 
 
 MOST_TEXT = 2000
-"""Characters of an exception's text that are shown: some quote whole documents, and each failing key keeps its text."""
+"""The most characters of an exception's text: some quote whole documents, and each failing key keeps its text."""
 
 Where: TypeAlias = str | Callable[..., str]
-"""Which code it was, and about which object: a text, or a function that makes it of the call's arguments."""
+"""Which code, and for which object: text, or a function that makes it of the call's arguments."""
 
 
 def guarded(default: T, where: Where, function: Callable[..., T], *args: Any) -> T:
-    """`function(*args)`; `default`, and a report, when it raises. `where`, or `where(*args)`, says in the log what it
-    was."""
+    """`function(*args)`; `default`, and a log line, when it raises. `where`, or `where(*args)`, describes the call in
+    the log."""
     try:
         return function(*args)
     except BaseException as error:  # noqa: BLE001 - see the module docstring
@@ -267,7 +254,7 @@ def guarded(default: T, where: Where, function: Callable[..., T], *args: Any) ->
 
 
 def described(error: BaseException) -> str:
-    """Type and text of an exception, in which the text may fail: `ValueError: no such thing`. A long text is cut."""
+    """Type and text of an exception: `ValueError: no such thing`. Its text may fail. A long text is cut."""
     name = type(error).__name__
     try:
         text = str(error)
@@ -280,8 +267,8 @@ def described(error: BaseException) -> str:
 
 
 def as_exception(error: BaseException) -> Exception:
-    """`error` as the failure of a call: the layers, credentials and adapters of a client are user code, and may raise
-    SystemExit. Raises what `pass_interrupt` does."""
+    """`error` as an Exception that a call may raise: a client's layers, credentials and adapters are user code, and may
+    raise SystemExit. Raises what `pass_interrupt` raises."""
     pass_interrupt(error)
     if isinstance(error, Exception):
         return error
@@ -291,19 +278,19 @@ def as_exception(error: BaseException) -> Exception:
 
 
 def name_of(function: Any) -> str:
-    """What to call a user's function in a log line."""
+    """The name of a user's function in a log line."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
 
 
 def is_async(function: Any) -> bool:
-    """Whether a call gives a coroutine or an async generator: of a function, a method, a `partial`, or an object whose
-    `__call__` is one."""
+    """Whether a call returns a coroutine or an async generator. `function` may be a function, a method, a `partial`, or
+    an object with `__call__`."""
     return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in _called(function))
 
 
 def is_generator(function: Any) -> bool:
-    """Whether a call only makes a generator, and runs nothing: as `is_async`."""
+    """Whether a call only makes a generator, and runs nothing. Arguments as for `is_async`."""
     return any(inspect.isgeneratorfunction(one) for one in _called(function))
 
 
@@ -312,9 +299,9 @@ def _called(function: Any) -> tuple[Any, ...]:
 
 
 def not_awaitable(value: T, function: Any, *, may_yield: bool = False) -> T:
-    """`value`, which a user's function returned. Raises TypeError for one that would have to be awaited, or iterated
-    unless `may_yield`: its function looks like a plain one (a lambda, a decorated function), so only the call shows
-    what it is. As a condition such a value would be true."""
+    """`value`, which a user's function returned. Raises TypeError for a value that would have to be awaited, or
+    iterated unless `may_yield`. For a lambda or a decorated function only the call shows this. As a condition such a
+    value would be true."""
     kind = type(value)
     if kind is GeneratorType and not may_yield:
         raise TypeError(f"{name_of(function)} returned a generator, of which nothing has run: return the value")
@@ -327,8 +314,8 @@ def not_awaitable(value: T, function: Any, *, may_yield: bool = False) -> T:
 
 
 def misfit(function: Any, arguments: tuple[str, ...], *, may_yield: bool = False) -> str | None:
-    """What is wrong with the signature of a user's function that will be called with these arguments; None when it
-    fits, or when nothing can be said of it (some built-in functions). `may_yield`: what it returns is iterated."""
+    """Why a user's function cannot be called with these arguments; None when it can, or when its signature is unknown
+    (some built-in functions). `may_yield`: its result is iterated."""
     if is_async(function):
         return "is async, and nothing awaits it: it is called in a thread; write a plain function"
     if not may_yield and is_generator(function):
@@ -347,14 +334,14 @@ def misfit(function: Any, arguments: tuple[str, ...], *, may_yield: bool = False
 
 def _report(error: BaseException, where: Where, args: tuple[Any, ...]) -> None:
     pass_interrupt(error)
-    # How an object shows itself is user code as well.
+    # An object's `__str__` is user code as well.
     text = where if isinstance(where, str) else guarded("user code", "a description", where, *args)
     log.error("%s raised %s", text, type(error).__name__, exc_info=error)
 
 
 def check_api(api: Any, taker: str, *, has: str = "resource") -> None:
-    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client. What is taken for an
-    Api has the attribute `has`."""
+    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client. Any object with the
+    attribute `has` counts as an Api."""
     if isinstance(api, type) or not hasattr(api, has):
         given = api.__name__ if isinstance(api, type) else repr(api)
         raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
@@ -362,13 +349,13 @@ def check_api(api: Any, taker: str, *, has: str = "resource") -> None:
 
 
 def check_client(client: Any, taker: str) -> None:
-    """Raise RequestError for what is likely to be passed instead of a Client: None, its class, a Config."""
+    """Raise RequestError for what is likely to be passed instead of a Client: None, the class, a Config."""
     if isinstance(client, type) or not hasattr(client, "clock"):
         raise RequestError(f"{taker} takes a Client, such as Client.try_default(), not {class_named(client)}")
 
 
 def check_callback(what: str, callback: Any, *arguments: str, may_yield: bool = False) -> None:
-    """Raise RequestError for what cannot be called with these arguments, is async, or is a generator unless
+    """Raise RequestError for anything that cannot be called with these arguments, is async, or is a generator unless
     `may_yield`."""
     if not callable(callback):
         raise RequestError(f"{what} is a function ({', '.join(arguments)}), not {callback!r}")
@@ -377,7 +364,7 @@ def check_callback(what: str, callback: Any, *arguments: str, may_yield: bool = 
 
 
 def check_type(what: str, value: Any, kind: type, example: str) -> None:
-    """Raise RequestError, with an example of what was meant, for a value that is not of this type."""
+    """Raise RequestError, with an example of a right value, for a value that is not of this type."""
     if not isinstance(value, kind):
         raise RequestError(f"{what} is a {kind.__name__}, such as {example}, not {value!r}")
 
@@ -388,7 +375,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def part_of(obj: Any, key: str) -> Mapping[str, Any]:
-    """The map under a top-level key of an object, or of None, which has none. Raises DecodeError."""
+    """The map under a top-level key of an object; empty for None. Raises DecodeError."""
     return {} if obj is None else mapping(obj.get(key))
 
 
@@ -399,7 +386,7 @@ def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
 
 def generation_of(obj: Any, entry: Mapping[str, Any]) -> int | None:
     """The generation that a condition of the object is about, as kubectl finds it: its own observedGeneration, or else
-    that of the status; None where neither says. Raises DecodeError."""
+    that of the status; None if neither is there. Raises DecodeError."""
     for part in (entry, part_of(obj, "status")):
         observed = part.get("observedGeneration")
         if isinstance(observed, int) and not isinstance(observed, bool):
@@ -408,13 +395,13 @@ def generation_of(obj: Any, entry: Mapping[str, Any]) -> int | None:
 
 
 def is_current(obj: Any, entry: Mapping[str, Any]) -> bool:
-    """Whether a condition of the object is about its present spec, as far as it says. Raises DecodeError."""
+    """Whether a condition of the object is about its current spec, as far as it says. Raises DecodeError."""
     observed = generation_of(obj, entry)
     return observed is None or observed >= (obj.generation or 0)
 
 
 def holds(obj: Any, kind: str, status: str = "True") -> bool:
-    """Whether the object's condition of this type has this status, for its present spec. Raises DecodeError."""
+    """Whether the object's condition of this type has this status, for its current spec. Raises DecodeError."""
     entry = condition_of(obj, kind)
     return entry.get("status") == status and is_current(obj, entry)
 
@@ -432,12 +419,12 @@ def items_of(part: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
 
 class TellingStream(Generator[T]):
-    """A stream that also tells any thread what keeps it from going on. Else as the generator that it wraps."""
+    """A generator that also shows any thread the failure that keeps it from going on."""
 
     def __init__(self, stream: Generator[T]) -> None:
         self._stream = stream
         self.trouble = ""
-        """The last failure, as text; empty while all is well. Written by the thread that pulls."""
+        """The last failure, as text; empty while all is well. Written by the iterating thread."""
 
     def __next__(self) -> T:
         return next(self._stream)
@@ -449,13 +436,13 @@ class TellingStream(Generator[T]):
         return self._stream.throw(*error)
 
     def close(self) -> None:
-        """Close it; for the thread that pulls."""
+        """Close it; for the iterating thread."""
         self._stream.close()
 
 
 @contextmanager
 def closing_source(source: Iterable[Any]) -> Iterator[None]:
-    """Close `source` at the end if it can be closed (generators can, lists cannot)."""
+    """Close `source` at the end of the block if it can be closed (generators can, lists cannot)."""
     try:
         yield
     finally:

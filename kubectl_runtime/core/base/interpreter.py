@@ -1,17 +1,14 @@
-"""What classes and functions declare, also where a name in it does not exist yet.
+"""Python itself: annotations, threads, and locks after a fork.
 
-Up to Python 3.13 an annotation is a value, or text under `from __future__ import annotations`. From 3.14 on it is
-evaluated when somebody asks for it, which raises NameError for a name that comes later in the module or exists for type
-checkers only. Asked as here, such an annotation is a `ForwardRef`, which `typing.get_type_hints` resolves later.
-
-`Thread`: a thread of the library. It starts with nothing of its starter's context, and may outlive that. (From Python
-3.14 on a new thread has a copy of it, on a build without the GIL or under `-X thread_inherit_context`.)
-
-Locks that are free again in the child of a fork, and work that no fork may cut in two.
-
-A fork copies every lock as it is at that moment, held ones too, but of the threads only the one that forked: a lock
-that another thread held stays held in the child for ever. What such a lock guards must bear being found half done, for
-that is how the child finds it.
+- `annotations_of` and `signature_of` also work when a name in an annotation does not exist yet. Until Python 3.13 an
+  annotation is a value, or text under `from __future__ import annotations`. From 3.14 on it is evaluated on access,
+  which raises NameError for a name that comes later in the module or exists only for type checkers. Here such an
+  annotation becomes a `ForwardRef`, which `typing.get_type_hints` resolves later.
+- `Thread` is a thread of the library. It starts in an empty context and may outlive its starter's. (From Python 3.14 on
+  a new thread has a copy of the starter's context, on a build without the GIL or under `-X thread_inherit_context`.)
+- A fork copies every lock in its current state but only the forking thread, so a lock held by another thread would stay
+  held in the child forever. A `ForkSafeLock` is free in the child. The state behind it must be usable half changed,
+  since the child may find it so. No fork can happen within `unforked`.
 """
 from __future__ import annotations
 
@@ -36,18 +33,18 @@ if sys.version_info >= (3, 14):
 
 
 def annotations_of(cls: type) -> dict[str, Any]:
-    """Name -> annotation, of the class itself and not of its bases: a type, text, or a `ForwardRef`. A new dict."""
+    """Name -> annotation, of the class itself without its bases: a type, text, or a `ForwardRef`. A new dict."""
     return inspect.get_annotations(cls, **_FORMAT)
 
 
 def signature_of(function: Any) -> inspect.Signature:
-    """The parameters of something that can be called. Raises TypeError for what cannot, ValueError when Python does not
-    know them (some built-in functions)."""
+    """The parameters of a callable. Raises TypeError for anything else, ValueError when Python does not know them (some
+    built-in functions)."""
     return inspect.signature(function, **_SIGNATURE_FORMAT)
 
 
 class Thread(threading.Thread):
-    """As `threading.Thread`, always in an empty context."""
+    """A `threading.Thread` that always starts in an empty context."""
 
     def start(self) -> None:
         """As `threading.Thread.start`."""
@@ -55,24 +52,24 @@ class Thread(threading.Thread):
 
 
 class ForkSafeLock:
-    """A lock as `threading.Lock` makes it, which is free again in the child of a fork. Not reentrant."""
+    """A lock like `threading.Lock` that is free again in the child of a fork. Not reentrant."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         renewed_in_children(self)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock. Blocks until it is free, if `blocking`, for `timeout` seconds at most (-1: as long as it
-        takes; at most `threading.TIMEOUT_MAX`). Whether it was taken."""
+        """Take the lock; returns whether it was taken. If `blocking`, it waits until the lock is free, for `timeout`
+        seconds at most (-1: no limit; at most `threading.TIMEOUT_MAX`)."""
         return self._lock.acquire(blocking, timeout)
 
     def release(self) -> None:
-        """Give the lock back. Does nothing when it is not held."""
-        with suppress(RuntimeError):  # the child of a fork has a free lock where the thread that forked held one
+        """Release the lock. Does nothing when it is not held."""
+        with suppress(RuntimeError):  # in the child of a fork the lock is free, even if the forking thread held it
             self._lock.release()
 
     def renew(self) -> None:
-        """Be free, whoever holds it. For the child of a fork alone."""
+        """Free the lock, whichever thread holds it. Only for the child of a fork."""
         self._lock = threading.Lock()
 
     def __enter__(self) -> bool:
@@ -83,10 +80,10 @@ class ForkSafeLock:
 
 
 class Renewed(Protocol):
-    """Holds a lock, and takes another one when it is told to."""
+    """Holds a lock, and replaces it when `renew` is called."""
 
     def renew(self) -> None:
-        """Take a new lock, whoever holds the old one."""
+        """Take a new lock, whichever thread holds the old one."""
 
 
 _held: weakref.WeakSet[Renewed] = weakref.WeakSet()
@@ -94,18 +91,20 @@ _registered: list[bool] = []
 
 
 class Home:
-    """The process that something began in: it lets no child of a fork go on with it. For code that calls user code."""
+    """The process in which some work began. A child of a fork must not continue the work. For code that calls user
+    code.
+    """
 
     def __init__(self) -> None:
         self._process = os.getpid()
 
     def check(self, what: str, error: BaseException | None = None) -> None:
-        """End this process if it is the child of a fork that `what`, user code, made and came back from, with `error`
-        or without: as Python would end a program there. What it would go on with is its parent's."""
+        """End this process if it is the child of a fork that `what`, user code, made and then returned from (or raised
+        `error` in), as Python would end a program there: the work that follows is the parent's."""
         if os.getpid() == self._process:
             return
         status = 0 if error is None else 1
-        with suppress(BaseException):  # streams that are closed, the text of an exception
+        with suppress(BaseException):  # streams may be closed, and the text of an exception may fail
             if isinstance(error, SystemExit):
                 status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
                 if status == 1 and error.code != 1:
@@ -121,9 +120,9 @@ class Home:
 
 
 def renewed_in_children(holder: Renewed) -> None:
-    """Have `holder.renew()` called in the child of each fork, for as long as it lives."""
+    """Call `holder.renew()` in the child of each fork, as long as the holder exists."""
     _held.add(holder)
-    if not _registered:  # twice does no harm
+    if not _registered:  # a second registration does no harm
         _registered.append(True)
         if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
             os.register_at_fork(after_in_child=_renew_all)
@@ -140,10 +139,10 @@ _gated: list[bool] = []
 
 @contextmanager
 def unforked() -> Iterator[None]:
-    """What is done in this block is done by one thread at a time, and forks of other threads wait for its end.
+    """This block runs in one thread at a time, and forks of other threads wait for its end.
 
-    For imports: the child of a fork that comes in the middle of one finds the module's lock held by a thread that it
-    has not, and waits for it for ever. To be short, therefore, and to wait for nothing.
+    It is for imports: the child of a fork in the middle of an import finds the module's lock held by a thread that does
+    not exist there, and waits forever. The block must be short and must not wait for anything.
     """
     if not _gated:
         _gated.append(True)
@@ -154,9 +153,9 @@ def unforked() -> Iterator[None]:
 
 
 def failed_attribute(obj: Any, name: str) -> None:
-    """For a `__getattr__`: raise what a property (or another descriptor of the class) called `name` raised.
+    """For a `__getattr__`: raise the error of a property (or another descriptor of the class) called `name`.
 
-    Python asks `__getattr__` after such an AttributeError too, and drops the error; it is computed again for its text.
+    Python calls `__getattr__` after such an AttributeError too, and drops the error; it is computed again for its text.
     """
     for cls in type(obj).__mro__:
         if name in cls.__dict__:

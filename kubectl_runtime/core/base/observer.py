@@ -1,4 +1,4 @@
-"""`Observer`: what the library says of itself while it works. Metrics, traces, a status page override what they need.
+"""`Observer`: receives notifications of the library's work, for metrics, traces, a status page; override any method.
 
     class Slow(Observer):
         def run_ended(self, controller, key, result, seconds, error): ...
@@ -16,18 +16,18 @@
     election   leadership_changed, election_ended
     webhooks   webhooks_served, webhook_began, webhook_answered, webhooks_ended
 
-The arguments are values that the caller has at hand anyway, so that observing nothing costs a call that does nothing,
-once for each batch, run or request. Times are seconds; `now` is of the caller's monotonic clock. Names of objects are
-for traces and logs: as labels of metrics they would make one series each.
+Arguments are values that the caller has anyway, so without an observer a notification costs one call of an empty method
+per batch, run or request. Times are seconds; `now` is on the caller's monotonic clock. Names of objects are for traces
+and logs: as labels of metrics they would make one series each.
 
-A method is called by the thread that does the work, with no lock held, and from many threads at once. So two calls
-about one thing may arrive in another order than what they tell happened in. A `depth` comes with its `now`: only a
-newer one takes the place of what is known. How many runs are in progress is counted: up at `run_started`, down at
-`run_ended`, which come in pairs; so do `webhook_began` and `webhook_answered`.
+A method is called in the thread that does the work, with no lock held, and from many threads at once. So two calls
+about one subject may arrive out of order. A `depth` comes with its `now`: only a newer value replaces a known one. Runs
+in progress are counted: up at `run_started`, down at `run_ended`, which come in pairs; so do `webhook_began` and
+`webhook_answered`.
 
-A method must be short and must not block. What it raises is logged and harms nobody: whoever takes an observer from
-outside calls it through `together`. Who calls it for each run asks for its `hearers` once, so that each call is one of
-Python's: no lookup of a name, no packing of values.
+A method must be short and must not block. Its exceptions are logged and do no harm: code that gets an observer from
+outside calls it through `together`. Code that calls it for each run gets its `hearers` once, so that each call is a
+plain call of Python, without a look-up by name or packed arguments.
 """
 from __future__ import annotations
 
@@ -50,23 +50,22 @@ class RunResult(StrEnum):
 
     SUCCESS = "success"
     REQUEUE_AFTER = "requeue_after"
-    """Well, and it asked for another run at a time."""
+    """The run succeeded and asked for another run at a time."""
     ERROR = "error"
     TERMINAL_ERROR = "terminal_error"
-    """Retrying cannot help: the key waits for a new version of its object."""
+    """A retry cannot help: the key waits for a new version of its object."""
     GONE = "gone"
-    """There was no such object any more; the reconciler was not called."""
+    """The object no longer existed; the reconciler was not called."""
     SKIPPED = "skipped"
-    """The object is still the version that cannot be reconciled, or another replica's meanwhile; the reconciler was not
-    called."""
+    """The object still has the version that cannot be reconciled, or now belongs to another replica; the reconciler was
+    not called."""
 
 
 class Observer:
-    """The base of objects that hear what the library does. Override the methods you want, and give an instance to a
-    client as `observer=`.
+    """The base class of observers. Override the methods you need, and pass an instance to a client as `observer=`.
 
     `watch` is the name of a watch in logs (`pods in namespace a`), `controller` the name of a controller, `host` the
-    server's host and port. A method is called in the thread where something happens, and must be short. An exception
+    server's host and port. A method is called in the thread where the event happens, and must be short. An exception
     that it raises is logged. The base class does nothing. `Metrics` is an observer; `together` makes one of several.
 
     >>> class Attempts(Observer):
@@ -85,19 +84,19 @@ class Observer:
         """A watch entered a phase: `listing`, `watching`, `waiting` (after a failure) or `stopped` (for good)."""
 
     def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:
-        """An attempt of a watch failed, or, while the server is away, that of the watch which tries for all watches of
-        the client. `failures` counts those in a row; the next one is after `delay` seconds."""
+        """An attempt of a watch failed; while the server is away, only the watch that tries for all watches of the
+        client reports. `failures` counts consecutive failures; the next attempt is after `delay` seconds."""
 
     def list_completed(self, watch: str, objects: int, relists: int, seconds: float) -> None:
-        """A list is complete and stored. It took `seconds`; `relists` lists of this watch were complete before it."""
+        """A list is complete and stored. It took `seconds`; `relists` lists of this watch were completed before."""
 
     def frame_arrived(self, watch: str, events: int, now: float) -> None:
-        """An open watch received `events`, bookmarks included. A watch that is silent for long is broken."""
+        """An open watch received `events`, bookmarks included. A watch that is silent for a long time is broken."""
 
     # Stores
 
     def store_changed(self, watch: str, objects: int) -> None:
-        """Changes were written to the store of this watch. It now holds so many `objects`."""
+        """Changes were written to the store of this watch. It now holds `objects` objects."""
 
     def store_sized(self, watch: str, size: int) -> None:
         """Changes were written to the store of this watch. It now holds `size` bytes of JSON."""
@@ -110,13 +109,13 @@ class Observer:
         end."""
 
     def keys_dropped(self, controller: str, keys: int) -> None:
-        """The shutdown began. So many due `keys` will not run. Keys that wait for a time do not count."""
+        """The shutdown began. `keys` due keys will not run. Keys that wait for a time do not count."""
 
     def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:
         """A run failed. The next run of its key follows after `delay` seconds, or earlier when something changes.
 
-        `failures` counts failures in a row. A conflict that is retried quietly does not count, and neither does a run
-        that a change started during the backoff. Called after `run_ended`."""
+        `failures` counts consecutive failures. A conflict that is retried quietly does not count, and neither does a
+        run that a change started during the backoff. Called after `run_ended`."""
 
     # Reads
 
@@ -132,12 +131,12 @@ class Observer:
 
     def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int, now: float) -> None:
         """A run begins in this thread. At `now` its key left the queue, `waited` seconds after it became due. `depth`
-        keys stay there (as in `keys_triggered`)."""
+        keys remain there (as in `keys_triggered`)."""
 
     def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,
                   error: BaseException | None) -> None:
-        """The run of this thread ended. It took `seconds`. `error` is what the reconciler raised, or what is wrong with
-        the object."""
+        """The run of this thread ended. It took `seconds`. `error` is the exception of the reconciler, or the problem
+        of the object."""
 
     def controller_stopped(self, controller: str, stuck: int) -> None:
         """A controller has ended. `stuck` runs did not end within the grace period."""
@@ -145,9 +144,9 @@ class Observer:
     # Clients
 
     def request_attempted(self, host: str, method: str, verb: str, resource: str, code: int, seconds: float) -> None:
-        """One attempt at a request ended. `code` is the HTTP status, or 0 (no answer). A stream counts when it opens.
+        """One attempt of a request ended. `code` is the HTTP status, or 0 (no answer). A stream counts when it opens.
 
-        `verb` is that of Kubernetes (`list`). `resource` is such as `deployments.apps`, and empty without a kind.
+        `verb` is the Kubernetes verb (`list`). `resource` is for example `deployments.apps`, and empty without a kind.
         """
 
     def request_retried(self, host: str, verb: str, resource: str, code: int, attempt: int, delay: float) -> None:
@@ -156,7 +155,7 @@ class Observer:
 
     def object_written(self, resource: str, key: Key, verb: str, resource_version: str) -> None:
         """The server answered a write. Called in the thread that wrote, so a run's writes come between its start and
-        its end. Dry runs do not count. The version is empty when the answer was not an object."""
+        its end. Dry runs are not reported. The version is empty when the answer was not an object."""
 
     def credentials_refreshed(self, host: str, seconds: float, error: BaseException | None) -> None:
         """A call had to get new credentials from a plugin, a provider or a file. It took `seconds`. `error` says why it
@@ -168,7 +167,7 @@ class Observer:
         """This process became the leader, or lost the leadership. `election` is the Lease: `namespace/name`."""
 
     def election_ended(self, election: str) -> None:
-        """This process is no candidate any more, and never will be under this Lease, unless it begins again."""
+        """This process is no longer a candidate for this Lease, unless it begins again."""
 
     # Webhooks
 
@@ -185,26 +184,26 @@ class Observer:
         """A webhook server with these webhooks has stopped."""
 
     def _bound(self, method: str, subject: str) -> Hearer:
-        """`method` about this controller or watch alone: what takes the values that follow its name. For those of the
-        library that keep something for each and would look it up at each call."""
+        """`method` bound to this controller or watch: it takes the arguments after the name. For the library's own
+        observers that keep data per subject and would otherwise look it up in each call."""
         return partial(getattr(self, method), subject)
 
 
 Hearer = Callable[..., None]
-"""A method of an observer, without the first value where it is about one controller or watch."""
+"""A method of an observer; without its first argument if it is bound to one controller or watch."""
 Hearers = tuple[tuple[Hearer, Guard], ...]
-"""Whom to tell of one thing, each with what logs its failures."""
+"""The methods to call for one notification, each with the guard that logs its failures."""
 
 NO_OBSERVER = Observer()
-"""The default everywhere."""
+"""The default observer."""
 
 METHODS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
-"""The names of what an observer is told."""
+"""The names of an observer's methods."""
 
 
 class _Together(Observer):
-    """Passes on to each observer what it wants to hear. Its methods are instance attributes: those that nobody
-    overrides stay the one that does nothing, which costs nothing more than with `NO_OBSERVER`."""
+    """Passes each notification to the observers that override its method. Methods are instance attributes: those that
+    no observer overrides remain the base class's, which cost no more than with `NO_OBSERVER`."""
 
     __slots__ = ("observers", *METHODS)
 
@@ -212,7 +211,7 @@ class _Together(Observer):
         self._tell(observers)
 
     def add(self, observer: Observer) -> None:
-        """Tell `observer` too, from the next call on; what asked for its `hearers` before keeps those."""
+        """Notify `observer` too, from the next call on; `hearers` that were taken before do not change."""
         self._tell((*self.observers, observer))
 
     def _tell(self, observers: tuple[Observer, ...]) -> None:
@@ -243,36 +242,36 @@ def together(*observers: Observer) -> Observer:
 
 
 def extensible(observer: Observer) -> Observer:
-    """An observer for one client alone, to which `observe_too` can add another one later. Raises as `together`."""
+    """An observer for one client, to which `observe_too` can add another one later. Raises as `together`."""
     return _Together(tuple(part for part in parts_of(together(observer)) if part is not NO_OBSERVER))
 
 
 def observe_too(observer: Observer, more: Observer) -> None:
-    """Let `observer`, which `extensible` made, tell `more` as well. For the time before its client is used much: what
-    runs already may go on as it is."""
+    """Let `observer`, which `extensible` made, notify `more` as well. Call it before the client is used much: running
+    work may go on without `more`."""
     assert isinstance(observer, _Together)
     observer.add(more)
 
 
 def is_heard(observer: Observer) -> bool:
-    """Whether anybody listens at all."""
+    """Whether any method is overridden."""
     return bool(observer.observers) if isinstance(observer, _Together) else observer is not NO_OBSERVER
 
 
 def parts_of(observer: Observer) -> tuple[Observer, ...]:
-    """The observers that `together` made one of; itself alone if it did not."""
+    """The observers that `together` combined; the observer alone if it was not combined."""
     return observer.observers if isinstance(observer, _Together) else (observer,)
 
 
 def hearers(observer: Observer, method: str, subject: str) -> Hearers:
-    """Those of its parts that listen to `method`, for calls about this controller or watch alone; none: nobody does."""
+    """The parts that override `method`, bound to this controller or watch; may be empty."""
     return tuple(_guarded(part._bound(method, subject), getattr(part, method))
                  for part in parts_of(observer) if _listens(part, method))
 
 
 def tell(hearers: Hearers, *values: Any) -> None:
-    """Call each with these values. What one of them raises is logged, and the next is told; only a KeyboardInterrupt in
-    the main thread passes."""
+    """Call each with these values. Exceptions are logged, and the next one is called; only a KeyboardInterrupt in the
+    main thread passes."""
     for hear, guard in hearers:
         try:
             hear(*values)

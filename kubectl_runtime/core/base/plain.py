@@ -1,17 +1,16 @@
-"""From values of Python classes to plain JSON values under the wire's keys.
+"""From values of Python classes to plain JSON values under the wire's keys; `Key`, the identity of an object in its
+kind.
 
 Every field is included, except those that are None or unset, so that two views of one object can be compared. A field
-without a default must be there to be read, so it is written as null when it is None.
+without a default must be present when it is read, so it is written as null when it is None.
 
-Values that would silently reach the server as something else are refused: bytes where text is declared, text where
-bytes are declared, NaN and the infinities (null in JSON, which deletes in a merge patch), times without a time zone;
-and, where no declared type says how they are meant, bytes and spans of time.
+Values that would reach the server as something else are refused: bytes for a text field, text for a bytes field, NaN
+and the infinities (null in JSON, which deletes in a merge patch), times without a time zone, and, without a declared
+type, bytes and spans of time.
 
-`Key`: namespace and name, which is all of an object's identity within one kind.
-
-Stores, queues and whatever remembers something of each object of one kind use it: tuples hash far faster than refs. It
-is also the one place that says how "no namespace" is written: None. On the wire it is absent or empty; whatever comes
-from there or from a user goes through `namespace_or_none` or `key_of` first, so that keys can be compared.
+A `Key` is the namespace and name of an object. Stores and queues use it, since tuples hash far faster than refs. No
+namespace is None in a key. On the wire it may be absent or empty, so keys from there or from users are made by
+`namespace_or_none` or `key_of`, which makes them comparable.
 """
 from __future__ import annotations
 
@@ -51,22 +50,23 @@ from kubectl_runtime.core.base.wire import (
 
 
 class Omit(Enum):
-    """Which fields of records `to_plain` leaves out, besides those that are None or unset."""
+    """Which fields of records `to_plain` leaves out, in addition to those that are None or unset."""
 
     NOTHING = "nothing"
     DECLARED = "declared"
-    """What a Struct class with `omit_defaults` would: right for new objects only."""
+    """Leaves out what a Struct class with `omit_defaults` leaves out: only right for new objects."""
     DEFAULTS = "defaults"
-    """All that equal their class's default, at every depth; keys that tell a list's items apart stay."""
+    """Leaves out all fields that equal their class's default, at every depth; keys that identify a list's items
+    stay."""
 
 
 def to_plain(value: Any, hint: Any = Any, *, omit: Omit = Omit.NOTHING, path: str = "$",
              only: Only = None) -> Any:
-    """`value` as plain JSON values. Fields with a default are left out when they are None, and all that are unset;
-    entries of dicts are not.
+    """`value` as plain JSON values. Fields with a default are left out when they are None, and all unset fields;
+    entries of dicts are kept.
 
-    `hint` is the declared type, hashable; `only`: what is wanted of it. Raises RequestError, with the place below
-    `path`, for what JSON cannot carry.
+    `hint` is the declared type, hashable; `only` selects parts of the value. Raises RequestError, with the place below
+    `path`, for values that JSON cannot carry.
     """
     try:
         return _to_plain(value, declared_type(hint), _LAYOUTS[omit], path, only)
@@ -75,12 +75,12 @@ def to_plain(value: Any, hint: Any = Any, *, omit: Omit = Omit.NOTHING, path: st
 
 
 Only: TypeAlias = "dict[str, Only] | list[Only] | None"
-"""What is wanted of a value: of a Struct some attributes, and what of each; of a list something of each item, to which
-the keys are added that tell the items apart; or None for all of it."""
+"""The wanted parts of a value: for a Struct, some attributes and the wanted parts of each; for a list, the wanted parts
+of each item, to which the keys that identify the item are added; None for the whole value."""
 
 
 _Place: TypeAlias = "str | tuple[_Place, str | int]"
-"""Where a value stands: a path, or a place and the key or index below it. It is put together when it is told."""
+"""The place of a value: a path, or a place and the key or index below it. Its text is made only for messages."""
 
 
 def _told(place: _Place) -> str:
@@ -124,11 +124,11 @@ def _to_plain(value: Any, declared: DeclaredType, layouts: _Layouts, place: _Pla
 
 
 def _of_model(value: Any, place: _Place, omit: Omit) -> Any:
-    """What a model of pydantic writes: under its aliases, without null, without what is computed."""
+    """The plain form that a pydantic model writes: under its aliases, without nulls and computed fields."""
     try:
         return value.model_dump(mode="json", by_alias=True, exclude_none=True, round_trip=True, warnings="error",
                                 exclude_defaults=omit is Omit.DEFAULTS)
-    except ValueError as error:  # its text quotes the value
+    except ValueError as error:  # its text quotes the value and must not be shown
         fields = ", ".join(sorted(set(re.findall(r"field_name='(\w+)'", str(error)))))
         raise RequestError(f"{_told(place)}: a {type(value).__name__} has a value that its type does not allow"
                            f"{f' ({fields})' if fields else ''}") from None
@@ -166,7 +166,7 @@ def finite(number: float, place: _Place) -> float:
 
 
 def _leaf(value: Any, declared: DeclaredType, place: _Place) -> Any:
-    """Enums, times, bytes and whatever else msgspec knows; subclasses of text and numbers as what they extend."""
+    """Enums, times, bytes and other types that msgspec knows; subclasses of text and numbers as their base type."""
     if isinstance(value, float):
         return finite(float(value), place)
     if declared.hint is Any:
@@ -206,7 +206,7 @@ def _fields_to_plain(value: Any, layouts: _Layouts, place: _Place, only: Any = N
         else:
             continue
         kind = type(item)
-        # A whole number is one of those that a float may be. (True is not 1, and an empty tuple is not a list.)
+        # A float field also accepts whole numbers. (True is not 1, and an empty tuple is not a list.)
         if default is not _UNSET and (type(default) is kind or (kind is int and type(default) is float)) and (
                 default == item):
             continue
@@ -221,14 +221,14 @@ _UNSET: Any = msgspec.UNSET
 
 
 _Field: TypeAlias = tuple[str, str, DeclaredType, Any, bool]
-"""Of a Struct or dataclass: attribute name, wire key, type, the default that is left out (UNSET for none), and whether
-it has no default at all."""
+"""For a field of a Struct or dataclass: attribute name, wire key, type, the default that is left out (UNSET for none),
+and whether it has no default at all."""
 _Layout: TypeAlias = tuple[bool, dict[str, Any], tuple[_Field, ...]]
-"""How a class becomes plain: whether it is a Struct, its tag, its fields. Tuples, which Python takes apart fastest."""
+"""How a class becomes plain: whether it is a Struct, its tag, its fields. Tuples, since Python unpacks them fastest."""
 
 
 class _Layouts(dict[Any, _Layout]):
-    """Class -> its layout, which is made when it is first asked for. Safe from any thread."""
+    """Class -> its layout, which is made on first use. Safe from any thread."""
 
     def __init__(self, omit: Omit) -> None:
         super().__init__()
@@ -240,7 +240,7 @@ class _Layouts(dict[Any, _Layout]):
             self.omit is Omit.DECLARED and _omits_defaults(cls)) else {}
         try:
             hints = field_types(cls)
-        except TypeError:  # a local class: what it declares cannot be looked at
+        except TypeError:  # a local class, whose annotations cannot be resolved
             hints = {}
         sent = {key for key, hint in hints.items() if self.omit is Omit.DECLARED and any(
             isinstance(mark, AlwaysSent) for mark in marks_of(hint))}
@@ -254,7 +254,7 @@ _LAYOUTS = {omit: _Layouts(omit) for omit in Omit}
 
 
 def without_defaults(plain: Any, hint: Any) -> Any:
-    """The plain form of a value of type `hint` without what its classes omit: as `Omit.DECLARED` would have made it."""
+    """The plain form of a value of type `hint` without its classes' defaults, as `Omit.DECLARED` would have made it."""
     if isinstance(plain, list):
         item = declared_type(hashable(hint)).items.hint
         return plain if item is Any else [without_defaults(entry, item) for entry in plain]
@@ -276,7 +276,7 @@ def _differs(default: Any, value: Any) -> bool:
 
 @cache
 def _plain_layout(cls: Any) -> dict[str, tuple[Any, Any]]:
-    """Wire key -> its type, and the default that `Omit.DECLARED` leaves out in its plain form."""
+    """Wire key -> its type, and the default, in plain form, that `Omit.DECLARED` leaves out."""
     _, _, fields = _LAYOUTS[Omit.DECLARED][cls]
     return {key: (declared.hint, default if default is _UNSET
                   else _to_plain(default, declared, _LAYOUTS[Omit.NOTHING], "$"))
@@ -306,7 +306,7 @@ def defaults_of(cls: Any) -> dict[str, Any]:
 
 
 def _defaults_of_attrs(cls: Any) -> dict[str, Any]:
-    """Of a class of attrs; a default that is made of the other fields is left to the class."""
+    """As `defaults_of`, for an attrs class; a default that is computed from other fields is left out."""
     found = {}
     for field in cls.__attrs_attrs__:
         if hasattr(factory := field.default, "takes_self"):
@@ -327,7 +327,7 @@ Key: TypeAlias = tuple[str | None, str]
 
 
 def namespace_or_none(namespace: str | None) -> str | None:
-    """`namespace`, or None for no namespace in whatever spelling."""
+    """`namespace`, or None if it is None or empty."""
     return namespace or None
 
 

@@ -1,13 +1,13 @@
-"""`StopToken`: how one thread tells others to stop, at once and without asking them.
+"""`StopToken`: lets one thread stop others at once.
 
     state    set(reason)                          wait(timeout)
     running  -> stopped; callbacks run, once      blocks until stopped or the timeout
     stopped  nothing                              returns True at once
 
-Callbacks exist for what cannot look at the token: a thread blocked in a socket read is woken by one that shuts the
-socket down. They run in the thread that calls `set`, outside the lock, and must be short. All of them are told, in the
-order in which they came, whatever one of them raises: that is logged. Only a KeyboardInterrupt in the main thread,
-which comes from the person at the keyboard and not from the callback, is raised again, when all have been told.
+Callbacks are for code that cannot check the token: a thread blocked in a socket read is woken by a callback that shuts
+the socket down. They run in the thread that calls `set`, outside the lock, in the order of their registration, and must
+be short. Their exceptions are logged. Only a KeyboardInterrupt in the main thread, which does not come from the
+callback, is raised again after all callbacks were called.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = guarded_logger(__name__)
 
 
 class StopToken:
-    """Says that something is to end: set once, seen by everybody who waits on it or asks.
+    """A signal that something must end: it is set once, and all threads that wait on it or check it notice.
 
     Safe to use from any thread; `set` takes a lock, so signal handlers must not call it. `wait` blocks until it is set,
     or for the given seconds at most.
@@ -46,24 +46,24 @@ class StopToken:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Be free of whoever holds its lock. For the child of a fork alone."""
+        """Free the lock, whichever thread holds it. Only for the child of a fork."""
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
 
     @property
     def reason(self) -> str:
-        """Why it was set, for log lines; empty before."""
+        """Why the token was set, for log lines; empty before."""
         return self._reason
 
     def is_set(self) -> bool:
-        """Whether it was set. Takes no lock."""
+        """Whether the token is set. Takes no lock."""
         return self._stopped
 
     def set(self, reason: str = "") -> None:
         """Set the token, with a `reason` for logs. Only the first call counts. Does not block, except for the
         callbacks' own time.
 
-        Raises nothing but a KeyboardInterrupt that came in the main thread meanwhile.
+        Raises only a KeyboardInterrupt that came in the main thread meanwhile.
         """
         with self._condition:
             if self._stopped:
@@ -76,7 +76,9 @@ class StopToken:
         _call(callbacks)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until the token is set or `timeout` seconds have passed on the token's clock; whether it is set."""
+        """Block until the token is set or `timeout` seconds have passed on the token's clock; returns whether it is
+        set.
+        """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         with self._condition:
             while not self._stopped:
@@ -87,9 +89,9 @@ class StopToken:
             return self._stopped
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the token is set (now, if it is); returns a function that takes it back."""
+        """Call `callback` when the token is set (at once, if it is); returns a function that removes it."""
         key = object()
-        with self._lock:  # the condition's own; each call that waits for the network comes here twice
+        with self._lock:  # the condition's lock, taken directly: each call over the network comes here twice
             stopped = self._stopped
             if not stopped:
                 self._callbacks[key] = callback
@@ -121,11 +123,11 @@ def _call(callbacks: Iterable[Callable[[], None]]) -> None:
 
 
 class FirstOf(StopToken):
-    """Set as soon as one of several tokens is. Costs nothing until somebody waits or asks to be called."""
+    """Set as soon as one of several tokens is set. It costs nothing until a thread waits or registers a callback."""
 
     def __init__(self, *tokens: StopToken, clock: Clock | None = None) -> None:
-        """`clock`: for waits with a timeout; by default that of the first token."""
-        # Not the base class's way: it has no state of its own, so no lock; one is made for each call within a run.
+        """`clock`: for waits with a timeout; by default the clock of the first token."""
+        # The base class's __init__ is not called: one of these is made for each call in a run, and needs no lock.
         self._clock = clock or tokens[0]._clock
         self._tokens = tokens
 
@@ -139,25 +141,25 @@ class FirstOf(StopToken):
         return any(token.is_set() for token in self._tokens)
 
     def set(self, reason: str = "") -> None:
-        """Raise TypeError: only the tokens that it is made of can be set."""
+        """Raise TypeError: only the combined tokens can be set."""
         raise TypeError(f"one of several tokens is set by its owner, not here ({reason})")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until one of the tokens is set, or `timeout` seconds have passed; whether one is set."""
+        """Block until one of the tokens is set, or `timeout` seconds have passed; returns whether one is set."""
         woken = StopToken(clock=self._clock)
         forget = self.on_set(woken.set)
         try:
             woken.wait(timeout)
-            return self.is_set()  # a token may set itself when it is looked at
+            return self.is_set()  # a token may set itself when it is checked
         finally:
             forget()
 
     def renew(self) -> None:
-        """Do nothing: it has no lock."""
+        """Do nothing: there is no lock."""
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when one of the tokens is set (now, if one is); returns a function that takes it back.
-        It may be called once for each token that is set."""
+        """Call `callback` when one of the tokens is set (at once, if one is); returns a function that removes it. It
+        may be called once for each token that is set."""
         each = [token.on_set(callback) for token in self._tokens]
 
         def forget() -> None:

@@ -1,37 +1,19 @@
-"""How values of Python classes look on the wire.
+"""How values of Python classes look on the wire: names, text values, decoders, declared types.
 
-The one rule of names: attributes are snake_case, keys are camelCase (`ready_replicas` is `readyReplicas`). A
-`msgspec.Struct` that renames any of its fields itself (`rename="camel"`, `field(name="podIP")`) is taken as it says,
-and decodes fastest; in a dataclass, `field(metadata={"name": "podIP"})` names one key.
-
-`with_field_names` translates the keys of plain values for the classes that msgspec would not rename; the other way,
-from values to the wire, is `core.base.plain`.
-
-Values that are a text in JSON and more than that in Python: quantities, durations in Go's notation.
-
-    class Size(TextValue): parse(text) -> Size, str(size) -> text
-
-Such a class is the type of a field in any view, Struct or dataclass: it is parsed when the view is decoded (a text that
-cannot be is a DecodeError with its path) and is its `str()` again when it is sent. msgspec asks for both by the two
-hooks below; classes that it knows by itself (Structs, dataclasses) it never asks for.
-
-The one way in which types meet msgspec: `decoder_of` and `converter_of` look at a type, one thread at a time;
-`decoded` and `converted` keep what they made of each.
-
-    decoder_of(kind)        at the top of a module, or kept by an object
-    decoded(body, kind)     where it is seldom needed
-    converter_of(kind), converted(value, kind)     the same for plain values
-
-msgspec looks at the annotations of a Struct when a decoder first meets it, and keeps what it finds on the class while
-it is still looking. The annotations are evaluated in Python, which may import a module, so other threads run meanwhile;
-one that makes a decoder of the same class then finds it half done, and the process ends with a segmentation fault
-(msgspec 0.20 to 0.22). Workers that read `spec` of a kind for the first time do just that, all at once.
-
-The lock is held while annotations are evaluated, which are the user's. So it is reentrant, and nobody waits for it
-longer than `LONGEST`: an annotation that waits for another thread delays that one, no more.
-
-What the type that is declared for a value says of how it becomes plain, found out once for each type; and the words
-for values that do not fit it.
+- Attributes are snake_case, keys are camelCase (`ready_replicas` is `readyReplicas`). A `msgspec.Struct` that renames
+  fields itself (`rename="camel"`, `field(name="podIP")`) is used as it is, and decodes fastest; in a dataclass
+  `field(metadata={"name": "podIP"})` names one key. `with_field_names` translates the keys of plain values for classes
+  that msgspec would not rename; `core.base.plain` does the other direction.
+- A `TextValue` is text in JSON and more than text in Python: a quantity, a duration in Go's notation. Such a class can
+  be the type of a field in any view: it is parsed when the view is decoded (bad text is a DecodeError with its path)
+  and is its `str()` when it is sent.
+- Types reach msgspec only through `decoder_of` and `converter_of`, at the top of a module or kept by an object, and
+  through `decoded` and `converted`, which cache one per type, for rare uses. All of them build in one thread at a time:
+  msgspec (0.20 to 0.22) keeps its findings about a Struct on the class while it still evaluates annotations, which may
+  import a module and so let other threads run; a second thread that makes a decoder of the same class finds it half
+  done, and the process crashes. Workers that read `spec` of a kind for the first time do just that. Annotations are
+  user code under this lock, so the lock is reentrant and no thread waits for it longer than `LONGEST`.
+- `DeclaredType` holds what a declared type says about the plain form of a value, computed once per type.
 """
 from __future__ import annotations
 
@@ -55,9 +37,9 @@ from kubectl_runtime.core.base.interpreter import renewed_in_children
 
 
 class MapKeys:
-    """Marks a list whose items are told apart by some of their keys: `Annotated[list[Port], MapKeys("name")]`.
+    """Marks a list whose items are identified by some of their keys: `Annotated[list[Port], MapKeys("name")]`.
 
-    Then a new item is written back to the one with its keys, and a custom resource's schema says
+    Write-back then merges an item into the received item with the same keys, and the schema of a custom resource has
     `x-kubernetes-list-type: map`.
 
     >>> class Port(Struct):
@@ -81,7 +63,7 @@ class MapKeys:
 
 
 class NumberAsText:
-    """Marks a text that the API also takes as a number: a quantity such as a CPU limit of `1`. Read, it is the text."""
+    """Marks a text that the API also accepts as a number: a quantity such as a CPU limit of `1`. It is read as text."""
 
     __slots__ = ()
 
@@ -112,7 +94,7 @@ def camel(name: str) -> str:
 
 
 def is_record_type(cls: Any) -> bool:
-    """Whether `cls` is a class with named fields: a Struct, a dataclass or an attrs class; `Box[int]` of one, too."""
+    """Whether `cls` is a class with named fields: a Struct, a dataclass or an attrs class, also `Box[int]` of one."""
     if not isinstance(cls, type):
         cls = typing.get_origin(cls)
     return isinstance(cls, type) and not is_model(cls) and (
@@ -120,8 +102,8 @@ def is_record_type(cls: Any) -> bool:
 
 
 def is_model(cls: Any) -> bool:
-    """Whether `cls` is a class of pydantic (`BaseModel`, `RootModel`), which reads and writes its values itself. That
-    is told by its methods: pydantic is imported by nobody here."""
+    """Whether `cls` is a pydantic class (`BaseModel`, `RootModel`), which reads and writes its values itself. It is
+    recognized by its methods, since this library does not import pydantic."""
     return isinstance(cls, type) and hasattr(cls, "__pydantic_validator__") and hasattr(cls, "model_validate")
 
 
@@ -156,7 +138,7 @@ def field_types(cls: Any) -> dict[str, Any]:
 
 
 def _filled(hint: Any, given: Mapping[Any, Any]) -> Any:
-    """A type with the arguments of a generic class in the place of its parameters."""
+    """A type in which the parameters of a generic class are replaced by its arguments."""
     if not given:
         return hint
     if hint in given:
@@ -167,7 +149,7 @@ def _filled(hint: Any, given: Mapping[Any, Any]) -> Any:
 
 
 def needs_renaming(hint: Any) -> bool:
-    """Whether somewhere in the type `hint` there is a class whose keys msgspec alone would not find."""
+    """Whether the type `hint` contains a class whose keys msgspec would not find by itself."""
     return _needs_renaming(hint, set())
 
 
@@ -182,7 +164,7 @@ def _needs_renaming(hint: Any, seen: set[Any]) -> bool:
 
 
 def _is_renamed_here(cls: Any) -> bool:
-    """Whether the wire keys of `cls` are other than those that msgspec itself uses."""
+    """Whether the wire keys of `cls` differ from those that msgspec uses."""
     cls = record_class(cls)
     if issubclass(cls, msgspec.Struct):
         return list(wire_names(cls).values()) != list(cls.__struct_encode_fields__)
@@ -194,7 +176,7 @@ def _is_type(part: Any) -> bool:
 
 
 def with_field_names(plain: Any, hint: Any) -> Any:
-    """`plain` with its wire keys replaced by those that `msgspec.convert(…, hint)` expects."""
+    """`plain` with its wire keys replaced by the keys that `msgspec.convert(…, hint)` expects."""
     if isinstance(plain, dict):
         cls = record_in(hint) or _tagged_record(hint, plain)
         if cls is None:
@@ -210,7 +192,7 @@ def with_field_names(plain: Any, hint: Any) -> Any:
 
 
 def numbers_as_text(plain: Any, hint: Any) -> Any:
-    """`plain` (under the wire's keys) with texts for the numbers that stand where `hint` has a `NumberAsText`."""
+    """`plain` (under the wire's keys) with text for the numbers where `hint` has a `NumberAsText`."""
     if isinstance(plain, dict):
         cls = record_in(hint) or _tagged_record(hint, plain)
         if cls is None:
@@ -228,7 +210,7 @@ def numbers_as_text(plain: Any, hint: Any) -> Any:
 
 @cache
 def _expected_names(cls: Any) -> dict[str, str]:
-    """Wire key -> the key that msgspec takes for the field."""
+    """Wire key -> the key that msgspec expects for the field."""
     cls = record_class(cls)
     if issubclass(cls, msgspec.Struct):
         return dict(zip(wire_names(cls).values(), cls.__struct_encode_fields__, strict=True))
@@ -264,7 +246,7 @@ def record_in(hint: Any) -> Any:
 
 
 def _tagged_record(hint: Any, plain: dict[str, Any]) -> Any:
-    """Of several the Struct whose tag the value has; None where none is told apart so."""
+    """The Struct among several whose tag the value has; None if tags do not identify one."""
     for part in alternatives(hint):
         config = getattr(part, "__struct_config__", None)
         if config is not None and config.tag is not None and plain.get(config.tag_field) == config.tag:
@@ -281,7 +263,7 @@ def _item_type(hint: Any, *containers: type) -> Any:
 
 
 def member_type(hint: Any, key: str | None) -> Any:
-    """The type of `hint[key]` for a map or record, of its items (`key` None) for a list; `Any` when it says nothing."""
+    """The type of `hint[key]` for a map or record, of the items (`key` None) for a list; `Any` when it is unknown."""
     if key is None:
         return _item_type(hint, list, tuple, set, frozenset)
     cls = record_in(hint)
@@ -292,18 +274,18 @@ def member_type(hint: Any, key: str | None) -> Any:
 
 @cache
 def _model_types(cls: Any) -> dict[str, Any]:
-    """Wire key -> type, with what `Annotated` says of it, for a class of pydantic."""
+    """Wire key -> type, including `Annotated`, for a pydantic class."""
     return {field.serialization_alias or field.alias or name: typing.Annotated[(field.annotation, *field.metadata)]
             if field.metadata else field.annotation for name, field in cls.model_fields.items()}
 
 
 def map_keys(hint: Any) -> tuple[str, ...]:
-    """The keys that a `MapKeys` on the type `hint` names; none when there is no such mark."""
+    """The keys of a `MapKeys` on the type `hint`; empty when there is no such mark."""
     return next((mark.keys for mark in marks_of(hint) if isinstance(mark, MapKeys)), ())
 
 
 def marks_of(hint: Any) -> Iterator[Any]:
-    """What `Annotated` says of `hint`, or of a member of the union that it is."""
+    """The metadata of `Annotated` on `hint`, or on a member of its union."""
     yield from getattr(hint, "__metadata__", ())
     inner = plain_type(hint)
     if typing.get_origin(inner) in (Union, types.UnionType):
@@ -312,14 +294,14 @@ def marks_of(hint: Any) -> Iterator[Any]:
 
 
 class TextValue:
-    """A value that JSON carries as a text, or as a number that stands for one, such as a Quantity. Its `str()` is that
+    """A value that JSON carries as text, or as a number that stands for one, such as a Quantity. Its `str()` is that
     text."""
 
     __slots__ = ()
 
     @classmethod
     def parse(cls, text: Any) -> Self:
-        """The value that `text` stands for. Raises RequestError, which says what the text should look like."""
+        """The value of `text`. Raises RequestError, which describes the expected form."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -335,8 +317,8 @@ class TextValue:
 
 
 def pydantic_schema(cls: Any, write: Callable[[Any], Any]) -> Any:
-    """For a class of the library as the type of a field in a pydantic model: how it is read, and written by `write`.
-    Called by pydantic alone, which then is there."""
+    """The pydantic schema for a class of the library as the type of a model's field: how it is read, and written by
+    `write`. Only pydantic calls it, so pydantic can be imported here."""
     from pydantic_core import core_schema
 
     def read(value: Any) -> Any:
@@ -350,8 +332,8 @@ def pydantic_schema(cls: Any, write: Callable[[Any], Any]) -> Any:
 
 
 def from_text(kind: Any, value: Any) -> Any:
-    """The `dec_hook` of msgspec: the value of the type `kind` that JSON's `value` stands for. Raises ValueError."""
-    if kind is object:  # what is written for Any where type checkers are strict
+    """The `dec_hook` of msgspec: the value of type `kind` for the JSON value `value`. Raises ValueError."""
+    if kind is object:  # some write object instead of Any for strict type checkers
         return value
     if is_model(kind):
         return _of_model(kind, value)
@@ -364,7 +346,7 @@ def from_text(kind: Any, value: Any) -> Any:
 
 
 def _of_model(kind: Any, value: Any) -> Any:
-    """Raises ValueError with what is wrong and where, without the value."""
+    """A pydantic model of `value`. Raises ValueError with the problem and its place, without the value."""
     try:
         return kind.model_validate(value)
     except ValueError as error:
@@ -378,7 +360,7 @@ def _of_model(kind: Any, value: Any) -> Any:
 
 
 def to_text(value: Any) -> str:
-    """The `enc_hook` of msgspec: the text of such a value. Raises TypeError for another one."""
+    """The `enc_hook` of msgspec: the text of a TextValue. Raises TypeError for anything else."""
     if isinstance(value, TextValue):
         return str(value)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
@@ -389,7 +371,7 @@ Encoded: TypeAlias = bytes | bytearray | memoryview | str | msgspec.Raw
 """JSON."""
 
 LONGEST = 10.0
-"""Seconds; all the types of a Pod take 0.1."""
+"""Seconds to wait for the lock; building all the types of a Pod takes 0.1."""
 
 
 class _Building:
@@ -400,7 +382,7 @@ class _Building:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Be free of whoever builds. For the child of a fork alone."""
+        """Free the lock, whichever thread holds it. Only for the child of a fork."""
         self._lock = threading.RLock()
 
     @contextmanager
@@ -418,9 +400,9 @@ _building = _Building()
 
 
 def decoder_of(kind: type[T], *, strict: bool = True) -> Callable[[Encoded], T]:
-    """The `decode` of a new decoder of JSON for this type. Safe from any thread; blocks while another one builds.
+    """The `decode` of a new JSON decoder for this type. Safe from any thread; blocks while another thread builds.
 
-    Raises TypeError for a type that msgspec does not know, and what its annotations raise.
+    Raises TypeError for a type that msgspec does not support, and what its annotations raise.
     """
     with _building.alone():
         return msgspec.json.Decoder(kind, dec_hook=from_text, strict=strict).decode
@@ -452,19 +434,19 @@ def converted(value: Any, kind: type[T]) -> T:
 
 _STRING_DATA = ", or use string_data for text"
 NAIVE = "is a time without a time zone: give an aware datetime, such as datetime.now(UTC)"
-"""What is wrong with such a time, behind its place."""
+"""The problem with such a time, worded to follow its place."""
 _BYTES = (bytes, bytearray, memoryview)
 _SHAPES: dict[type, str] = {
     str: "text", **dict.fromkeys(_BYTES, "bytes"), int: "number", float: "number", bool: "truth", dict: "map",
     Mapping: "map", list: "list", tuple: "list", set: "list", frozenset: "list", NoneType: "nothing"}
-"""Of the types that take values of one shape only. Of others (enums, times, quantities) it is not said here."""
+"""The shapes of types whose values have only one shape. Others (enums, times, quantities) are not listed."""
 
 UNKNOWN: Any = object()
-"""The type of a value of which cannot be said what is declared, `Any` included."""
+"""Stands for a declared type that is unknown, `Any` included."""
 
 
 class DeclaredType:
-    """One type. Safe to use from any thread."""
+    """The shapes that values of one type may have. Safe to use from any thread."""
 
     __slots__ = ("_items", "_values", "bytes", "hint", "list", "map", "number", "text", "truth")
 
@@ -473,10 +455,10 @@ class DeclaredType:
         shapes = {_shape_of(part) for part in alternatives(hint)}
         everything = "any" in shapes
         self.text = everything or "text" in shapes
-        """Whether a text fits it; `number`, `truth` (True and False), `map` and `list` likewise."""
+        """Whether text fits the type; `number`, `truth` (True and False), `map` and `list` likewise."""
         self.bytes = "bytes" in shapes
         self.number = everything or "number" in shapes
-        self.truth = self.number or "truth" in shapes  # Python has it for a number
+        self.truth = self.number or "truth" in shapes  # in Python a boolean is a number
         self.map = everything or "map" in shapes
         self.list = everything or "list" in shapes
         self._items: DeclaredType | None = None
@@ -484,14 +466,14 @@ class DeclaredType:
 
     @property
     def items(self) -> DeclaredType:
-        """Of the items of a list."""
+        """The declared type of the items of a list."""
         if self._items is None:
             self._items = self._member(None)
         return self._items
 
     @property
     def values(self) -> DeclaredType:
-        """Of the values of a map."""
+        """The declared type of the values of a map."""
         if self._values is None:
             self._values = self._member("")
         return self._values
@@ -508,12 +490,12 @@ def _shape_of(part: Any) -> str:
 
 @cache
 def declared_type(hint: Any) -> DeclaredType:
-    """For a hashable type: the same one for the same type."""
+    """The DeclaredType for a hashable type; cached."""
     return DeclaredType(hint)
 
 
 def hashable(hint: Any) -> Any:
-    """`hint`, or UNKNOWN for one that cannot be remembered: it is annotated with a dict, say."""
+    """`hint`, or UNKNOWN if it is not hashable, for example because it is annotated with a dict."""
     try:
         hash(hint)
     except TypeError:
@@ -522,7 +504,7 @@ def hashable(hint: Any) -> Any:
 
 
 def misfit(given: str, declared: DeclaredType, path: str) -> NoReturn:
-    """Raise RequestError for a value of a shape that is not declared, without quoting it."""
+    """Raise RequestError, without quoting the value, for a value whose shape is not declared."""
     if given == "text" and not (declared.number or declared.truth or declared.map or declared.list):
         raise RequestError(f"{path} is text where bytes are declared, which the wire carries as base64: give bytes "
                            f"(b'…' or text.encode()){_STRING_DATA if path.startswith('$.data') else ''}")
@@ -540,7 +522,7 @@ _WORDS = {"str": "text", "int": "a number", "float": "a number", "bool": "True o
 
 
 def check_undeclared(value: Any, path: str) -> None:
-    """Raise RequestError for a value that has several forms in JSON, where no type says which one is meant."""
+    """Raise RequestError for a value that has several forms in JSON when no declared type selects one."""
     if isinstance(value, bytes | bytearray | memoryview):
         raise RequestError(f"{path} is bytes, which JSON has not: decode text (value.decode()); a Secret's "
                            "data takes base64 text, or text as it is in stringData")

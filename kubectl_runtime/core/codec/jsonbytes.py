@@ -1,5 +1,4 @@
-"""From bytes to records: msgspec passes once over what an object, a watch line or a list item says of its head
-(`head_bytes.py`); the bytes are kept.
+"""From bytes to records, and from values to bytes.
 
     decode_object(raw, resource)   -> Record
     decode_event(line, resource)   -> ("ADDED" | "MODIFIED" | "DELETED", Record)  the record keeps the line
@@ -7,36 +6,26 @@
                                       (any other type, None), unless an object that has a name came with it
     decode_list(page, resource)    -> (ListMeta, list[Record])                    items are copied out of the page
 
-One bad object breaks nothing: a head that cannot be decoded gives a record with a `problem`, and the names that could
-be read (`core.codec.salvage`). DecodeError is raised only when not even the object's name can be read, or the bytes are
-not a list at all. Nulls where a value is expected count as absent.
+msgspec decodes only the head of an object, in one pass; the bytes are kept. A head that cannot be decoded gives a
+record with a `problem` and the names that could be read (`core.codec.salvage`), so that one bad object breaks nothing.
+DecodeError is raised only when not even the object's name can be read, or the bytes are not a list at all. Nulls where
+a value is expected count as absent.
 
-The bytes of an object that its head needs: to step over the others takes msgspec as long as the head itself.
+`head_of_object` and `head_of_event` cut the bytes after the head, since skipping the rest takes msgspec as long as the
+head itself. The API server writes a large object of a built-in kind with managedFields as the last of its metadata,
+then spec and status. The cut begins at managedFields if their list ends the metadata and another key follows. In JSON
+this is certain: the first bracket behind the beginning of the list is a `]`, so it ends the list or is within a text;
+but then the next quote would end the text, and no letter could follow. The decoder checks the closing braces that are
+appended, and fails if they are wrong. What was cut is not checked until it is read: broken JSON in a spec is an error
+for its reader. Custom resources have sorted metadata, with more keys behind managedFields: all of their bytes are used.
 
-    head_of_object(raw, resource), head_of_event(line, resource)      JSON with the same head
+`share` lets heads hold equal parts only once: the Pods of a ReplicaSet have the same owner and labels. It takes about a
+µs and saves about 0.7 KB a Pod. It remembers only recent parts (`REMEMBERED`): a list is sorted by name, so that
+objects of one owner are neighbours.
 
-The API server writes a large object of a built-in kind with managedFields as the last of its metadata, then spec and
-status. So what is left out begins with managedFields, where their list is found to be the end of the metadata and
-another key to follow. For JSON that is certain: the first bracket behind the one that begins the list is a `]`, so it
-ends that list or is part of a text. But then the quote that follows it would end the text, and no letter could come
-next. Whether the braces that are put at the end are those that are missing says the decoder, which fails if not.
-
-Nobody looks at what was left out until it is read: broken JSON in a spec is an error of who reads it.
-
-Custom resources have their metadata sorted by name, with more behind managedFields: all of their bytes are used.
-
-What the heads of many objects say alike is held once: the Pods of a ReplicaSet have the same owner and labels.
-
-    share(head)          for records without bytes, of which the head is most
-
-A look costs about a µs, and saves about 0.7 KB a Pod. Only what was seen lately is found again (`REMEMBERED`): a list
-comes sorted by name, so that objects of one owner are neighbours.
-
-From readers and new objects to what is sent: plain JSON values, then bytes.
-
-What JSON cannot carry, or would carry as something else without a word, raises RequestError with its path: NaN and the
-infinities (null), bytes (base64 without a word), times without a time zone, spans of time (`PT5S`). A class that
-declares the type of a field says what is meant.
+Encoding raises RequestError with the path for values that JSON cannot carry or would silently change: NaN and the
+infinities (null), bytes (base64), times without a time zone, spans of time (`PT5S`). A declared field type decides the
+form.
 """
 from __future__ import annotations
 
@@ -62,19 +51,19 @@ from kubectl_runtime.core.meta.metav1 import ListMeta, ReadOnlyDict
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, is_no_utf8, problem_of
 
 LONG = 2048
-"""Bytes from which on it pays to look."""
+"""The size in bytes from which on cutting pays off."""
 
 _KEY = b',"managedFields":['
 _END = b']},"'
 
 
 def head_of_object(raw: bytes, resource: ApiResource) -> bytes:
-    """Of an object's JSON."""
+    """The head of an object, as JSON."""
     return raw if len(raw) < LONG or "." in resource.group else _shortened(raw, b"}}")
 
 
 def head_of_event(line: bytes, resource: ApiResource) -> bytes:
-    """Of a watch line."""
+    """The head of a watch line, as JSON."""
     return line if len(line) < LONG or "." in resource.group else _shortened(line, b"}}}")
 
 
@@ -86,7 +75,7 @@ def _shortened(raw: bytes, braces: bytes) -> bytes:
             return raw
         if raw.startswith(_END, end) and raw[end + len(_END):end + len(_END) + 1].isalpha():
             return raw if raw.find(b"[", begin + len(_KEY), end) >= 0 else raw[:begin] + braces
-        begin = raw.find(_KEY, end)  # whatever begins before this bracket ends with it
+        begin = raw.find(_KEY, end)  # a key before this bracket belongs to what the bracket ends
     return raw
 
 
@@ -98,7 +87,7 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
 
 
 Carried: TypeAlias = Record | Bookmark | Status | None
-"""What comes with the type of a watch event."""
+"""The content of a watch event, by its type."""
 
 _CHANGES = frozenset(("ADDED", "MODIFIED", "DELETED"))
 
@@ -128,18 +117,18 @@ class _Page(msgspec.Struct, gc=False):
 
 _object = decoder_of(_Object)
 _event = decoder_of(_Event)
-_error_event = decoder_of(_ErrorEvent, strict=False)  # a code may be text, as in answers
+_error_event = decoder_of(_ErrorEvent, strict=False)  # a code may be text, as in other answers
 _page = decoder_of(_Page)
 
 
 def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> Record:
     """The record of one object's JSON, which it keeps. Raises DecodeError when the object cannot be identified.
 
-    `named`: it must have a name, as every object that the server stores. Reviews have none, nor has one to be created
-    with a generateName.
+    `named`: it must have a name, as every stored object has. Reviews have none, and neither has a new object with a
+    generateName.
     """
     try:
-        # The beginning may be that of something else than the metadata: then it has no name
+        # The shortened bytes may have missed the metadata: then there is no name
         head = _object(head_of_object(raw, resource) if named else raw).metadata or _NO_HEAD
         if head.name or not named:
             return Record(head, resource, raw)
@@ -150,10 +139,10 @@ def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> R
 
 
 def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Carried]:
-    """The type of a watch event and what it carries: a record that keeps `line`, a Bookmark, a Status for `ERROR`, or
-    None for a type that Kubernetes does not define (yet).
+    """The type of a watch event and its content: a record that keeps `line`, a Bookmark, a Status for `ERROR`, or None
+    for a type that Kubernetes does not define (yet).
 
-    Raises DecodeError when the line is not a watch event, or one of an object that cannot be identified.
+    Raises DecodeError when the line is not a watch event, or its object cannot be identified.
     """
     try:
         event = _event(head_of_event(line, resource))
@@ -175,13 +164,14 @@ def decode_list(page: bytes, resource: ApiResource) -> tuple[ListMeta, list[Reco
 
 
 def split_page(page: bytes, resource: ApiResource) -> tuple[ListMeta, Sequence[bytes | msgspec.Raw]]:
-    """The metadata of a list page and its items, to be copied where they are kept: a `msgspec.Raw` pins the page."""
+    """The metadata of a list page and its items. Copy an item before you keep it: a `msgspec.Raw` keeps the whole page.
+    """
     try:
         found = _page(page)
     except DECODE_FAILURES as error:
         return _broken_page(page, resource, error)
     if found.items is msgspec.UNSET:
-        # Go omits nothing here, others do. But any JSON object lacks items, and an empty list says that all is gone.
+        # Go omits nothing here, others do. But any JSON object lacks items, and an empty list means that all is gone.
         if not (found.kind or "").endswith("List"):
             raise DecodeError(None, "$.items", f"not a list of {resource.full_name}: the answer has no items")
         return found.metadata or ListMeta(), []
@@ -216,7 +206,7 @@ def _error_status(line: bytes, resource: ApiResource) -> Status:
 
 
 def _invalid(raw: bytes, resource: ApiResource, failure: Exception, *, enveloped: bool, named: bool = True) -> Record:
-    """A second try without the nulls, then a record that says what is wrong with it."""
+    """A second try without the nulls; if that fails, a record with a problem."""
     if not is_no_utf8(failure):
         head = _head_without_nulls(raw, enveloped=enveloped)
         if not named and isinstance(plain := salvage.whole(raw), dict) and plain.get("metadata") is None:
@@ -263,12 +253,12 @@ def _broken_page(page: bytes, resource: ApiResource, failure: Exception) -> tupl
 T = TypeVar("T")
 
 REMEMBERED = 1024
-"""Different labels, and different lists of owners or finalizers. Each is small, and some of them are in use."""
+"""The most different labels, and lists of owners or finalizers, that are remembered. Each is small."""
 
 
 def share(head: Head) -> None:
-    """Replace parts of `head` by equal ones of others. Only for who decoded it, before anyone else has it. Safe from
-    any thread."""
+    """Replace parts of `head` by equal parts of other heads. Only for the code that decoded it, before it is shared.
+    Safe from any thread."""
     if head.namespace:
         force_setattr(head, "namespace", sys.intern(head.namespace))
     if head._labels is not None:
@@ -281,7 +271,7 @@ def share(head: Head) -> None:
 
 @lru_cache(REMEMBERED)
 def _map(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    return ReadOnlyDict(items)  # who changed one would change them all, and those still to come
+    return ReadOnlyDict(items)  # a change would affect all heads that share it, and future ones
 
 
 @lru_cache(REMEMBERED)
@@ -301,8 +291,8 @@ def encode_plain(content: Any) -> bytes:
 
 
 def _known_here(value: Any) -> dict[Any, Any] | str:
-    """The `enc_hook` of msgspec: maps that are no dict, such as the labels of an object that was read, as one;
-    quantities as their text. Raises TypeError for anything else that msgspec does not know, as a value or as a key."""
+    """The `enc_hook` of msgspec: mappings other than dict, such as labels of a received object, become dicts;
+    quantities become text. Raises TypeError for anything else that msgspec does not support, as a value or as a key."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, TextValue):
@@ -311,7 +301,7 @@ def _known_here(value: Any) -> dict[Any, Any] | str:
 
 
 def _fault(content: Any, path: str) -> str:
-    """The innermost place that cannot be encoded, for the front of a message; the error itself does not say."""
+    """The innermost place that cannot be encoded, to begin a message with; the error itself does not name it."""
     parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, part in parts:
         try:
@@ -324,7 +314,7 @@ def _fault(content: Any, path: str) -> str:
 
 
 def identified(content: dict[str, Any], resource: ApiResource) -> dict[str, Any]:
-    """`content` beginning with apiVersion and kind: list items come without, metadata answers under another kind."""
+    """`content` beginning with apiVersion and kind: list items lack them, metadata answers have another kind."""
     kind = content.get("kind")
     if kind and content.get("apiVersion") and kind != "PartialObjectMetadata":
         return content
@@ -332,7 +322,7 @@ def identified(content: dict[str, Any], resource: ApiResource) -> dict[str, Any]
 
 
 def _check(value: Any, path: str) -> None:
-    """Raises RequestError for what has no plain JSON form below `path`."""
+    """Raise RequestError for a value below `path` that has no plain JSON form."""
     kind = type(value)
     if kind is dict:
         for key, item in value.items():
@@ -352,7 +342,7 @@ _ATOMS = frozenset((str, int, bool, type(None)))
 
 
 def _check_other(value: Any, path: str) -> None:
-    """Check a value of another type than JSON's own. Aware times, enums, records and other maps have a form."""
+    """Check a value that is not of a JSON type. Aware times, enums, records and other mappings have a form."""
     if isinstance(value, float):
         finite(float(value), path)
     elif isinstance(value, Mapping):
@@ -367,9 +357,9 @@ def _check_other(value: Any, path: str) -> None:
 
 def new_object(resource: ApiResource, views: Mapping[str, Any], codecs: Mapping[str, ViewCodec], *,
                defaults: bool = True) -> dict[str, Any]:
-    """A new object of these views; what they leave None, or (with `omit_defaults`) at its default, is not sent.
+    """A new object of these views; fields that are None, or (with `omit_defaults`) equal their default, are not sent.
 
-    Without `defaults` nothing is that equals its class's default, at any depth, whatever the class says.
+    Without `defaults`, no field that equals its class's default is sent, at any depth, whatever the class says.
     """
     omit = Omit.DECLARED if defaults else Omit.DEFAULTS
     content: dict[str, Any] = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -383,9 +373,9 @@ def new_object(resource: ApiResource, views: Mapping[str, Any], codecs: Mapping[
 
 def written_back(record: Record, codecs: Mapping[str, ViewCodec], views: Mapping[str, Any],
                  plain: dict[str, Any] | None, kept: Mapping[str, Kept]) -> dict[str, Any]:
-    """The received object plus what changed in a reader's typed views and in his plain form. Raises WriteBackError.
+    """The received object with the changes in a reader's typed views and plain form. Raises WriteBackError.
 
-    `kept`: for a view that was decoded, the items of its lists as they were then.
+    `kept`: for a view that was decoded, the items of its lists at that time.
     """
     received = identified(plain_object(record.raw, record.enveloped, record.ref), record.resource)
     if not views and plain is None:

@@ -1,11 +1,11 @@
-"""Which items of a changed view's lists are still the objects that were decoded, and where each of them came from.
+"""Finds out which items of a changed view's lists are still the decoded objects, and where each of them came from.
 
-    lists = RecordLists.of(hint)             None when no list of records can stand in a value of the type
-    kept = lists.items(view)                 when the view is handed out: its lists' items, in the order of a walk
+    lists = RecordLists.of(hint)             None when values of the type have no list of records
+    kept = lists.items(view)                 when the view is returned: its lists' items, in the order of a walk
     lists.lineage(kept, base, now)           when it is written back
 
-Two views of the same bytes are walked the same way: so a list of the view decoded again (`base`) and the items of the
-one that was handed out (`kept`) have the same number.
+Two views of the same bytes are walked in the same order: so a list of the view that is decoded again (`base`) has the
+same index as the items of the returned view (`kept`).
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, record_class, wire_names
 
 FEW = 3
-"""Fewer attributes of a Struct are read one by one, more of them all at once: `Part.__getattr__` makes a read dear."""
+"""Fewer attributes of a Struct are read one by one, more all at once: `Part.__getattr__` makes a read expensive."""
 LISTS = (list, tuple)
 
 Kept = list[tuple[Any, ...]]
@@ -30,7 +30,7 @@ Kept = list[tuple[Any, ...]]
 
 
 class View(NamedTuple):
-    """A view and its plain form, made from it by `to_plain`."""
+    """A view and the plain form that `to_plain` made of it."""
 
     value: Any
     plain: Any
@@ -38,21 +38,20 @@ class View(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Lineage:
-    """Where the items of lists come from; the lists are those of the plain forms that it was made of."""
+    """Where the items of lists come from; the lists are those of the compared plain forms."""
 
     _numbers: dict[int, int] = field(default_factory=dict)
     _places: dict[int, tuple[tuple[int, int] | None, ...]] = field(default_factory=dict)
     _alive: list[Any] = field(default_factory=list)
     moved: bool = False
-    """Whether any item stands elsewhere than where it was."""
+    """Whether any item has moved."""
     rearranged: list[list[Any]] = field(default_factory=list)
-    """The merged lists whose items do not stand where they were received."""
+    """The merged lists whose items have moved since they were received."""
     of_plain: bool = False
-    """Whether it is the plain form that is merged, into what the views' changes have made of the object."""
+    """Whether the plain form is merged, into the object that the views' changes have produced."""
 
     def origins(self, base: list[Any], now: list[Any]) -> list[int | None]:
-        """For each item of `now` its place in `base`; None for one that is not an object of it, or of which that is not
-        known."""
+        """For each item of `now` its index in `base`; None if it is not an object of `base`, or if that is unknown."""
         places = self._places.get(id(now))
         number = self._numbers.get(id(base))
         if places is None or number is None:
@@ -60,8 +59,8 @@ class Lineage:
         return [place[1] if place is not None and place[0] == number else None for place in places]
 
     def strangers(self, base: list[Any], now: list[Any]) -> list[tuple[int, int, int]]:
-        """The items of `now` that came out of another list than `base`: place in `now`, the `id` of the list of the
-        base form that they were in, place there."""
+        """The items of `now` that came from another list than `base`: index in `now`, the `id` of the base form's list
+        that they were in, index there."""
         number = self._numbers.get(id(base))
         found = [(index, place) for index, place in enumerate(self._places.get(id(now), ()))
                  if place is not None and place[0] != number]
@@ -70,31 +69,31 @@ class Lineage:
 
 
 class _Fields:
-    """The fields of a record class below which there are lists."""
+    """The fields of a record class that contain lists."""
 
     __slots__ = ("known", "members")
 
     def __init__(self) -> None:
         self.members: list[tuple[str, str, _Shape]] = []
-        """Attribute, wire key, what is below it."""
+        """Attribute, wire key, shape of the value."""
         self.known = False
-        """Whether all are there: while not, a type within itself may have some yet."""
+        """Whether all fields are known; until then a recursive type may get more."""
 
 
 class _Shape:
-    """Where lists of records are below values of one type."""
+    """Where values of one type contain lists of records."""
 
     __slots__ = ("entries", "fields", "item", "kept")
 
     def __init__(self) -> None:
         self.fields: dict[type, _Fields] = {}
-        """By record class."""
+        """The fields, by record class."""
         self.entries: _Shape | None = None
-        """What is below the values of a map, if anything is."""
+        """The shape of the values of a map, if they contain lists."""
         self.item: _Shape | None = None
-        """What is below the items of a list, if anything is."""
+        """The shape of the items of a list, if they contain lists."""
         self.kept = False
-        """Whether a list's items are to be recognised: they are records, or lists of them."""
+        """Whether a list's items must be recognized: they are records, or lists of them."""
 
     def is_empty(self) -> bool:
         return not (self.fields or self.kept or self.entries is not None)
@@ -111,26 +110,26 @@ class RecordLists:
 
     @classmethod
     def of(cls, hint: Any) -> RecordLists | None:
-        """For a resolved type; None when its values have no such list. Raises TypeError as `field_types` does."""
+        """The lists for a resolved type; None when there are none. Raises TypeError as `field_types` does."""
         shape = _shape_of(hint, {})
         return None if shape.is_empty() else cls(shape)
 
     def items(self, view: Any) -> Kept:
-        """The items of the lists as they are now."""
+        """The current items of the lists."""
         found: Kept = []
         self._walk(view, found)
         return found
 
     def are_in_place(self, kept: Kept, view: Any) -> bool:
-        """Whether each list has the very items that it had, in their order, and no other one has any."""
+        """Whether each list has exactly the same items in the same order, and no other list has any."""
         items = self.items(view)
         return len(items) == len(kept) and all(
             len(now) == len(then) and all(map(is_, now, then)) for now, then in zip(items, kept, strict=True))
 
     def lineage(self, kept: Kept | None, base: View, now: View) -> Lineage:
-        """Where the items of `now` come from; `base` is decoded from the same bytes as the view of `kept` was.
+        """Where the items of `now` come from; `base` is decoded from the same bytes as the view of `kept`.
 
-        `kept` is None when all are in place; then the plain forms may be of some fields only, the same ones.
+        `kept` is None when all are in place; then both plain forms may be limited to the same fields.
         """
         known: list[tuple[tuple[Any, ...], Any]] = []
         changed: list[tuple[tuple[Any, ...], Any]] = []
@@ -147,7 +146,7 @@ class RecordLists:
 
 
 def _collect_both(shape: _Shape, value: Any, plain: Any, found: list[tuple[tuple[Any, ...], Any]]) -> None:
-    """Append the items of each list below `value`, and the list that stands for it in the plain form of `value`."""
+    """Append the items of each list below `value`, and the corresponding list in the plain form of `value`."""
     kind = type(value)
     if kind is list or kind is tuple:
         if shape.kept and value:
@@ -165,20 +164,20 @@ def _collect_both(shape: _Shape, value: Any, plain: Any, found: list[tuple[tuple
 
 
 Walk = Callable[[Any, Kept], None]
-"""Appends to its second argument the items of each list below its first, as `_collect_both` of its shape finds them."""
+"""Appends the items of each list below its first argument to its second, in the order of `_collect_both`."""
 
 
 class _Walks:
-    """Makes the functions that collect items only: they run whenever a view is read, so each does no more than its
+    """Makes the functions that only collect items: they run whenever a view is read, so each does no more than its
     shape needs."""
 
     def __init__(self) -> None:
         self._records: dict[tuple[type, int], Walk] = {}
-        """Of the record classes that were met with their fields, since `Box[int]` and `Box[str]` have the same class;
-        so that recursive types come to an end."""
+        """Walks by record class and its fields, since `Box[int]` and `Box[str]` have the same class. It ends the
+        recursion for recursive types."""
 
     def of(self, shape: _Shape) -> Walk:
-        """The walk of values of one shape."""
+        """The walk for values of one shape."""
         if shape.kept and not shape.fields and shape.entries is None:
             return _of_list(None if shape.item is None else self.of(shape.item))
         if len(shape.fields) == 1 and not shape.kept and shape.entries is None:
@@ -218,7 +217,7 @@ def _of_list(item: Walk | None) -> Walk:
 
 
 def _reader(cls: Any, names: list[str]) -> Callable[[Any], Iterable[Any]]:
-    """Reads these fields of a record of `cls`."""
+    """A function that reads these fields of a record of `cls`."""
     if len(names) >= FEW and issubclass(cls, msgspec.Struct):
         places = itemgetter(*map(cls.__struct_fields__.index, names))
         return lambda record: places(astuple(record))
@@ -235,7 +234,7 @@ def _items(shape: _Shape, value: Any) -> Kept:
 
 
 def _shape_of(hint: Any, known: dict[type, _Fields]) -> _Shape:
-    """`known`: the fields of each record class that was met, so that recursive types come to an end."""
+    """`known`: the fields of the record classes so far, so that recursive types end."""
     shape = _Shape()
     for part in alternatives(hint):
         arguments = typing.get_args(part)

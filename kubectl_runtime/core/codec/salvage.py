@@ -1,14 +1,10 @@
-"""Reading what can be read of JSON that does not decode: which object it is, and where a page's items begin and end.
+"""Reads what it can of JSON that does not decode: which object it is, and where a page's items begin and end.
 
-Slow, and only ever used after msgspec has failed. Nothing here raises for bad input, and no depth of nesting matters.
+This is slow, and is only used after msgspec has failed. It raises nothing for bad input, and has no limit of nesting.
 
-Metadata that is decoded when it is read, from the bytes of the object: few programs look at it, and in a store of
-20,000 Pods it would take 9 MiB.
-
-    seldom_of(record)                  -> Seldom
-    initial_events_end(line)           whether a bookmark ends the initial events of a streaming list
-
-Nulls where a value is expected count as absent.
+`seldom_of` decodes rare metadata from the bytes when it is read: few programs need it, and in a store of 20,000 Pods it
+would take 9 MiB. `initial_events_end` says whether a bookmark ends the initial events of a streaming list. Nulls where
+a value is expected count as absent.
 """
 from __future__ import annotations
 
@@ -38,9 +34,9 @@ _BEFORE_METADATA = rb'(?:"(?:kind|apiVersion)"%b:%b%b%b,%b)*"metadata"%b:%b' % (
 _METADATA = rb'%b\{%b%b' % (_S, _S, _BEFORE_METADATA)
 _EVENT_TYPE = rb'%b\{%b"type"%b:%b"([A-Z]+)"' % (_S, _S, _S, _S)
 _EVENT_METADATA = _EVENT_TYPE + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA)
-_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # a text without an end is a token too, and not tried again from each quote
+_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # a text without an end is one token, so it is not tried from each quote
 _ITEMS = rb'"items"%b:%b\[' % (_S, _S)
-# Patterns are compiled, and kept, by `re` when they are needed, which is when something is broken.
+# `re` compiles and caches patterns when they are first needed, which is when something is broken.
 
 
 def event_type(line: bytes) -> str | None:
@@ -54,7 +50,9 @@ def event_type(line: bytes) -> str | None:
 
 
 def metadata(raw: bytes, *, enveloped: bool) -> Any:
-    """The plain `metadata` of an object or of that in a watch line, or None; invalid UTF-8 becomes U+FFFD."""
+    """The plain `metadata` of an object, or of the object in a watch line; None without it. Invalid UTF-8 becomes
+    U+FFFD.
+    """
     text = raw.decode("utf-8", "replace")
     try:
         if enveloped:
@@ -74,7 +72,7 @@ def whole(raw: bytes) -> Any:
 
 
 def _leading_metadata(raw: bytes, pattern: bytes) -> Any:
-    """The metadata that stands where API servers write it, before the part that cannot be parsed."""
+    """The metadata where API servers write it, before the part that cannot be parsed."""
     found = re.match(pattern, raw)
     if not found:
         return None
@@ -85,7 +83,7 @@ def _leading_metadata(raw: bytes, pattern: bytes) -> Any:
 
 
 def head(raw: bytes, *, enveloped: bool) -> Head:
-    """The names and versions that can be read; empty ones otherwise."""
+    """The names and versions that can be read; the others are empty."""
     found = metadata(raw, enveloped=enveloped)
     fields = found if isinstance(found, dict) else {}
 
@@ -123,7 +121,7 @@ def split_page(page: bytes) -> tuple[bytes, list[bytes]] | None:
 
 
 def _items_begin(page: bytes) -> int | None:
-    """Where the list of the top level's `items` begins, behind its bracket."""
+    """The index behind the bracket that begins the top-level list `items`."""
     depth = 0
     for token in re.compile(_TOKEN).finditer(page):
         mark = token[0]
@@ -141,7 +139,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Seldom(msgspec.Struct, frozen=True, rename="camel"):
-    """What is not in the head of a record. The time stays text as received."""
+    """The metadata that is not in the head of a record. The time stays text as received."""
 
     creation_timestamp: str | None = None
     annotations: dict[str, str] | None = None
@@ -162,7 +160,7 @@ _rare_event = decoder_of(_RareEvent)
 
 
 def seldom_of(record: Record) -> Seldom:
-    """What the bytes of `record` say, decoded again each time, in about 2 µs. Raises DecodeError."""
+    """The rare metadata of `record`, decoded again each time, in about 2 µs. Raises DecodeError."""
     try:
         return _read(record.raw, record.enveloped)
     except DECODE_FAILURES as error:
@@ -170,7 +168,7 @@ def seldom_of(record: Record) -> Seldom:
 
 
 def initial_events_end(line: bytes) -> bool:
-    """Of the line of a bookmark. One that cannot be read says no."""
+    """Whether the line is the bookmark that ends the initial events. False for a line that cannot be read."""
     try:
         found = _read(line, True)
     except DECODE_FAILURES:
@@ -183,7 +181,7 @@ def _read(raw: bytes, enveloped: bool) -> Seldom:
         return (_rare_event(raw).object.metadata if enveloped else _rare(raw).metadata) or _NOTHING
     except DECODE_FAILURES as error:
         if is_no_utf8(error):
-            raise  # a text in which something is replaced is another text
+            raise  # with replaced characters a text would be another text
         try:
             return converted(without_nulls(metadata(raw, enveloped=enveloped)), Seldom)
         except DECODE_FAILURES:

@@ -1,16 +1,12 @@
-"""Whether two records of one object at one version say the same: for when a version that is the same proves nothing.
+"""Equality of records and of JSON values.
 
-    kept as   compared
-    bytes     from `"metadata"` on; if these differ, or other keys come before, decoded without kind and apiVersion
-    a view    as JSON
+`same_content` compares two records of one object and version, for cases where an equal version proves nothing. Bytes
+are compared from `"metadata"` on, since a list's items lack kind and apiVersion and a watch line has an envelope; if
+the bytes differ, or other keys come first, they are compared decoded, without kind and apiVersion. Views are compared
+as JSON.
 
-A list's items carry no kind and apiVersion where a watch's objects do, and a watch line has an envelope.
-
-JSON values as Python has them: copies, where two of them differ, and equality, which Python's own ``==`` gets wrong (it
-says 1 == True).
-
-Copies and equality go by way of the encoded text: encoding and decoding by msgspec is several times faster than a walk
-in Python.
+Python's ``==`` is wrong for JSON (1 == True). Copies and equality use the encoded text: encoding and decoding by
+msgspec is several times faster than a walk in Python.
 """
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ from kubectl_runtime.core.meta.problems import DecodeError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_REMEMBERED = 1000  # values of one check
+MOST_REMEMBERED = 1000  # values for each check
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -45,14 +41,14 @@ def json_copy(value: T) -> T:
 
 
 def same_json(first: Any, second: Any) -> bool:
-    """Whether two values are the same JSON but for the order of keys: 1 is neither true nor 1.0."""
+    """Whether two values are the same JSON, ignoring the order of keys: 1 is neither true nor 1.0."""
     if first != second:
         return False
     return _encode(first) == _encode(second) or _encode_sorted(first) == _encode_sorted(second)
 
 
 def equal_json(first: Any, second: Any) -> bool:
-    """Whether two values are equal as field ownership sees it: 1 is not true, but it is 1.0."""
+    """Whether two values are equal by the rules of field ownership: 1 is not true, but it is 1.0."""
     if first != second:
         return False
     return _encode(first) == _encode(second) or _same_booleans(first, second)
@@ -64,16 +60,16 @@ class _Missing:
 
 
 MISSING = _Missing()
-"""What one of two values has where only the other one has something."""
+"""Stands for the absent value when only one of two values has a key or item."""
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Keys and indexes, from the outside in."""
+"""Keys and indexes, outermost first."""
 
 
 def differences(one: Any, other: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
-    """Where two JSON values differ: each path, with what either has there (`MISSING` for nothing). 1 is neither true
-    nor 1.0. Lists of one length are compared item by item, others differ as a whole; keys come in the order of `one`,
-    then those that only `other` has."""
+    """Where two JSON values differ: each path, with both values there (`MISSING` for none). 1 is neither true nor 1.0.
+    Lists of equal length are compared item by item, others differ as a whole. The keys of `one` come first, in its
+    order, then those that only `other` has."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in {**one, **other}:
             yield from differences(one.get(key, MISSING), other.get(key, MISSING), (*path, key))
@@ -85,10 +81,10 @@ def differences(one: Any, other: Any, path: Path = ()) -> Iterator[tuple[Path, A
 
 
 def remembers_good(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Concatenate[Any, P], list[T]]:
-    """A check that does not look again at a JSON value in which it lately found nothing: objects that are made from one
-    template are alike but for their names, and some checks are slow.
+    """Makes a check skip JSON values in which it recently found nothing: objects from one template are equal except for
+    their names, and some checks are slow.
 
-    The check must depend on its arguments alone, of which the further ones are hashable, and change none of them.
+    The check must depend on its arguments alone, change none of them, and its further arguments must be hashable.
     """
     good: set[Any] = set()
 
@@ -108,7 +104,7 @@ def remembers_good(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Co
 
 
 def _same_booleans(first: Any, second: Any) -> bool:
-    """Whether of two values that are equal to Python the same ones are booleans."""
+    """Whether two values that are equal in Python have their booleans in the same places."""
     if isinstance(first, dict):
         return all(_same_booleans(child, second[key]) for key, child in first.items())
     if isinstance(first, list):
@@ -123,7 +119,7 @@ _ENVELOPED = re.compile(rb'%b\{%b"type"%b:%b"[A-Z]+"%b,%b"object"%b:%b\{%b%b(?="
 
 
 def same_content(old: Record, new: Record) -> bool:
-    """Whether both have the same content. False when one of them cannot be read, unless their bytes are the same."""
+    """Whether both have the same content. If one cannot be read, only equal bytes count as the same."""
     if old.view is not None or new.view is not None:
         return _view_json(old) == _view_json(new)
     before, after = _from_metadata(old), _from_metadata(new)

@@ -1,19 +1,17 @@
-"""Typed views: a top-level key of an object, decoded to the type that a resource class declares for it.
+"""Typed views, records, and smaller stored objects.
 
-What an absent or null key gives: None if the type allows it, else the class's default, else an empty map, list or
-record (which belongs to the reader, so filling it writes it), else DecodeError. Nulls deeper down, where the type has
-no None, count as absent. A number where a quantity is declared as text is read as its text.
+`ViewCodec` decodes a top-level key of an object to the type that a resource class declares for it. An absent or null
+key gives None if the type allows it, else the class's default, else an empty map, list or record (which belongs to the
+reader, so filling it writes it), else DecodeError. Nulls deeper down, where the type does not allow None, count as
+absent. A number where a quantity is declared as text is read as text.
 
-`Record`: an object as a store holds it, which is the bytes as received plus a decoded head.
+`Record` is an object as a store holds it: the bytes as received plus a decoded head. Records and heads are immutable,
+shared by all readers, and safe to use from any thread. The garbage collector does not track them (`gc=False`): with
+tens of thousands of objects its passes would cost more than the decoding. They cannot be in a cycle.
 
-Immutable, shared by all readers, safe to use from any thread. Neither class is seen by the garbage collector
-(`gc=False`): with tens of thousands of objects its passes would cost more than the decoding. They can hold no cycle.
-
-Making stored objects smaller: what `modify=` leaves of one.
-
-    modify                 what is kept                        may it replace the whole object?
-    strip_managed_fields   the bytes without managedFields     yes: a write without them keeps the server's
-    any other function     what it left in the reader it got   no: the record is partial
+`pruned` makes stored objects smaller with a `modify` function. `strip_managed_fields` keeps the bytes without
+managedFields; such a record may still replace the whole object, as a write without managedFields keeps the server's.
+Any other function gives a partial record with what it left in the object.
 """
 from __future__ import annotations
 
@@ -52,11 +50,10 @@ from kubectl_runtime.core.meta.selectors import ShardSelector
 
 
 class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename="camel"):
-    """The metadata that the library itself works with, decoded once, in the same pass as the event. The rest is decoded
-    for who reads it (`seldom.py`).
+    """The metadata that the library itself uses, decoded once, in the same pass as the event. The rest is decoded when
+    it is read (`salvage.py`).
 
-    A time stays text as received: most are never looked at. All readers of the object share a head, so nothing of it
-    can be changed.
+    A time stays text as received, as most are never read. All readers of the object share a head, so it is read-only.
     """
 
     name: str = ""
@@ -71,17 +68,16 @@ class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename
 
     @property
     def labels(self) -> dict[str, str] | None:
-        """The object's labels, made read-only when they are looked at: the garbage collector passes over what is
-        held."""
+        """The object's labels, wrapped as read-only on access: the garbage collector does not track the stored ones."""
         return None if self._labels is None else ReadOnlyDict(self._labels)
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One object of `resource`: its head, and `raw`, its JSON or (`enveloped`) the watch line that carried it.
 
-    `partial`: parts were removed or never requested, so it must not replace the object. `view`: the declared fields,
-    in the form that keeps only these; `raw` is empty then. `problem`: the head could not be decoded, and `head`
-    holds what could be read.
+    `partial`: parts were removed or never requested, so it must not replace the object. `view`: only the declared
+    fields, when nothing else is kept; `raw` is empty then. `problem`: the head could not be decoded, and `head` has
+    what could be read.
     """
 
     head: Head
@@ -94,28 +90,28 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def name(self) -> str:
-        """The object's name; empty for one that has none yet."""
+        """The object's name; empty for an object that has none yet."""
         return self.head.name
 
     @property
     def namespace(self) -> str | None:
-        """The object's namespace; None for a cluster-scoped one."""
+        """The object's namespace; None for a cluster-scoped object."""
         return namespace_or_none(self.head.namespace)
 
     @property
     def key(self) -> Key:
-        """What tells it from the other objects of its kind."""
+        """The identity of the object among those of its kind."""
         head = self.head
         return key_of(head.namespace, head.name)
 
     @property
     def uid(self) -> str:
-        """What tells the object from a namesake that was made later; empty when it is not known."""
+        """The object's uid, which a later object of the same name does not have; empty when it is not known."""
         return self.head.uid
 
     @property
     def resource_version(self) -> str:
-        """The version of the object that this is; empty when it is not known."""
+        """The resourceVersion; empty when it is not known."""
         return self.head.resource_version
 
     @property
@@ -125,7 +121,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def ref(self) -> ObjectRef:
-        """Which object it is: kind, namespace and name."""
+        """The identity of the object: kind, namespace and name."""
         head = self.head
         return ObjectRef(self.resource, head.name, namespace_or_none(head.namespace))
 
@@ -141,25 +137,25 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 
 Modify: TypeAlias = Callable[[Any], object]
-"""Changes a reader in place; what is left of the object is what gets stored."""
+"""A function that changes an object in place; the remaining parts are stored."""
 
 
 class Prunable(Protocol):
-    """A reader of an object, as every resource class makes them."""
+    """An object that can be pruned, as every resource class makes them."""
 
     @property
     def record(self) -> Record | None:
-        """What was received; None for an object that was made here."""
+        """The received record; None for an object that this program created."""
 
     def to_record(self, *, partial: bool = False) -> Record:
-        """A record of the object as it is now; `partial` marks that parts were taken away."""
+        """A record of the current object; `partial` marks that parts were removed."""
 
 
 def pruned(obj: Prunable, modify: Modify) -> Record:
-    """What `modify` leaves of the object behind this reader. An object whose metadata did not decode is not shown to
-    it.
+    """The record that `modify` leaves of this object. `modify` is not called for an object whose metadata did not
+    decode.
 
-    Raises what `modify` raises; the reader may be half changed then.
+    Raises what `modify` raises; the object may then be half changed.
     """
     record = obj.record
     if record is not None and record.problem is not None:
@@ -188,10 +184,10 @@ _KEY = b'"managedFields":'
 
 
 def strip_managed_fields(obj: Any) -> Any:
-    """Drop the managedFields of stored objects, often half of their metadata; to be given as `modify=`.
+    """Drop the managedFields of stored objects, often half of their metadata; pass it as `modify=`.
 
-    Call it within your own `modify` function to take them off the object. Of a `Record` it returns one without the
-    bytes of its managedFields, the same when it has none, and decodes nothing else.
+    Your own `modify` function may call it with the object. With a `Record` it returns a record without the bytes of its
+    managedFields (the same record if it has none) and decodes nothing else.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> with watch_store(maps, modify=strip_managed_fields) as lean:
@@ -217,10 +213,10 @@ def _stripped(record: Record) -> Record:
 
 
 def _cut(raw: bytes, value: bytes) -> bytes | None:
-    """`raw` without `"managedFields":value` and one comma beside it; None when it is not written just so."""
+    """`raw` without `"managedFields":value` and one adjacent comma; None when it is not written exactly so."""
     member = _KEY + value
     at = raw.find(member)
-    if not value or at < 0 or raw.count(b'"managedFields"') > 1:  # another one: which would be cut is not certain
+    if not value or at < 0 or raw.count(b'"managedFields"') > 1:  # with several it is not certain which to cut
         return None
     end = at + len(member)
     if raw[at - 1:at] == b",":
@@ -229,7 +225,7 @@ def _cut(raw: bytes, value: bytes) -> bytes | None:
 
 
 MISSING: Any = msgspec.UNSET
-"""No default, or no value."""
+"""Stands for no default, or no value."""
 
 
 class ViewCodec:
@@ -237,16 +233,16 @@ class ViewCodec:
     use from any thread; building takes some µs."""
 
     def __init__(self, key: str, hint: Any, default: Any = MISSING) -> None:
-        """`hint` is the declared type, resolved; `default` what the class gives for it."""
+        """`hint` is the declared type, resolved; `default` the class's default for it."""
         self.key = key
         self.hint = hint
         self.plain_hint = hashable(hint)
-        """The same for `to_plain`."""
+        """The hint in the form for `to_plain`."""
         self.lists = RecordLists.of(hint)
-        """The view's lists of records, whose items write-back has to recognise; None when there are none."""
+        """The view's lists of records, whose items write-back has to recognize; None when there are none."""
         self._default = default
         self.renames = needs_renaming(hint)
-        """Whether the type has other keys for msgspec than on the wire."""
+        """Whether msgspec uses other keys for the type than the wire."""
         decoded = Any if self.renames else hint
         field = ("value", decoded | msgspec.UnsetType | None, msgspec.field(default=msgspec.UNSET, name=key))
         body: Any = msgspec.defstruct("_Body", [field])
@@ -270,7 +266,7 @@ class ViewCodec:
         return self.from_plain(value, record.ref) if self.renames else value
 
     def is_default(self, view: Any) -> bool:
-        """Whether `view` equals what the class gives when nothing is said."""
+        """Whether `view` equals the class's default."""
         return type(view) is type(self._default) and bool(view == self._default)
 
     def from_plain(self, value: Any, ref: ObjectRef | None) -> Any:
@@ -283,8 +279,8 @@ class ViewCodec:
             return self._convert_without_nulls(value, ref)
 
     def absent(self, ref: ObjectRef | None) -> Any:
-        """What a reader gets for a key that is absent or null: the default of its type. Raises DecodeError when it must
-        be there."""
+        """The value for a key that is absent or null: the default of its type. Raises DecodeError when the key is
+        required."""
         if self._default is not MISSING:
             return copy.deepcopy(self._default)
         options = alternatives(self.hint)

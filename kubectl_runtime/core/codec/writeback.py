@@ -1,33 +1,32 @@
-"""The three-way merge behind `replace`: what was received, plus what a reader changed in his view of it.
+"""The three-way merge behind `replace`: the received object, plus the reader's changes in a view.
 
     merge(received, base, now)
 
-`base` is the view as it was decoded and `now` as it is, both as plain JSON values, so that what the view's types add
-(defaults, normal forms of dates) cancels out. `received` is the JSON itself, with everything that the view never saw.
+`base` is the view as it was decoded and `now` its current state, both as plain JSON values, so that additions by the
+view's types (defaults, normal forms of dates) cancel out. `received` is the JSON itself, with everything that the view
+does not declare.
 
     now equals base          received stays, byte for byte
     maps                     key by key: changed keys are merged, new ones added, removed ones removed
-    lists                    in the order of `now`, each item merged into the received one that it comes from
+    lists                    in the order of `now`, each item merged into the received item that it comes from
     anything else            the new value
 
-Which received item an item comes from, the first that says so:
+The received item for an item of a list is found by the first of these rules that applies:
 
-    identity                 it is still the object that came out of this list, whatever became of it (see lineage.py),
-                             or out of another one of the view
-    keys                     where `MapKeys` marks the list: it has the keys of one received item. A key that the wire
-                             left out is what the view's default says
-    equality                 it equals one received item
-    none                     it is new
+- identity: the item is still the object that was decoded from this list or another list of the view (see lineage.py),
+  however it was changed
+- keys: `MapKeys` marks the list, and one received item has the same keys; an absent key has the view's default
+- equality: it equals one received item
+- otherwise it is new
 
-A received item that nothing comes from is removed, with all that it hides; so is one whose key an unmatched item has
-not. But where an unmatched item might be a changed one that has lost its identity, and a received item is left over
-that has fields which the view does not show, nobody can tell where these belong: WriteBackError(path). The same for an
-object that stands in the list twice and hides something, and for a new item whose key another one has.
+A received item without a counterpart is removed, with its undeclared fields; so is one whose key no unmatched item has.
+But if an unmatched item might be a changed item that lost its identity, and an unmatched received item has undeclared
+fields, it is unclear where these belong: WriteBackError(path). The same holds for an object that is twice in a list and
+has undeclared fields, and for a new item with the key of another one.
 
-Where two views of one object differ: so that write-back makes plain values of little more than what was changed.
-
-Values are the same when msgpack says so, which unlike JSON tells NaN from null and bytes from text. It looks at a whole
-Pod's spec in the time in which Python looks at one of its containers.
+`changes` finds where two views of one object differ, so that write-back converts little more than the changed parts.
+Values are compared as msgpack, which unlike JSON distinguishes NaN from null and bytes from text. It compares a whole
+Pod's spec in the time that Python needs for one container.
 """
 from __future__ import annotations
 
@@ -47,13 +46,13 @@ from kubectl_runtime.core.codec.lineage import Lineage
 _IN_BOTH = "was changed both in the view and in obj[…]: change it in one of them"
 
 ABSENT: Any = object()
-"""No value: a key that is not there, before or after."""
+"""Stands for no value: a key that is absent before or after."""
 
 
 def merge(received: Any, base: Any, now: Any, path: str = "$", hint: Any = Any, lineage: Lineage | None = None) -> Any:
-    """What to send. Changes none of its arguments; parts of `received` are shared with the result.
+    """The object to send. Changes none of its arguments; parts of `received` are shared with the result.
 
-    `hint` is the declared type, where `MapKeys` marks are looked for; `lineage` knows the identity of items. Raises
+    `hint` is the declared type, which may have `MapKeys` marks; `lineage` knows the identity of items. Raises
     WriteBackError.
     """
     return _Merge(lineage or Lineage(), received, base).value(received, base, now, path, hint)
@@ -73,7 +72,7 @@ class _Merge:
         return received if self._stays(received, base, now) else self._changed(received, base, now, path, hint)
 
     def _stays(self, received: Any, base: Any, now: Any) -> bool:
-        # Items that show the same may hide different things: then equal lists are not the same list.
+        # Items that look the same may have different undeclared fields: then equal lists are not the same list.
         return _same(base, now) and not (self._lineage.moved and isinstance(received, dict | list))
 
     def _changed(self, received: Any, base: Any, now: Any, path: str, hint: Any) -> Any:
@@ -128,7 +127,7 @@ class _Merge:
         return merged
 
     def _strangers(self, base: list[Any], now: list[Any]) -> dict[int, tuple[Any, Any]]:
-        """Where items of `now` came out of another list: the received item, and its base form."""
+        """Where items of `now` came from another list: the received item, and its base form."""
         places = self._lineage.strangers(base, now)
         if not places:
             return {}
@@ -140,7 +139,7 @@ class _Merge:
 
 
 def _collect_lists(received: Any, base: Any, found: dict[int, tuple[list[Any], list[Any]]]) -> None:
-    """The received list, and the base one itself, by the `id` of each list in the base form."""
+    """Map the `id` of each list in the base form to the received list and the base list."""
     if isinstance(received, dict) and isinstance(base, dict):
         for key in base.keys() & received.keys():
             _collect_lists(received[key], base[key], found)
@@ -151,7 +150,7 @@ def _collect_lists(received: Any, base: Any, found: dict[int, tuple[list[Any], l
 
 
 class _Pairs:
-    """Which item of `now` comes from which received one."""
+    """Finds for each item of `now` the received item that it comes from."""
 
     def __init__(self, received: list[Any], base: list[Any], now: list[Any], path: str) -> None:
         self.places: list[int | None] = [None] * len(now)
@@ -170,7 +169,7 @@ class _Pairs:
         return not _shows_all(self._received[place], self._base[place])
 
     def know(self, strangers: Collection[int]) -> None:
-        """Of these it is known that they come from elsewhere."""
+        """Note that these items are known to come from elsewhere."""
         self._strangers = strangers
 
     def _unmatched(self) -> list[int]:
@@ -199,7 +198,7 @@ class _Pairs:
                 self._pair(indexes[0], left[key][0])
 
     def by_equality(self) -> None:
-        """Among items with the same keys, if there are keys."""
+        """Compare the items that are still unmatched; if the list has keys, only items with the same keys."""
         unmatched = self._unmatched()
         if not unmatched or not self._left:
             return
@@ -215,7 +214,7 @@ class _Pairs:
                     self._pair(index, place)
 
     def check_no_change_is_lost(self) -> None:
-        """Where `received` has the changes of a view, an item of which nothing is known might be any that has one."""
+        """If `received` already has the changes of a view, an unmatched item might be one of the changed items."""
         if self._unmatched() and not all(_same(self._base[place], self._received[place]) for place in self._left):
             raise WriteBackError(self._path, f"an item of this list {_IN_BOTH}")
 
@@ -232,10 +231,10 @@ def _new(now: Any, hint: Any) -> Any:
 
 
 def _copied(value: Any) -> Any:
-    """A copy that shares no dict and no list with the value, which is the user's own where he changed `obj[…]`."""
+    """A copy that shares no dict and no list with the value, which is the user's own after a change to `obj[…]`."""
     try:
         return _copy(value)
-    except RecursionError:  # it is within itself: it is refused later, when it is sent
+    except RecursionError:  # it contains itself: it is refused later, when it is sent
         return value
 
 
@@ -265,7 +264,7 @@ def _label(key: tuple[Any, ...]) -> str:
 
 
 def _text(value: Any) -> bytes:
-    """The same for the same JSON; whatever is not JSON is refused later, when it is sent."""
+    """Equal bytes for equal JSON; anything that is not JSON is refused later, when it is sent."""
     try:
         return _encode(value)
     except (TypeError, ValueError):
@@ -280,9 +279,9 @@ def _empty_like(now: Any) -> Any:
 
 
 def _same(base: Any, now: Any) -> bool:
-    """Equality that tells true from 1, which Python's does not: the API server does.
+    """Equality that distinguishes true from 1, as the API server does; Python's does not.
 
-    Two steps that are C in one piece each: written in Python, they are most of what a write back costs.
+    It has two steps in C: in Python they would be most of the cost of a write-back.
     """
     if base != now:
         return False
@@ -290,7 +289,7 @@ def _same(base: Any, now: Any) -> bool:
 
 
 def _shows_all(received: Any, base: Any) -> bool:
-    """Whether the view has every field that was received; a null is not a field."""
+    """Whether the view has every received field; a null is not a field."""
     if isinstance(received, dict):
         return isinstance(base, dict) and all(
             value is None or (key in base and _shows_all(value, base[key])) for key, value in received.items())
@@ -304,10 +303,10 @@ SAME: Only = {}
 
 
 def changes(base: Any, now: Any, *, in_place: bool) -> Only:
-    """The fields in which two views differ, and what of these; None for all that there is of them, which also stands
-    for what cannot be compared.
+    """The fields in which two views differ, and the parts of these; None for the whole value, also if it cannot be
+    compared.
 
-    `in_place`: lists of one length have the same items in the same order, each as it is now.
+    `in_place`: lists of equal length have the same items in the same order.
     """
     try:
         return SAME if _packed(base) == _packed(now) else _below(base, now, in_place)
@@ -316,7 +315,7 @@ def changes(base: Any, now: Any, *, in_place: bool) -> Only:
 
 
 def _below(base: Any, now: Any, in_place: bool) -> Only:
-    """The same for values that differ."""
+    """As `changes`, for values that differ."""
     if type(base) is not type(now):
         return None
     if isinstance(base, msgspec.Struct):
