@@ -1,1 +1,1 @@
-"""What Kubernetes calls things: groups, versions, kinds, references, metadata, selectors."""
+"""Names and metadata of Kubernetes: groups, versions, kinds, references, metadata, selectors."""

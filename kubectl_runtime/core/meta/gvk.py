@@ -1,14 +1,12 @@
-"""Names of types: group, version, kind, plural and scope.
+"""Names of types (group, version, kind, plural, scope), the order of API versions, and `ObjectRef`.
 
-The two orders of API versions, as keys for `sorted`, `min` and `max`.
+The keys for `sorted`, `min` and `max` of versions, best first:
 
     by priority      which a client should use     v10 v2 v1 v11beta2 v10beta3 v3beta1 v12alpha1 v11alpha2 foo1 foo10
     by generation    which is the newest           v12alpha1 v11beta2 v11alpha2 v10 v10beta3 v3beta1 v2 v1 foo1 foo10
 
-Both begin with the best. Versions that are not named by Kubernetes' rule (`v1`, `v1beta2`, `v1alpha3`) come last, in
-the order of the alphabet. The order by priority is the one in which servers offer the versions of custom resources.
-
-`ObjectRef`: which object. The key of stores, queues and logs.
+Versions that do not follow Kubernetes' rule (`v1`, `v1beta2`, `v1alpha3`) come last, in alphabetical order. Servers
+list the versions of custom resources by priority.
 """
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from kubectl_runtime.core.base.plain import Key, key_of, namespace_or_none
 
 
 class Scope(Enum):
-    """Where objects of a kind live: in namespaces (`Scope.NAMESPACED`), or in the cluster itself (`Scope.CLUSTER`).
+    """Whether objects of a kind are in a namespace (`Scope.NAMESPACED`) or cluster-scoped (`Scope.CLUSTER`).
 
     >>> Node.api_resource.scope
     <Scope.CLUSTER: 'Cluster'>
@@ -48,8 +46,8 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, api_version: str, kind: str) -> GroupVersionKind:
-        """The kind that an object's `apiVersion` and `kind` name. Raises RequestError when `api_version` has more than
-        one slash."""
+        """The kind from an object's `apiVersion` and `kind`. Raises RequestError when `api_version` has more than one
+        slash."""
         group, version = split_api_version(api_version)
         return cls(group, version, kind)
 
@@ -65,12 +63,12 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """Group and version as objects carry them: `apps/v1`, or `v1` in the core group."""
+        """Group and version as in objects: `apps/v1`, or `v1` in the core group."""
         return join_api_version(self.group, self.version)
 
 
 class GroupVersionResource(msgspec.Struct, frozen=True):
-    """A plural in one version of its API group, as paths and admission reviews have it.
+    """A plural in one version of its API group, as in paths and admission reviews.
 
     >>> GroupVersionResource("apps", "v1", "deployments").resource
     'deployments'
@@ -82,19 +80,19 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, api_version: str, resource: str) -> GroupVersionResource:
-        """The resource that an `apiVersion` and a plural name. Raises RequestError when `api_version` has more than one
+        """The resource from an `apiVersion` and a plural. Raises RequestError when `api_version` has more than one
         slash."""
         group, version = split_api_version(api_version)
         return cls(group, version, resource)
 
     @property
     def api_version(self) -> str:
-        """Group and version as objects carry them: `apps/v1`, or `v1` in the core group."""
+        """Group and version as in objects: `apps/v1`, or `v1` in the core group."""
         return join_api_version(self.group, self.version)
 
 
 class ApiResource(msgspec.Struct, frozen=True):
-    """What a client must know of a kind to reach it: `kind` arguments take one of these or a resource class.
+    """What a client needs to know about a kind: `kind` arguments take an ApiResource or a resource class.
 
     >>> backups = ApiResource("example.com", "v1", "Backup", "backups")
     >>> backups.api_version, backups.full_name
@@ -122,12 +120,12 @@ class ApiResource(msgspec.Struct, frozen=True):
     @classmethod
     def from_gvk(cls, gvk: GroupVersionKind, *, plural: str | None = None,
                  scope: Scope = Scope.NAMESPACED) -> ApiResource:
-        """The resource of a kind, with the plural guessed by `plural_of` unless it is given."""
+        """The resource of a kind; without `plural` it is guessed by `plural_of`."""
         return cls(gvk.group, gvk.version, gvk.kind, plural or plural_of(gvk.kind), scope)
 
     @property
     def api_version(self) -> str:
-        """Group and version as objects carry them: `apps/v1`, or `v1` in the core group."""
+        """Group and version as in objects: `apps/v1`, or `v1` in the core group."""
         return join_api_version(self.group, self.version)
 
     @property
@@ -142,7 +140,7 @@ class ApiResource(msgspec.Struct, frozen=True):
 
     @property
     def namespaced(self) -> bool:
-        """Whether its objects live in a namespace."""
+        """Whether its objects are in a namespace."""
         return self.scope is Scope.NAMESPACED
 
     @property
@@ -162,7 +160,7 @@ class HasApiResource(Protocol):
 
 
 def api_resource_of(kind: HasApiResource | ApiResource) -> ApiResource:
-    """The `ApiResource` of a resource class, or the one that was given."""
+    """The `ApiResource` of a resource class, or `kind` itself."""
     if isinstance(kind, ApiResource):
         return kind
     found = getattr(kind, "api_resource", None)
@@ -173,8 +171,8 @@ def api_resource_of(kind: HasApiResource | ApiResource) -> ApiResource:
 
 
 def split_api_version(api_version: str) -> tuple[str, str]:
-    """`apps/v1` -> (`apps`, `v1`); `v1` -> ("", `v1`). Raises RequestError on a second slash or an empty version, and
-    for what is no text."""
+    """`apps/v1` -> (`apps`, `v1`); `v1` -> ("", `v1`). Raises RequestError for a second slash, an empty version, and
+    anything but text."""
     if not isinstance(api_version, str):
         raise RequestError(f"an apiVersion is text such as 'apps/v1', not {api_version!r}")
     group, _, version = api_version.rpartition("/")
@@ -193,7 +191,7 @@ _IRREGULAR = {
 
 
 def plural_of(kind: str) -> str:
-    """The usual plural of a kind, lower case, by kube-rs's rules (which are English's, with its exceptions)."""
+    """The usual plural of a kind, in lower case, by kube-rs's rules (those of English, with exceptions)."""
     name = kind.lower()
     if name in _IRREGULAR:
         return _IRREGULAR[name]
@@ -232,9 +230,9 @@ def version_generation(version: str) -> tuple[int, int, int, int, str]:
 
 
 class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """The identity of an object: group, kind, namespace and name are compared; version and plural are only carried.
+    """The identity of an object. Group, kind, namespace and name are compared; version and plural are not.
 
-    A cluster-scoped object has no namespace, which is None (an empty one means the same). Immutable and hashable.
+    The namespace of a cluster-scoped object is None (an empty text means the same). Immutable and hashable.
 
     >>> ref = Api.namespaced(client, ConfigMap, "default").get("settings").ref
     >>> str(ref), ref.namespace, ref.name
@@ -253,7 +251,7 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def key(self) -> Key:
-        """Namespace and name: what tells the object from the others of its kind."""
+        """Namespace and name: the identity of the object in its kind."""
         return key_of(self.namespace, self.name)
 
     @property
@@ -274,14 +272,14 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
             or (self.resource.kind == other.resource.kind and self.resource.group == other.resource.group))
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # a Struct has one of its own, which compares all fields
+        return not self == other  # needed because a Struct's own method compares all fields
 
     def __hash__(self) -> int:
         return hash((self.name, self.namespace or None, self.resource.kind))
 
     def canonical(self, resource: ApiResource) -> ObjectRef:
-        """The same object as a ref of `resource`, which has the same group and kind: its version, and no namespace when
-        the kind is cluster-scoped (an owner reference of a namespaced child says nothing of its owner's scope)."""
+        """The same object as a ref of `resource`, which has the same group and kind: with its version, and without a
+        namespace when the kind is cluster-scoped (an owner reference does not say which scope its owner has)."""
         namespace = self.namespace if resource.scope is Scope.NAMESPACED else None
         if self.resource is resource and self.namespace == namespace:
             return self

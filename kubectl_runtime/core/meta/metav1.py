@@ -1,27 +1,15 @@
 """The parts that all Kubernetes objects share: object and list metadata, owner references, conditions, label selectors.
 
-Times are aware `datetime` values. Every field may be absent; where the wire has `null`, the field's default stands.
-`OwnerReference` and `Condition` are immutable values: replace them, do not change them. `ObjectMeta` is a mutable view.
-
-Labels and annotations of objects.
-
-    EditableMap      those of a reader: a change copies them into its metadata, for it alone
-    ReadOnlyMap      those of an object of which only a part is held
-    ReadOnlyDict     what is held where all readers of an object, or several objects, share them
-    ReadOnlyList     likewise
-
-A `MappingProxyType` would do the same and say of a change only that "'mappingproxy' object does not support item
-assignment", which tells nobody what to do instead.
-
-Status conditions: how a controller says what it knows, without writing when nothing has changed.
-
-Durations in Go's notation, which the API has as text (`metav1.Duration`, flags, leases): `1h30m`, `-1.5s`, `250ms`.
-
-    GoDuration("1h30m").seconds                 5400.0
-    str(GoDuration("90m"))                      "1h30m0s", Go's canonical form
-
-The grammar is that of Go's `time.ParseDuration`: a sign, then numbers with a fraction and a unit (`ns`, `us`, `µs`,
-`ms`, `s`, `m`, `h`), or a bare `0`. Exact to the nanosecond; what is finer is cut off, what is beyond 64 bits refused.
+- Times are aware `datetime` values. Every field may be absent; where the wire has `null`, the field has its default.
+- `OwnerReference` and `Condition` are immutable: replace them. `ObjectMeta` is a mutable view.
+- `EditableMap`: labels and annotations of a reader; the first change copies them into the reader's metadata.
+  `ReadOnlyMap`: those of a partial object. `ReadOnlyDict`, `ReadOnlyList`: values that several readers or objects
+  share. Unlike a `MappingProxyType` their errors say what to change instead.
+- `set_condition`: status conditions that do not change when nothing has changed.
+- `GoDuration`: durations in Go's notation (`metav1.Duration`, flags, leases), such as `1h30m`, `-1.5s`, `250ms`. The
+  grammar is that of Go's `time.ParseDuration`: a sign, then numbers with a fraction and a unit (`ns`, `us`, `µs`, `ms`,
+  `s`, `m`, `h`), or a bare `0`. Values are exact to the nanosecond; smaller fractions are cut off, and values beyond 64
+  bits are refused.
 """
 from __future__ import annotations
 
@@ -43,16 +31,16 @@ from kubectl_runtime.core.base.wire import MapKeys, TextValue, camel, converted,
 
 _made: Any = msgspec.StructMeta.__call__
 _set: Any = msgspec.Struct.__setattr__
-"""What `super()` would look up again for each part that is made and each field that is set, in as much time."""
+"""Bound once, since `super()` would look it up for each part that is made and each field that is set."""
 
 
 class _PartType(msgspec.StructMeta):
-    """Names the field that was probably meant, where a part is made with one that it does not have."""
+    """Suggests a field name when a part is made with a field that it does not have."""
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __new__(mcs, name, bases, namespace, **options):
-            if "__slots__" in namespace:  # so it comes from msgspec.defstruct, without the defaults of its fields
+            if "__slots__" in namespace:  # then it comes from msgspec.defstruct, without the defaults of its fields
                 raise TypeError(f"{name}: a part is made by a class statement (or types.new_class), not by defstruct")
             return super().__new__(mcs, name, bases, namespace, **options)
 
@@ -75,14 +63,14 @@ WIRE_KEYS = ": attributes are snake_case, only keys are written as on the wire"
 
 
 class _Hinting:
-    """Names the field that was probably meant, where one is read or set that a part does not have."""
+    """Suggests a field name when a field is read or set that a part does not have."""
 
     __slots__ = ()
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            if name.startswith("__"):  # what Python itself looks for
+            if name.startswith("__"):  # looked up by Python itself
                 raise AttributeError(name)
             failed_attribute(self, name)
             raise AttributeError(_unknown(type(self), name))
@@ -97,9 +85,10 @@ class _Hinting:
 
 
 class Part(msgspec.Struct, _Hinting, metaclass=_PartType, kw_only=True, rename="camel", omit_defaults=True):
-    """The base of typed parts of objects, such as a PodSpec: what a part does not name stays in the object.
+    """The base class of typed parts of objects, such as a PodSpec. Fields that a part does not declare stay in the
+    object.
 
-    Fields are snake_case and camelCase on the wire; all have defaults, and what equals them is not sent.
+    Fields are snake_case, and camelCase on the wire; all have defaults, and fields that equal them are not sent.
 
     >>> class Limits(Part):
     ...     max_size: int = 0
@@ -118,7 +107,7 @@ class Part(msgspec.Struct, _Hinting, metaclass=_PartType, kw_only=True, rename="
 
 class FrozenPart(msgspec.Struct, _Hinting, metaclass=_PartType, frozen=True, kw_only=True, rename="camel",
                  omit_defaults=True):
-    """The base of small typed parts of objects, such as owner references: they are replaced, never changed.
+    """The base class of small immutable parts of objects, such as owner references.
 
     >>> class Toleration(FrozenPart, frozen=True):
     ...     key: str = ""
@@ -128,7 +117,7 @@ class FrozenPart(msgspec.Struct, _Hinting, metaclass=_PartType, frozen=True, kw_
 
 
 class OwnerReference(FrozenPart, frozen=True, gc=False):
-    """Which object owns this one; `uid` tells a namesake that was created later from the owner itself.
+    """The owner of an object; `uid` distinguishes it from a later object of the same name.
 
     >>> child = ConfigMap(name="child", namespace="default")
     >>> child.set_owner(Api.namespaced(client, Deployment, "default").get("web"))
@@ -145,23 +134,23 @@ class OwnerReference(FrozenPart, frozen=True, gc=False):
 
     @property
     def group(self) -> str:
-        """The owner's API group. Group and kind say which object is meant; the version does not count."""
+        """The owner's API group. Group and kind identify the owner's type; the version does not count."""
         return self.api_version.rpartition("/")[0]
 
 
 STATUSES = ("True", "False", "Unknown")
-"""Of a condition."""
+"""The values of a condition's status."""
 
 
 def check_status(kind: object, status: object) -> None:
-    """Raise RequestError for what is not a status of a condition of type `kind`, such as a bool."""
+    """Raise RequestError for anything but a status of a condition of type `kind`, such as a bool."""
     if not isinstance(status, str) or status not in STATUSES:
         raise RequestError(f'Condition {kind}: status={status!r}: it is a text: "True", "False" or "Unknown"')
 
 
 class _ConditionType(_PartType):
-    """Refuses a bool, which is what a program says by mistake. Another text may come from a server, and so from a copy
-    of what it sent: that is for `set_condition` to refuse. Decoding does not come here."""
+    """Refuses a bool, which is a common mistake. Any text is accepted here, since it may come from a server, and so
+    from a copy of an object; `set_condition` refuses unknown text. Decoding does not call this."""
 
     if not TYPE_CHECKING:
 
@@ -172,8 +161,8 @@ class _ConditionType(_PartType):
 
 
 class Condition(FrozenPart, frozen=True, metaclass=_ConditionType):
-    """One entry of `status.conditions`; `status` is `True`, `False` or `Unknown`, as text. Raises RequestError for
-    a bool, when it is made; `set_condition` does for another text as well.
+    """One entry of `status.conditions`; `status` is `True`, `False` or `Unknown`, as text. The constructor raises
+    RequestError for a bool; `set_condition` does so for any other text as well.
 
     >>> Condition(type="Ready", status="False", reason="Starting", message="2 of 3 replicas").status
     'False'
@@ -196,7 +185,7 @@ class LabelSelectorRequirement(FrozenPart, frozen=True):
 
 
 class LabelSelector(FrozenPart, frozen=True):
-    """A label selector as objects carry it; `Selector.from_label_selector` makes one that can match and render.
+    """A label selector as in objects; `Selector.from_label_selector` makes a selector that can match and render.
 
     >>> LabelSelector(match_labels={"app": "web"}).match_labels
     {'app': 'web'}
@@ -207,7 +196,7 @@ class LabelSelector(FrozenPart, frozen=True):
 
 
 class ObjectMeta(Part):
-    """`metadata` of an object, for one reader: changes reach the server with `replace`, never the store.
+    """`metadata` of an object, for one reader: `replace` sends changes to the server; the store never sees them.
 
     >>> obj = Api.namespaced(client, ConfigMap, "default").get("settings")
     >>> obj.metadata.labels["tier"] = "front"
@@ -233,7 +222,7 @@ class ObjectMeta(Part):
 
 
 class TemplateMeta(Part):
-    """`metadata` of what an object holds a template of: of the Pods of a Deployment, the Jobs of a CronJob.
+    """`metadata` of an object's template: of the Pods of a Deployment, the Jobs of a CronJob.
 
     >>> web = Api.namespaced(client, Deployment, "default").get("web")
     >>> web.spec.template.metadata.labels
@@ -250,7 +239,7 @@ class TemplateMeta(Part):
 
 
 class ListMeta(FrozenPart, frozen=True, gc=False):
-    """`metadata` of a list: the version it shows, and where its next page continues (empty on the last).
+    """`metadata` of a list: its resourceVersion, and the continue token of its next page (empty on the last).
 
     >>> Api.all(client, ConfigMap).list(ListParams(limit=1)).metadata.resource_version != ""
     True
@@ -262,24 +251,24 @@ class ListMeta(FrozenPart, frozen=True, gc=False):
 
 
 def parse_time(text: str) -> datetime:
-    """The moment that an RFC 3339 text of the API names, with or without a fraction. Raises ValueError for any other
-    text, also for one without a time zone."""
+    """The time in an RFC 3339 text, with or without a fraction. Raises ValueError for any other text, also for a text
+    without a time zone."""
     try:
         moment = msgspec.convert(text, datetime)
         if moment.tzinfo is not None:
             return moment.astimezone(UTC)
-    except (msgspec.ValidationError, OverflowError):  # in old versions of msgspec the first is no ValueError
+    except (msgspec.ValidationError, OverflowError):  # in old versions of msgspec the first is not a ValueError
         pass
     raise ValueError(f"not an RFC3339 time with a zone: {str(text)[:64]!r}")
 
 
 def format_time(moment: datetime) -> str:
-    """`moment` as the API writes `Time`: UTC, whole seconds."""
+    """`moment` in the API's form of `Time`: UTC, whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(moment: datetime) -> str:
-    """`moment` as the API writes and requires `MicroTime` (leases, events): UTC, always six digits of fraction."""
+    """`moment` in the API's form of `MicroTime` (leases, events), which it requires: UTC, six digits of fraction."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -318,7 +307,7 @@ class MapView(Mapping[str, str]):
         return repr(self._content)
 
     def copy(self) -> dict[str, str]:
-        """A dict of one's own."""
+        """A new dict."""
         return dict(self._content)
 
     __copy__ = copy
@@ -331,8 +320,8 @@ class MapView(Mapping[str, str]):
 
 
 class ReadOnlyMap(MapView):
-    """A view that raises TypeError for every change, with what to do instead. As safe between threads as the dict below
-    it."""
+    """A view that raises TypeError for every change and says what to do instead. As thread-safe as the underlying dict.
+    """
 
     __slots__ = ()
 
@@ -345,7 +334,7 @@ class ReadOnlyMap(MapView):
 
 
 class HasMetadata(Protocol):
-    """An object whose metadata may be changed."""
+    """An object with changeable metadata."""
 
     @property
     def metadata(self) -> ObjectMeta:
@@ -353,19 +342,19 @@ class HasMetadata(Protocol):
 
 
 class EditableMap(MapView, MutableMapping[str, str]):
-    """The labels or annotations of a reader. Reading costs no more than looking at what was received; the first change
-    is made in the reader's own `metadata`, never in what a store holds. For one thread, as the reader is."""
+    """The labels or annotations of a reader. Reading uses the received values without a copy; the first change is made
+    in the reader's own `metadata`, never in a store. For one thread, as the reader is."""
 
     __slots__ = ("_key", "_owner")
 
     def __init__(self, content: Mapping[str, str], owner: HasMetadata, key: str) -> None:
-        """`content` is not copied until it is changed; `key`: `labels` or `annotations`."""
+        """`content` is copied at the first change; `key`: `labels` or `annotations`."""
         self._content = content
         self._owner = owner
         self._key = key
 
     def _own(self) -> dict[str, str]:
-        """The map in the metadata of the reader, which is what this one shows from then on."""
+        """The map in the reader's metadata, which this view shows from then on."""
         metadata = self._owner.metadata
         found = getattr(metadata, self._key)
         if type(found) is not dict:  # None, or the map of another object
@@ -380,14 +369,14 @@ class EditableMap(MapView, MutableMapping[str, str]):
     def __delitem__(self, key: str) -> None:
         del self._own()[key]
 
-    def __ior__(self, other: Any) -> Self:  # type: ignore[override, misc]  # `|` gives a dict, and `|=` is of this one
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override, misc]  # `|` returns a dict, but `|=` this view
         self._own().update(other)
         return self
 
 
 class ReadOnlyDict(dict[Any, Any]):
-    """A dict that raises TypeError for every change, with what to do instead. Its copies and pickles are plain dicts.
-    Safe between threads."""
+    """A dict that raises TypeError for every change and says what to do instead. Its copies and pickles are plain
+    dicts. Thread-safe."""
 
     __slots__ = ()
 
@@ -409,8 +398,8 @@ class ReadOnlyDict(dict[Any, Any]):
 
 
 class ReadOnlyList(list[Any]):
-    """A list that raises TypeError for every change, with what to do instead. Its copies and pickles are plain lists.
-    Safe between threads."""
+    """A list that raises TypeError for every change and says what to do instead. Its copies and pickles are plain
+    lists. Thread-safe."""
 
     __slots__ = ()
 
@@ -435,15 +424,15 @@ class ReadOnlyList(list[Any]):
 def set_condition(
     conditions: Iterable[Condition | Mapping[str, Any]] | None, condition: Condition, *, now: datetime | None = None
 ) -> list[dict[str, Any]]:
-    """Returns the conditions with `condition` in place of the one of its type, or added at the end, as JSON values to
-    write. The list that is given stays as it is: a call whose result is dropped does nothing, which type checkers
-    report where they are told to (pyright's `reportUnusedCallResult`).
+    """The conditions with `condition` in place of the condition of its type, or appended, as JSON values to write. The
+    given list does not change: a call whose result is dropped has no effect, which type checkers can report (pyright's
+    `reportUnusedCallResult`).
 
-    `conditions` may also be JSON values: those of a DynamicObject, or what an earlier call returned.
-    `last_transition_time` moves to `now` (the system's time by default; written in whole seconds) only when `status`
-    changes, as Kubernetes' API conventions demand: so a reconcile that finds what it found before produces the very
-    same list, and writing it by server-side apply changes nothing. Raises RequestError for a `condition` whose status
-    is not one of Kubernetes' three.
+    `conditions` may also be JSON values: those of a DynamicObject, or the result of an earlier call.
+    `last_transition_time` becomes `now` (by default the system's time; in whole seconds) only when `status` changes, as
+    Kubernetes' API conventions require: so a reconcile with the same findings produces the same list, and writing it by
+    server-side apply changes nothing. Raises RequestError for a `condition` whose status is not one of the three
+    values.
 
     >>> [ready] = set_condition([], Condition(type="Ready", status="True", reason="Served"))
     >>> ready["type"], ready["status"]
@@ -460,11 +449,11 @@ def set_condition(
 
 
 def _changed(entry: dict[str, Any]) -> datetime | None:
-    """When the status of an entry changed; None when it does not say so in a way that can be read."""
+    """When the status of an entry changed; None when the entry has no readable time."""
     known = {key: entry[key] for key in ("type", "status", "lastTransitionTime") if key in entry}
     try:
         return converted(known, Condition).last_transition_time
-    except msgspec.ValidationError:  # written by somebody whose schema let it pass
+    except msgspec.ValidationError:  # another program wrote it under a schema without a format
         return None
 
 
@@ -475,12 +464,12 @@ def _plain(entry: Condition | Mapping[str, Any]) -> dict[str, Any]:
 
 UNITS = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9,
          "h": 3600 * 10**9}
-"""Nanoseconds of each unit. Both the sign for micro and the Greek letter are taken."""
+"""Nanoseconds of each unit. Both the micro sign and the Greek letter are accepted."""
 LONGEST = 2**63
-"""Nanoseconds of the shortest duration that is too long; the same below zero is still one."""
+"""Nanoseconds of the shortest duration that is too long; its negative is still valid."""
 
 _MOST_DIGITS = 19
-"""Of a whole number that fits into 63 bits."""
+"""The most digits of a whole number that fits into 63 bits."""
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 
@@ -497,7 +486,7 @@ class GoDuration(TextValue):
     __slots__ = ("_nanoseconds",)
 
     def __init__(self, span: int | str) -> None:
-        """A text in Go's notation, or nanoseconds. Raises RequestError for anything else."""
+        """From text in Go's notation, or nanoseconds. Raises RequestError for anything else."""
         if type(span) is not int:
             span = GoDuration.parse(span).nanoseconds  # type: ignore[arg-type] # it refuses what is no text
         self._nanoseconds = span
@@ -509,8 +498,8 @@ class GoDuration(TextValue):
 
     @classmethod
     def parse(cls, text: str) -> GoDuration:
-        """The span that a text in Go's notation names, such as `1h30m`. Raises RequestError, with what is wrong in the
-        words of Go's parser."""
+        """The duration in a text in Go's notation, such as `1h30m`. Raises RequestError with the message of Go's
+        parser."""
         if not isinstance(text, str):
             raise RequestError(f"{text!r} is not a duration: give text such as '1h30m', '1.5s' or '250ms'")
         try:
@@ -530,7 +519,7 @@ class GoDuration(TextValue):
 
     @property
     def timedelta(self) -> timedelta:
-        """The length as a timedelta, to the microsecond; what is finer is cut off."""
+        """The length as a timedelta; fractions of a microsecond are cut off."""
         micro = abs(self.nanoseconds) // 1000
         return timedelta(microseconds=-micro if self.nanoseconds < 0 else micro)
 
@@ -544,7 +533,7 @@ class GoDuration(TextValue):
         return hash(self._nanoseconds)
 
     def __str__(self) -> str:
-        """As Go writes it: hours, minutes and seconds; below a second one number in the largest unit that fits."""
+        """In Go's form: hours, minutes and seconds; below a second one number in the largest unit that fits."""
         nanos = abs(self.nanoseconds)
         sign = "-" if self.nanoseconds < 0 else ""
         if nanos == 0:
@@ -559,7 +548,7 @@ class GoDuration(TextValue):
 
 
 def nanoseconds_of(text: str) -> int:
-    """The length of the duration that a text names. Raises ValueError in the words of Go's parser."""
+    """The length of the duration in a text. Raises ValueError with the message of Go's parser."""
     sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
     if rest == "0":
         return 0
@@ -586,7 +575,7 @@ def nanoseconds_of(text: str) -> int:
 
 
 def _fraction(digits: str, unit: int) -> int:
-    """The nanoseconds of a fraction, as Go reckons: as many digits as fit into 63 bits, then with floats."""
+    """The nanoseconds of a fraction, computed as in Go: as many digits as fit into 63 bits, then with floats."""
     value, scale = 0, 1.0
     for digit in digits:
         if value > (LONGEST - 1) // 10 or value * 10 + int(digit) > LONGEST:
@@ -604,7 +593,7 @@ def _decimal(nanos: int, unit: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As Go's package `time` quotes: bytes beyond ASCII by their number."""
+    """Text quoted as by Go's package `time`: non-ASCII bytes by number."""
     return '"' + "".join(_escaped(letter) for letter in text) + '"'
 
 

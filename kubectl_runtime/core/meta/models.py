@@ -1,6 +1,6 @@
-"""The official client's models, by what they say of themselves (`openapi_types`, `attribute_map`).
+"""Models of the official client, through their own descriptions (`openapi_types`, `attribute_map`).
 
-The `kubernetes` package is never imported here: whoever has a model has imported it.
+The `kubernetes` package is never imported here: a program that has a model has imported it.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_model(value: object) -> bool:
 def from_model(value: Any) -> Any:
     """A model as plain JSON values under the wire's keys, as the official client sends it; None fields are left out.
 
-    Times carry six digits of fraction: `MicroTime` requires them and `Time` accepts them.
+    Times have six digits of fraction: `MicroTime` requires them and `Time` accepts them.
     """
     if is_model(value):
         found = ((key, getattr(value, name)) for name, key in value.attribute_map.items())
@@ -45,7 +45,8 @@ def from_model(value: Any) -> Any:
 
 
 def to_model(plain: Any, model: type[M], ref: ObjectRef | None = None) -> M:
-    """Plain JSON values as an instance of `model`. RequestError for another class, DecodeError for bad content."""
+    """Plain JSON values as an instance of `model`. Raises RequestError for another class, DecodeError for bad
+    content."""
     if not isinstance(model, type) or not is_model(model):
         raise RequestError(f"{model!r} is not a model class of the official client (such as kubernetes.client.V1Pod)")
     try:

@@ -1,4 +1,4 @@
-"""What can go wrong in decoding, and how to say it: a JSON path and a text without any content of the object."""
+"""Decoding errors: a JSON path and a text without any content of the object."""
 from __future__ import annotations
 
 import enum
@@ -13,7 +13,7 @@ from kubectl_runtime.core.base.wire import alternatives, member_type
 from kubectl_runtime.core.meta.gvk import ObjectRef
 
 DECODE_FAILURES = (msgspec.MsgspecError, UnicodeError, RecursionError)
-"""What msgspec raises for bytes from outside: wrong types or syntax, invalid UTF-8, too many levels."""
+"""Exceptions of msgspec for bytes from outside: wrong types or syntax, invalid UTF-8, too deep nesting."""
 
 _PATH = r" - at `(?:key in )?(\$[^`]*)`$"
 _VALUE = r"(?s)Invalid (?:enum )?value .*"
@@ -21,7 +21,7 @@ NOT_ALLOWED = "the value is not one of those allowed"
 
 
 class DecodeError(KubeError):
-    """An object's content is not what its type says. `ref` is the object, `path` the place (`$.spec.replicas`).
+    """An object's content does not fit its type. `ref` is the object, `path` the place (`$.spec.replicas`).
 
     >>> class Replicas(Struct):
     ...     replicas: int
@@ -44,14 +44,14 @@ class DecodeError(KubeError):
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """What a DecodeError will say, kept as text: a kept exception would keep the frames it went through."""
+    """The text of a later DecodeError; a stored exception would keep its frames alive."""
 
     path: str
     text: str
 
 
 def is_json(content: bytes) -> bool:
-    """Whether `content` is one whole JSON value, and not a part of one."""
+    """Whether `content` is one whole JSON value."""
     try:
         msgspec.json.decode(content, type=msgspec.Raw)
     except DECODE_FAILURES:
@@ -60,7 +60,7 @@ def is_json(content: bytes) -> bool:
 
 
 def is_no_utf8(failure: Exception) -> bool:
-    """Whether what failed to decode is not UTF-8. From 0.23 on msgspec says so by a DecodeError of its own."""
+    """Whether the failure is about invalid UTF-8. From 0.23 on msgspec has a separate DecodeError for it."""
     return isinstance(failure, UnicodeError) or (
         type(failure) is msgspec.DecodeError and str(failure).startswith("Invalid UTF-8"))
 
@@ -115,7 +115,7 @@ def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") ->
     path = found[1] if found else "$"
     if found:
         message = message[: found.start()]
-    if found and (inner := re.search(_PATH, message)):  # of a value that reads itself
+    if found and (inner := re.search(_PATH, message)):  # from a value with its own decoder
         path, message = path + inner[1][1:], message[: inner.start()]
     if enveloped:
         path = path.replace("$.object", "$", 1)

@@ -1,12 +1,12 @@
-"""Resource quantities (`500m`, `1Gi`): exact arithmetic, and the canonical form in which the server writes them.
+"""Resource quantities (`500m`, `1Gi`): exact arithmetic, and the server's canonical form.
 
     str(Quantity("0.5") + "1500m")              "2"
     class Spec(Struct): memory: Quantity        a field of a view; in a custom resource its schema is an int-or-string
     Quantity("1Gi") > "900Mi"                   True
 
-A canonical quantity has no fraction and the largest suffix that allows this: `0.5` is `500m`, `1024Mi` is
-`1Gi`, `1000m` is `1`. The family (binary, decimal, exponent) stays, except that a binary quantity under 1024, or
-with a fraction, is written as a decimal one. Nothing is finer than a billionth: what is, is rounded up, as in Go.
+A canonical quantity has no fraction and the largest suffix that allows this: `0.5` is `500m`, `1024Mi` is `1Gi`,
+`1000m` is `1`. The family (binary, decimal, exponent) stays, except that a binary quantity below 1024, or with a
+fraction, is written in decimal form. Fractions below a billionth are rounded up, as in Go.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
 _NUMBER = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([a-zA-Z]*)([+-]?\d*)", re.ASCII)
-_MAX_EXPONENT = 100  # more is not a resource, and would cost memory
+_MAX_EXPONENT = 100  # a larger one is not a resource, and would cost memory
 _BINARY_MAX = 2**63 - 1  # the real server caps binary quantities here
 
 
@@ -38,8 +38,8 @@ class Quantity(TextValue):
     """An amount of a resource, such as `500m` CPUs or `1Gi` of memory. Immutable; equal, ordered and hashed by its
     value, whatever its family.
 
-    Its other operand may be a Quantity, a text, an integer or a Fraction; RequestError for text that is not a quantity.
-    A sum has the family of its first part, or that of the second where the first is 0.
+    The other operand may be a Quantity, a text, an integer or a Fraction; text that is not a quantity raises
+    RequestError. A sum has the family of its first operand, or of the second if the first is 0.
 
     >>> str(Quantity("0.5") + "1500m")
     '2'
@@ -52,8 +52,8 @@ class Quantity(TextValue):
     __slots__ = ("_family", "_value")
 
     def __init__(self, value: Amount, family: str | None = None) -> None:
-        """A number, or what `parse` takes. `family`: `decimal`, `binary` or `exponent`: which suffixes its text has; by
-        default that of the text, and `decimal` for a number. Raises RequestError for what is not a quantity."""
+        """From a number, or anything that `parse` takes. `family`: `decimal`, `binary` or `exponent`, the suffixes of
+        its text; by default that of the text, and `decimal` for a number. Raises RequestError for anything else."""
         if not isinstance(value, Fraction):
             parsed = Quantity.parse(value)
             value, family = parsed.value, family or parsed.family
@@ -67,12 +67,12 @@ class Quantity(TextValue):
 
     @property
     def family(self) -> str:
-        """Which suffixes its text has: decimal (`k`, `M`), binary (`Ki`, `Mi`) or exponents (`e3`)."""
+        """The kind of suffixes of its text: decimal (`k`, `M`), binary (`Ki`, `Mi`) or exponent (`e3`)."""
         return self._family
 
     @classmethod
     def parse(cls, text: Amount) -> Quantity:
-        """The quantity that a text of the API names, or a whole number or Fraction; a float is refused, since it is not
+        """The quantity in a text of the API, or of a whole number or Fraction; a float is refused, since it is not
         exact. Raises RequestError."""
         if isinstance(text, Quantity):
             return text
@@ -86,11 +86,11 @@ class Quantity(TextValue):
             raise RequestError(f"{text!r} is not a quantity: {error}") from None
 
     def __int__(self) -> int:
-        """Rounded away from zero, as Go's `Value`: what is asked for is given."""
+        """Rounded away from zero, as Go's `Value`, so that a request is never rounded to less."""
         return self._scaled(1)
 
     def to_milli(self) -> int:
-        """Thousandths, rounded away from zero: what CPUs are counted in."""
+        """Thousandths, rounded away from zero: the unit of CPU requests."""
         return self._scaled(1000)
 
     def _scaled(self, factor: int) -> int:
@@ -140,15 +140,15 @@ class Quantity(TextValue):
 
 
 QuantityText: TypeAlias = Annotated[str, NumberAsText()]
-"""A quantity as the parts of the API's kinds carry it: as its text. A number that the server holds is read as one."""
+"""A quantity in the built-in kinds: as text. A number from the server is read as text."""
 
 Amount: TypeAlias = "Quantity | str | int | Fraction"
-"""What stands for a quantity."""
+"""Anything that can be used as a quantity."""
 
 
 @lru_cache(maxsize=4096)  # clusters repeat few quantities
 def canonical(text: str) -> str:
-    """The quantity in canonical form; raises ValueError with the real server's words."""
+    """The quantity in canonical form; raises ValueError with the real server's message."""
     return _text(*_parse(text))
 
 
@@ -176,7 +176,7 @@ def _parse(text: str) -> tuple[Fraction, str]:
 
 
 def _rounded(value: Fraction) -> Fraction:
-    """To a billionth, away from zero: who asks for little is given something."""
+    """Rounded to a billionth, away from zero, so that a small request does not become 0."""
     nanos = math.ceil(abs(value) * 10**9)
     return Fraction(-nanos if value < 0 else nanos, 10**9)
 

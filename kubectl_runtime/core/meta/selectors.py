@@ -1,20 +1,17 @@
 """Label selectors: parse, build, render, match; and the text of field selectors.
 
-    Selector.parse("app=web,tier in (a,b),!legacy")        text as kubectl takes it
+    Selector.parse("app=web,tier in (a,b),!legacy")        text in kubectl's syntax
     Selector.labels(app="web") & Selector.exists("tier")   built
     selector.matches(obj.labels)                           as the API server would
 
-As there: `!=` and `notin` also match objects without the key; an empty selector matches everything.
+As in the API server, `!=` and `notin` also match objects without the key; an empty selector matches everything.
 
-Wherever the library asks for a selector it takes each of these forms, and raises RequestError for anything else:
+An argument for a label selector is text, a `Selector`, a mapping `{"app": "web"}`, a `LabelSelector` or its plain form
+`{"matchLabels": {…}}`, or an official model; for a field selector it is text or `{"metadata.name": "a"}`. Anything else
+raises RequestError. Text is sent unchanged. `check_label_selector` and `check_field_selector` refuse what every server
+would refuse, for callers that would otherwise repeat the request again and again.
 
-    labels    text | Selector | {"app": "web"} | LabelSelector | its plain form, {"matchLabels": {…}} | official model
-    fields    text | {"metadata.name": "a"}
-
-Text is sent as it is. `check_label_selector` and `check_field_selector` refuse what every server would refuse, for
-callers that would ask again and again.
-
-`ShardSelector`: ranges of the hash of the objects' uids or namespaces, as Kubernetes 1.36 divides lists and watches
+A `ShardSelector` selects ranges of the hash of uids or namespaces, as Kubernetes 1.36 divides lists and watches
 (KEP-5866, the feature gate ShardedListAndWatch). It is always a value, never text.
 """
 from __future__ import annotations
@@ -37,13 +34,13 @@ _OPERATORS = {"In": "in", "NotIn": "notin", "=": "=", "!=": "!=", "Exists": "exi
 
 
 _NUMBERS_OF_VALUES = {"in": (1, inf), "notin": (1, inf), "exists": (0, 0), "!": (0, 0)}
-"""Of other operators: one."""
+"""The number of values for other operators: one."""
 
 
 class Requirement(msgspec.Struct, frozen=True):
     """One requirement on one label; `operator` is `=`, `!=`, `in`, `notin`, `exists`, `!`, `gt` or `lt`.
 
-    Raises RequestError for another operator, and for a key or a value that no label can have: rendered, it might say
+    Raises RequestError for another operator, and for a key or value that no label can have: its text could mean
     something else (`a,b` would be two requirements).
     """
 
@@ -66,7 +63,7 @@ class Requirement(msgspec.Struct, frozen=True):
             raise RequestError(f"label {self.key!r}: {self.values[0]!r} is not a number to compare with")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with these labels meets it."""
+        """Whether an object with these labels meets the requirement."""
         return _MATCHERS[self.operator](labels.get(self.key), self.values)
 
     def __str__(self) -> str:
@@ -103,7 +100,7 @@ _MATCHERS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """A label selector: all of its requirements must hold. Immutable; `str()` is what requests carry.
+    """A label selector: all of its requirements must hold. Immutable; `str()` is its form in requests.
 
     >>> selector = Selector.labels(app="web") & Selector.not_in("tier", ["test"])
     >>> str(selector)
@@ -116,13 +113,13 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def labels(cls, labels: Mapping[str, str] | None = None, /, **more: str) -> Selector:
-        """A selector for objects that have each of these labels with this value: `Selector.labels(app="web")`."""
+        """A selector for objects that have all of these labels with these values: `Selector.labels(app="web")`."""
         return cls(tuple(Requirement(key, "=", (value,)) for key, value in {**(labels or {}), **more}.items()))
 
     @classmethod
     def of(cls, selection: LabelSelection | None) -> Selector:
-        """A selector from a text, a mapping, a LabelSelector, or a Selector; None selects everything. Raises
-        RequestError for anything else."""
+        """A selector from text, a mapping, a LabelSelector, or a Selector; None selects everything. Raises RequestError
+        for anything else."""
         found = label_selection(selection)
         if isinstance(found, str):
             return cls.parse(found)
@@ -131,12 +128,12 @@ class Selector(msgspec.Struct, frozen=True):
     @classmethod
     def is_in(cls, key: str, values: Iterable[str]) -> Selector:
         """A selector for objects whose label `key` has one of these values. Raises RequestError without a value, and
-        for text in place of a list."""
+        for a string instead of a list."""
         return cls((_with_values(key, "in", values),))
 
     @classmethod
     def not_in(cls, key: str, values: Iterable[str]) -> Selector:
-        """A selector for objects without the label `key`, or with none of these values in it."""
+        """A selector for objects without the label `key`, or whose label has none of these values."""
         return cls((_with_values(key, "notin", values),))
 
     @classmethod
@@ -151,14 +148,13 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Selector:
-        """The selector that a text in kubectl's syntax means: `app=web,tier in (a, b)`. Raises RequestError, with the
-        part that is wrong."""
+        """The selector for a text in kubectl's syntax: `app=web,tier in (a, b)`. Raises RequestError, with the wrong
+        part."""
         return cls(tuple(_parse_requirement(part) for part in _parts(text)))
 
     @classmethod
     def from_label_selector(cls, selector: LabelSelector | None) -> Selector:
-        """The selector that a LabelSelector means, the form in which objects carry it. Raises RequestError for an
-        unknown operator."""
+        """The selector for a LabelSelector, the form in objects. Raises RequestError for an unknown operator."""
         if selector is None:
             return cls()
         built = list(cls.labels(selector.match_labels).requirements)
@@ -173,8 +169,8 @@ class Selector(msgspec.Struct, frozen=True):
         return cls(tuple(built))
 
     def to_label_selector(self) -> LabelSelector:
-        """The LabelSelector that selects the same, the form in which objects carry it; `!=` becomes `NotIn` with one
-        value. Raises RequestError for `>` and `<`, which that form does not have."""
+        """The equivalent LabelSelector, the form in objects; `!=` becomes `NotIn` with one value. Raises RequestError
+        for `>` and `<`, which a LabelSelector does not have."""
         labels: dict[str, str] = {}
         expressions = []
         for requirement in self.requirements:
@@ -205,13 +201,13 @@ class Selector(msgspec.Struct, frozen=True):
 
 
 LabelSelection: TypeAlias = Selector | LabelSelector | Mapping[str, Any] | str
-"""What selects objects by their labels; official models are taken too, which have no type here."""
+"""A selection of objects by their labels; official models are accepted too, but have no type here."""
 FieldSelection: TypeAlias = Mapping[str, str] | str
-"""What selects objects by their fields."""
+"""A selection of objects by their fields."""
 
 
 def label_selection(given: LabelSelection | None) -> Selector | str | None:
-    """An argument for a label selector as an immutable value; None selects everything. Raises RequestError."""
+    """The immutable value of an argument for a label selector; None selects everything. Raises RequestError."""
     if given is None or isinstance(given, Selector | str):
         return given
     plain: Any = from_model(given) if not isinstance(given, type) and is_model(given) else given
@@ -235,11 +231,11 @@ def check_label_selector(given: LabelSelection | None) -> None:
 
 
 class _StrictLabelSelector(LabelSelector, frozen=True, forbid_unknown_fields=True):
-    """What is not understood would select too much."""
+    """Refuses unknown fields: a selector without them would select too much."""
 
 
 def field_selection(given: FieldSelection | None) -> str | None:
-    """An argument for a field selector as text; None selects everything. Raises RequestError."""
+    """The text of an argument for a field selector; None selects everything. Raises RequestError."""
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, Mapping):
@@ -266,7 +262,7 @@ def _escape(value: str) -> str:
 
 
 def shown(text: object) -> str:
-    """A part of a selector, as messages quote it: no longer than a line."""
+    """A part of a selector, quoted for messages: at most one line long."""
     quoted = repr(text)
     return quoted if len(quoted) <= 100 else f"{quoted[:100]}… ({len(quoted)} characters)"
 
@@ -277,15 +273,15 @@ def _has_length_of_key(key: str) -> bool:
 
 
 def _with_values(key: str, operator: str, values: Iterable[str]) -> Requirement:
-    found = () if isinstance(values, str) else tuple(values)  # the letters of a text are not meant
+    found = () if isinstance(values, str) else tuple(values)  # a string would be a list of letters
     if not found:
         raise RequestError(f"label {key!r}: {operator} needs a list of at least one value, not {values!r}")
     return Requirement(key, operator, found)
 
 
 def check_field_selector(text: str) -> None:
-    """Raise RequestError for a text that every server refuses as a field selector. Which fields a kind has is the
-    server's to judge."""
+    """Raise RequestError for a text that every server refuses as a field selector. Only the server knows which fields a
+    kind has."""
     for part in re.findall(r"(?:[^\\,]|\\.?)+", text, re.DOTALL):
         field = re.match(r"[^\s!=\\]+(?:!=|==?)", part)
         if field is None or re.fullmatch(r"(?:[^\\=]|\\[\\,=])*", part[field.end():]) is None:
@@ -316,18 +312,19 @@ _DOMAIN = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _KEY = rf"(?:{_DOMAIN}(?:\.{_DOMAIN})*/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"
 _LONGEST = 63
-"""Characters of a value, and of a key behind its prefix."""
+"""Characters of a value, and of a key after its prefix."""
 _LONGEST_PREFIX = 253
 _PLAIN = f"letters and digits, with -, _ and . inside, {_LONGEST} at most"
 _KEY_FORM = f"a key is {_PLAIN}, such as 'app' or 'example.com/tier'"
 _VALUE_FORM = f"a value is {_PLAIN}, or empty"
-"""Texts, which `re` compiles and keeps when they are first needed: most programs start without selectors."""
+"""Patterns as text, which `re` compiles and caches when they are first needed: most programs start without
+selectors."""
 _SIGNS = {"==": "=", "=": "=", "!=": "!=", ">": "gt", "<": "lt"}
 
 
 _OF_SYNTAX = frozenset("=!<>(),") | {"==", "!="}
 _LARGEST = 2**63 - 1
-"""The largest number that a server compares a label with."""
+"""The largest number with which a server compares a label."""
 
 
 def _parse_requirement(part: list[str]) -> Requirement:
@@ -350,7 +347,7 @@ def _parse_requirement(part: list[str]) -> Requirement:
 
 
 def _listed(tokens: list[str]) -> tuple[str, ...]:
-    """The values between two parentheses; where there is nothing beside a comma, an empty one."""
+    """The values between two parentheses; nothing beside a comma is an empty value."""
     values, follows = [""], False
     for token in tokens:
         if token == ",":

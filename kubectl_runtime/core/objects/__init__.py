@@ -1,1 +1,1 @@
-"""Objects as programs hold them: resource classes, dynamic, partial and invalid objects, owners, conditions."""
+"""Objects in a program: resource classes, dynamic, partial and invalid objects, owners, conditions."""

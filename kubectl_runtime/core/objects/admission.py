@@ -1,15 +1,13 @@
-"""Admission reviews, as the API server sends them to webhooks and takes their answers, in `v1` and `v1beta1`.
+"""Admission reviews: decoding of the API server's requests to webhooks, and answers, in `v1` and `v1beta1`.
 
     review = AdmissionReview.decode(body)                     DecodeError for anything else
     request = review.request
     answer = AdmissionResponse.of(request).deny("no")         or .with_patch([...]), .with_warnings("...")
-    answer.into_review(review).encode()                       echoes the version of the question
-    AdmissionResponse.invalid("why").into_review().encode()   to a body that could not be decoded
+    answer.into_review(review).encode()                       in the version of the request
+    AdmissionResponse.invalid("why").into_review().encode()   for a body that could not be decoded
 
-Values only: no server, no decision. Immutable; each method gives a new value. The objects of a request are decoded when
-they are asked for.
-
-What admission and conversion reviews have in common: the envelope, and the Status of an answer.
+These are values only: no server, no decision. They are immutable; each method returns a new value. The objects of a
+request are decoded on access. `Request`, `Review` and the functions for Statuses are shared with conversion reviews.
 """
 from __future__ import annotations
 
@@ -30,19 +28,19 @@ from kubectl_runtime.core.objects.resource import Resource
 
 
 class Request(Protocol):
-    """A question, which its answer names by the uid."""
+    """The request in a review; the answer has the same uid."""
 
     @property
     def uid(self) -> str:
-        """What the answer has to repeat."""
+        """The uid that the answer must repeat."""
 
 
 class Review(Protocol):
-    """The envelope of a question and its answer."""
+    """The envelope of a request or an answer."""
 
     @property
     def api_version(self) -> str:
-        """The version in which the server asks, such as `admission.k8s.io/v1`."""
+        """The version that the server uses, such as `admission.k8s.io/v1`."""
 
     @property
     def kind(self) -> str:
@@ -50,14 +48,14 @@ class Review(Protocol):
 
     @property
     def request(self) -> Request | None:
-        """The question; None in an answer."""
+        """The request; None in an answer."""
 
 
 V = TypeVar("V", bound=Review)
 
 
 def decoded(body: bytes, review: type[V], group: str, kind: str) -> V:
-    """A review that holds a request, from what the server sent. Raises DecodeError for anything else."""
+    """A review with a request, decoded from the server's bytes. Raises DecodeError for anything else."""
     try:
         found = wire.decoded(body, review)
     except DECODE_FAILURES as error:
@@ -80,7 +78,7 @@ def failure_status(message: str, code: int, reason: str = "") -> Status:
 
 
 def status_dict(status: Status) -> dict[str, Any]:
-    """What a Status says, without what it leaves open."""
+    """The fields of a Status, without those that are not set."""
     plain: dict[str, Any] = msgspec.to_builtins(status)
     if plain.get("details"):
         plain["details"] = {key: value for key, value in plain["details"].items() if value}
@@ -95,7 +93,7 @@ _NULL = (b"", b"null")
 
 
 class UserInfo(FrozenPart, frozen=True):
-    """Who sent a request: user name, uid, groups, and extra data of the authenticator."""
+    """The sender of a request: user name, uid, groups, and extra data of the authenticator."""
 
     username: str = ""
     uid: str = ""
@@ -104,8 +102,8 @@ class UserInfo(FrozenPart, frozen=True):
 
 
 class AdmissionRequest(FrozenPart, frozen=True):
-    """What somebody wants to do, as the API server asks a webhook about it. `kind` and `resource` are what the webhook
-    asked for, `request_…` the original."""
+    """A request that the API server submits to a webhook for admission. `kind` and `resource` are those that the
+    webhook is registered for, `request_…` the original ones."""
 
     uid: str
     kind: GroupVersionKind
@@ -126,15 +124,15 @@ class AdmissionRequest(FrozenPart, frozen=True):
     raw_options: msgspec.Raw = msgspec.field(name="options", default_factory=msgspec.Raw)
 
     def object(self, kind: type[R]) -> R | None:
-        """The object as it will be; None for a delete. Raises DecodeError."""
+        """The new object; None for a delete. Raises DecodeError."""
         return _read(self.raw_object, kind)
 
     def old_object(self, kind: type[R]) -> R | None:
-        """The object as it is; None for a create. Raises DecodeError."""
+        """The existing object; None for a create. Raises DecodeError."""
         return _read(self.raw_old_object, kind)
 
     def cel_variables(self) -> dict[str, Any]:
-        """What a ValidatingAdmissionPolicy sees of the request: `object`, `oldObject` and `request`, plain values."""
+        """The variables of a ValidatingAdmissionPolicy: `object`, `oldObject` and `request`, as plain values."""
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         found, old = plain.pop("object", None), plain.pop("oldObject", None)
         return {"object": found, "oldObject": old, "request": {"dryRun": False, **plain}}
@@ -142,7 +140,7 @@ class AdmissionRequest(FrozenPart, frozen=True):
 
 class AdmissionResponse(FrozenPart, frozen=True):
     """The answer to an AdmissionRequest: allowed or not, with a patch, warnings and audit annotations. Its methods
-    return a new one."""
+    return a new answer."""
 
     uid: str = ""
     allowed: bool = True
@@ -154,48 +152,47 @@ class AdmissionResponse(FrozenPart, frozen=True):
 
     @classmethod
     def of(cls, request: AdmissionRequest) -> Self:
-        """An answer that allows the request as it is."""
+        """An answer that allows the request unchanged."""
         return cls(uid=request.uid)
 
     @classmethod
     def invalid(cls, reason: str) -> Self:
-        """An answer to a body that is not a review, of whose request nothing is known: refused with 400, reason
-        `InvalidRequest`."""
+        """An answer to a body that is not a review: refused with 400, reason `InvalidRequest`."""
         return cls(allowed=False, status=invalid_status(reason))
 
     def deny(self, reason: str, *, code: int = 403) -> Self:
-        """The answer as a refusal: the person sees `reason`, and `code` as its HTTP status."""
+        """The answer as a denial: the user sees `reason`, and `code` as its HTTP status."""
         return msgspec.structs.replace(self, allowed=False, patch=None, patch_type=None,
                                        status=failure_status(reason, code))
 
     def with_patch(self, operations: Iterable[Mapping[str, Any]]) -> Self:
-        """The answer as one that allows, with a JSON patch (RFC 6902) of the object. Raises RequestError for what JSON
-        cannot carry."""
+        """The answer as an admission with a JSON patch (RFC 6902) of the object. Raises RequestError for values that
+        JSON cannot carry."""
         if not self.allowed:
             raise RequestError("a request that is denied is not changed as well")
         patch = encode_plain([dict(operation) for operation in operations])
         return msgspec.structs.replace(self, patch=patch, patch_type="JSONPatch")
 
     def with_warnings(self, *texts: str) -> Self:
-        """The answer with further warnings, which kubectl shows. The server cuts what is longer than 4 KiB together."""
+        """The answer with further warnings, which kubectl shows. The server cuts them above 4 KiB in total."""
         return msgspec.structs.replace(self, warnings=(*(self.warnings or ()), *texts))
 
     def with_audit_annotations(self, annotations: Mapping[str, str]) -> Self:
-        """The answer with annotations for the audit log; the server puts the webhook's name before each key."""
+        """The answer with annotations for the audit log; the server prefixes each key with the webhook's name."""
         return msgspec.structs.replace(self, audit_annotations={**(self.audit_annotations or {}), **annotations})
 
     def into_review(self, question: AdmissionReview | None = None) -> AdmissionReview:
-        """The review to send, in the version of the question; in v1 without one."""
+        """The review to send, in the version of `question`; without it in v1."""
         return AdmissionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
 
     def patch_operations(self) -> list[dict[str, Any]]:
-        """The JSON patch, read back; empty without one."""
+        """The JSON patch, decoded; empty without one."""
         found: list[dict[str, Any]] = msgspec.json.decode(self.patch) if self.patch else []
         return found
 
 
 class _Question(FrozenPart, frozen=True):
-    """What is read of a review that asks."""
+    """The parts of a request's review that are decoded."""
 
     api_version: str = ""
     kind: str = ""
@@ -203,7 +200,7 @@ class _Question(FrozenPart, frozen=True):
 
 
 class AdmissionReview(FrozenPart, frozen=True):
-    """What the API server sends to an admission webhook, and what it is answered: an AdmissionRequest or
+    """What the API server sends to an admission webhook, and the webhook's answer: an AdmissionRequest or
     AdmissionResponse in an envelope of admission.k8s.io/v1.
 
     >>> review = AdmissionReview.decode(b'''{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -221,7 +218,7 @@ class AdmissionReview(FrozenPart, frozen=True):
 
     @classmethod
     def decode(cls, body: bytes) -> AdmissionReview:
-        """The review that the server sent. Raises DecodeError for anything but a review that has a request."""
+        """Decode the server's review. Raises DecodeError for anything but a review with a request."""
         found = decoded(body, _Question, GROUP, KIND)
         return cls(api_version=found.api_version, kind=found.kind, request=found.request)
 

@@ -1,11 +1,11 @@
-"""Conversion reviews: the API server asks a webhook to bring custom resources to another version of their kind.
+"""Conversion reviews: the API server asks a webhook to convert custom resources to another version of their kind.
 
     review = ConversionReview.decode(body)                            DecodeError for anything else
     request = review.request                                          .uid, .desired_api_version, .objects
-    ConversionResponse.of(request).success(converted).into_review()   as many objects as came, in their order
+    ConversionResponse.of(request).success(converted).into_review()   all objects of the request, in their order
     ConversionResponse.of(request).failure("why").into_review()
 
-Values only: no server, no conversion. Immutable; each method gives a new value.
+These are values only: no server, no conversion. They are immutable; each method returns a new value.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KIND = "ConversionReview"
 
 
 class ConversionRequest(FrozenPart, frozen=True, kw_only=True):
-    """Which objects are to be brought to which version."""
+    """Objects, and the version to which they must be converted."""
 
     uid: str
     desired_api_version: str = msgspec.field(name="desiredAPIVersion")
@@ -36,8 +36,8 @@ class ConversionRequest(FrozenPart, frozen=True, kw_only=True):
 
 
 class ConversionResponse(FrozenPart, frozen=True):
-    """The answer to a ConversionRequest: the objects in the wanted version, or why not. Its methods return a new
-    one."""
+    """The answer to a ConversionRequest: the converted objects, or the reason of the failure. Its methods return a new
+    answer."""
 
     uid: str = ""
     result: Status = failure_status("nothing was converted", 500)
@@ -45,12 +45,12 @@ class ConversionResponse(FrozenPart, frozen=True):
 
     @classmethod
     def of(cls, request: ConversionRequest) -> Self:
-        """To be completed by `success` or `failure`; as it is, it says that nothing was converted."""
+        """An answer for `success` or `failure` to complete; unchanged, it says that nothing was converted."""
         return cls(uid=request.uid)
 
     @classmethod
     def invalid(cls, reason: str) -> Self:
-        """An answer to a body that is not a review, of whose request nothing is known: 400, reason `InvalidRequest`."""
+        """An answer to a body that is not a review: 400, reason `InvalidRequest`."""
         return cls(result=invalid_status(reason))
 
     def success(self, objects: Iterable[Resource | Mapping[str, Any]]) -> Self:
@@ -59,17 +59,17 @@ class ConversionResponse(FrozenPart, frozen=True):
         return msgspec.structs.replace(self, result=Status(status="Success"), converted_objects=converted)
 
     def failure(self, reason: str, *, code: int = 400) -> Self:
-        """The answer that nothing was converted; whoever wanted the objects sees `reason`."""
+        """The answer that nothing was converted; the client that requested the objects sees `reason`."""
         return msgspec.structs.replace(self, converted_objects=(),
                                        result=failure_status(reason, code))
 
     def into_review(self, question: ConversionReview | None = None) -> ConversionReview:
-        """The review to send, in the version of the question; in v1 without one."""
+        """The review to send, in the version of `question`; without it in v1."""
         return ConversionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
 
 
 class _Question(FrozenPart, frozen=True):
-    """What is read of a review that asks. With it comes the response to be filled in, whose list is null: Go's own."""
+    """The parts of a request's review that are decoded. Go sends an empty response with it, whose list is null."""
 
     api_version: str = ""
     kind: str = ""
@@ -77,8 +77,8 @@ class _Question(FrozenPart, frozen=True):
 
 
 class ConversionReview(FrozenPart, frozen=True):
-    """What the API server sends to a conversion webhook, and what it is answered: objects of a custom kind, and the
-    version that they are wanted in.
+    """What the API server sends to a conversion webhook, and the webhook's answer: objects of a custom kind, and the
+    version to which they must be converted.
 
     >>> review = ConversionReview.decode(b'''{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
     ...     "request": {"uid": "1", "desiredAPIVersion": "example.com/v2", "objects": []}}''')
@@ -93,7 +93,7 @@ class ConversionReview(FrozenPart, frozen=True):
 
     @classmethod
     def decode(cls, body: bytes) -> ConversionReview:
-        """The review that the server sent. Raises DecodeError for anything but a review that has a request."""
+        """Decode the server's review. Raises DecodeError for anything but a review with a request."""
         found = decoded(body, _Question, GROUP, KIND)
         return cls(api_version=found.api_version, kind=found.kind, request=found.request)
 

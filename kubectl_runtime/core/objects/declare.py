@@ -1,7 +1,7 @@
 """How a resource class gets its kind and its attributes: what `class Pod(Resource, version="v1", kind="Pod")` does.
 
-Only names are looked at when the class is made. The declared types are resolved when an attribute is first read, so
-that they may be defined later in the module, and so that defining a class costs nearly nothing.
+Only names are read when the class is made. The declared types are resolved when an attribute is first read, so that
+they may be defined later in the module, and defining a class is cheap.
 """
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 
 R = TypeVar("R")
 EMPTY: Any = MISSING
-"""As the default of an attribute: constructors may leave it out. Read, it is the empty form of its type, as without."""
+"""The default of an attribute that constructors may omit. Reading the attribute then gives the empty form of its
+type."""
 
 
 _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-"""A DNS label as of RFC 1035, which the API demands of the versions of all kinds."""
+"""A DNS label of RFC 1035, which the API requires for the versions of all kinds."""
 
 
 class HasViews(Protocol):
-    """An object whose top-level keys are read and replaced as views: what attributes need of a resource."""
+    """An object whose top-level keys are read and replaced as views: what an attribute needs of a resource."""
 
     _views: dict[str, Any]
 
@@ -38,7 +39,7 @@ class HasViews(Protocol):
 
 
 class Attribute:
-    """A declared top-level key of a resource class; reading it decodes a view, assigning it replaces the view."""
+    """A declared top-level key of a resource class; reading it decodes a view, assigning to it replaces the view."""
 
     __slots__ = ("default", "key", "name")
 
@@ -59,7 +60,7 @@ class Attribute:
 
 
 class ResourceMeta(type):
-    """The metaclass of resource classes. It gives each of them empty slots: readers stay small, and assigning an
+    """The metaclass of resource classes. It gives each of them empty slots: readers stay small, and assigning to an
     undeclared attribute is an error."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> ResourceMeta:
@@ -68,13 +69,13 @@ class ResourceMeta(type):
 
 
 if TYPE_CHECKING:
-    # For type checkers a resource class is what a dataclass is: its constructor takes the declared attributes, and
-    # those without a default it needs. They would not look at class keywords if they saw the metaclass.
+    # For type checkers a resource class is a dataclass: its constructor takes the declared attributes and requires
+    # those without a default. They would ignore class keywords if they saw the metaclass.
     @typing.dataclass_transform(kw_only_default=True, eq_default=False)
     class _Declaring: ...
 
     class Declaring(_Declaring):
-        """What every constructor takes besides: metadata, as single arguments or as a whole."""
+        """The further arguments of every constructor: metadata, as single arguments or as a whole."""
 
         name: InitVar[str | None] = None
         namespace: InitVar[str | None] = None
@@ -87,7 +88,7 @@ if TYPE_CHECKING:
 else:
 
     class Declaring(metaclass=ResourceMeta):
-        """The base of resource classes."""
+        """The base class of resource classes."""
 
 
 def declare(cls: type, *, group: str | None, version: str | None, kind: str | None, plural: str | None,
@@ -103,7 +104,7 @@ def declare(cls: type, *, group: str | None, version: str | None, kind: str | No
             raise TypeError(f"{cls.__name__}.{name}: every resource has {name!r} already; choose another name")
         default = cls.__dict__.get(name, MISSING)
         if default is not MISSING:
-            delattr(cls, name)  # so that attributes are in the order of their annotations
+            delattr(cls, name)  # so that the attributes have the order of their annotations
         setattr(cls, name, Attribute(name, default))
 
 
@@ -126,8 +127,8 @@ def _is_class_variable(annotation: Any) -> bool:
     return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
 
 
-# Both tables are filled without a lock of their own: two threads may build the same entry, and `setdefault` gives both
-# the first one.
+# Both tables are filled without a lock: two threads may build the same entry, and `setdefault` gives both the first
+# one.
 _codecs: dict[type, dict[str, ViewCodec]] = {}
 _bound: dict[tuple[type, ApiResource], Any] = {}
 
@@ -154,10 +155,10 @@ def hints_of(cls: type) -> dict[str, Any]:
 
 
 def _resolved(annotations: dict[str, Any], cls: type) -> dict[str, Any]:
-    """The types that annotations name: in the module of their class, in Python, in the class, then among what the
-    module imports on demand. Raises NameError."""
+    """The types in annotations. Names are looked up in the module of the class, in Python's builtins, in the class,
+    then among the module's lazy imports. Raises NameError."""
     module = sys.modules.get(cls.__module__)
-    # A plain dict: from Python 3.14 on typing copies it, and a `__missing__` would be lost.
+    # A plain dict: from Python 3.14 on typing copies it, and would lose a `__missing__`.
     names = {**vars(builtins), **(vars(module) if module is not None else {})}
     holder = types.SimpleNamespace(__annotations__=annotations)
     while True:
@@ -186,7 +187,7 @@ def _build_codecs(cls: type) -> dict[str, ViewCodec]:
 
 
 def is_bound(cls: type, base: type, resource: ApiResource) -> bool:
-    """Whether `cls` is what `bound_class(base, resource)` gives."""
+    """Whether `cls` is the result of `bound_class(base, resource)`."""
     return _bound.get((base, resource)) is cls
 
 

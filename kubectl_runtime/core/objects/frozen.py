@@ -1,8 +1,7 @@
-"""Values that many readers share, made read-only: the fields of a view (see `partial`).
+"""Makes values that many readers share read-only: the fields of a view (see `partial`).
 
-    records (Structs, dataclasses)     have to be frozen by their class: `must_freeze` refuses others
-    lists, dicts, sets, at any depth   are replaced by read-only ones after they were decoded, by `frozen`
-    all else                           cannot be changed
+Records (Structs, dataclasses) must be of a frozen class: `must_freeze` refuses others. Lists, dicts and sets at any
+depth are replaced by read-only ones after decoding, by `frozen`. All other values are immutable.
 """
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ from kubectl_runtime.core.meta.metav1 import ReadOnlyDict, ReadOnlyList
 
 
 def must_freeze(hint: Any, place: str, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether values of the type `hint` may hold something that `frozen` replaces. Raises RequestError, which names
-    `place`, for a record that could be changed."""
+    """Whether values of type `hint` may contain something that `frozen` replaces. Raises RequestError, which names
+    `place`, for a mutable record."""
     found = False
     for part in alternatives(hint):
         kind = typing.get_origin(part) or part
@@ -35,7 +34,7 @@ def must_freeze(hint: Any, place: str, seen: frozenset[Any] = frozenset()) -> bo
         if kind is bytearray:
             raise RequestError(f"{place} is a bytearray, which can be changed, and all readers share it: declare bytes")
         if not isinstance(kind, type) or kind is object:
-            found = found or kind is not Ellipsis  # Any, a type variable: whatever JSON has
+            found = found or kind is not Ellipsis  # Any, a type variable: any JSON value
         elif issubclass(kind, Collection) and not issubclass(kind, str | bytes | tuple | frozenset):
             found = True
         for inner in typing.get_args(part):
@@ -56,7 +55,7 @@ def _check_frozen(kind: Any, place: str) -> None:
 
 def frozen(value: Any) -> Any:
     """`value` with read-only collections at every depth. Records are changed in place: only the thread that decoded
-    `value` may call this, before it hands it out."""
+    `value` may call this, before it shares it."""
     kind: Any = type(value)
     if kind is dict:
         return ReadOnlyDict({key: frozen(item) for key, item in value.items()})
@@ -67,7 +66,7 @@ def frozen(value: Any) -> Any:
     if isinstance(value, tuple):
         items = map(frozen, value)
         return kind._make(items) if hasattr(kind, "_make") else tuple(items)
-    if is_record_type(kind) and not isinstance(value, Head):  # which shows nothing that can be changed
+    if is_record_type(kind) and not isinstance(value, Head):  # a Head shows nothing mutable
         put = force_setattr if isinstance(value, msgspec.Struct) else object.__setattr__
         for name in wire_names(kind):
             before = getattr(value, name)

@@ -1,7 +1,4 @@
-"""Owner references, and the API's rules for them.
-
-`child_name`: what to call an object that belongs to another.
-"""
+"""Owner references, with the API's rules for them, and `child_name`, a name for an object that belongs to another."""
 from __future__ import annotations
 
 import hashlib
@@ -13,7 +10,7 @@ from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 
 
 class Owner(Protocol):
-    """What these rules ask of an object that owns others."""
+    """The interface of an owner for these rules."""
 
     @property
     def api_resource(self) -> ApiResource:
@@ -25,7 +22,7 @@ class Owner(Protocol):
 
     @property
     def namespace(self) -> str | None:
-        """The owner's namespace; None for a cluster-scoped one."""
+        """The owner's namespace; None if it is cluster-scoped."""
 
     @property
     def uid(self) -> str:
@@ -33,11 +30,11 @@ class Owner(Protocol):
 
     @property
     def ref(self) -> ObjectRef:
-        """Which object the owner is; for messages."""
+        """The owner's ref; for messages."""
 
 
 class Owned(Protocol):
-    """What these rules ask of an object that is owned; its `metadata` is changed."""
+    """The interface of a child for these rules; its `metadata` is changed."""
 
     @property
     def api_resource(self) -> ApiResource:
@@ -45,23 +42,23 @@ class Owned(Protocol):
 
     @property
     def namespace(self) -> str | None:
-        """The child's namespace; None for a cluster-scoped one, or when it has none yet."""
+        """The child's namespace; None if it is cluster-scoped or has none yet."""
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
-        """The owners that the child has already."""
+        """The existing owners of the child."""
 
     @property
     def metadata(self) -> ObjectMeta:
-        """The metadata in which the owner is written."""
+        """The metadata to which the owner is added."""
 
     @property
     def ref(self) -> ObjectRef:
-        """Which object the child is; for messages."""
+        """The child's ref; for messages."""
 
 
 def owner_reference(owner: Owner, *, controller: bool, block_owner_deletion: bool) -> OwnerReference:
-    """A reference to `owner`. Raises RequestError while it has no name or uid, so was never on the server."""
+    """A reference to `owner`. Raises RequestError if it has no name or uid, so was never on the server."""
     for name, flag in (("controller", controller), ("block_owner_deletion", block_owner_deletion)):
         if not isinstance(flag, bool):
             raise RequestError(f"{name}={flag!r}: True or False is expected")
@@ -73,9 +70,9 @@ def owner_reference(owner: Owner, *, controller: bool, block_owner_deletion: boo
 
 
 def set_owner(child: Owned, owner: Owner, *, controller: bool, block_owner_deletion: bool) -> None:
-    """Add or replace the reference to `owner` in the metadata of `child`, which takes its namespace if it has none.
+    """Add or replace the reference to `owner` in the metadata of `child`, which gets its namespace if it has none.
 
-    Raises RequestError by the API's rules.
+    Raises RequestError for a reference that the API's rules forbid.
     """
     if isinstance(owner, type) or not isinstance(getattr(owner, "api_resource", None), ApiResource):
         given = f"{'the class ' if isinstance(owner, type) else ''}{class_named(owner)}"
@@ -89,7 +86,7 @@ def set_owner(child: Owned, owner: Owner, *, controller: bool, block_owner_delet
                            "an object has one controller")
     child.metadata.owner_references = [*others, reference]
     if child.namespace is None and child.api_resource.namespaced and owner.api_resource.namespaced:
-        child.metadata.namespace = owner.namespace  # in any other it would be collected at once
+        child.metadata.namespace = owner.namespace  # in another namespace it would be garbage-collected at once
 
 
 def _check_places(child: Owned, owner: Owner) -> None:
@@ -103,16 +100,16 @@ def _check_places(child: Owned, owner: Owner) -> None:
 
 
 LONGEST = 63
-"""Characters of a DNS label (RFC 1123), the strictest limit on names: those of Services, and values of labels."""
+"""The most characters of a DNS label (RFC 1123), the strictest limit: that of names of Services and label values."""
 _DIGITS = 8
 
 
 def child_name(owner: Owner, suffix: str) -> str:
-    """A name for a child of `owner`: `OWNER-SUFFIX`; where that has more than 63 characters, as much of it as fits and
-    a hash of the whole.
+    """A name for a child of `owner`: `OWNER-SUFFIX`; if that has more than 63 characters, its beginning and a hash of
+    the whole.
 
-    The same arguments always give the same name, and long ones that begin alike different names: 32 bits of SHA-256
-    tell them apart. Raises RequestError for an owner without a name and for an empty suffix. Pure.
+    The same arguments always give the same name, and long names with the same beginning differ by 32 bits of SHA-256.
+    Raises RequestError for an owner without a name and for an empty suffix. Pure.
 
     >>> child_name(ConfigMap(name="settings"), "copy")
     'settings-copy'

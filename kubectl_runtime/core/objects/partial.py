@@ -1,23 +1,19 @@
-"""Objects of which only a part is held: declared fields, or metadata alone. They can be patched, never replaced.
+"""Partial objects, invalid objects, and classes of kinds that are known only at run time.
 
     class PodView(PartialView, frozen=True):        FieldsForm(resource, PodView) decodes watch lines and pages into
         spec: PodSpecView | None = None             records whose `view` is a PodView; the bytes are dropped
 
     PartialObjectMeta.of(resource)                  the class of metadata-only objects of a kind
 
-`InvalidObject`: stands in streams and stores for an object whose metadata did not decode.
-
-Objects of kinds without a class: `DynamicObject`, whose attributes are the object's top-level keys.
-
-Typed classes of a kind that is known only at run time.
-
     Object[WorkloadSpec, WorkloadStatus].of(resource)      spec and status typed, the rest as plain values
-    class Workload(Resource):                               any further fields: a class without a kind of its own
+    class Workload(Resource):                              any other fields: a class without a kind of its own
         spec: WorkloadSpec
     Workload.of(resource)
 
-`resource` comes from discovery, or is an ApiResource that was put together. What `of` gives is a resource class like
-any other: `Api.namespaced(client, Workload.of(resource), "default")`.
+A partial object holds only declared fields, or only metadata. It can be patched, never replaced. An `InvalidObject`
+stands in streams and stores for an object whose metadata did not decode. A `DynamicObject` has the object's top-level
+keys as attributes. `resource` comes from discovery, or is an ApiResource that the program makes. The result of `of` is
+a resource class like any other: `Api.namespaced(client, Workload.of(resource), "default")`.
 """
 from __future__ import annotations
 
@@ -45,24 +41,25 @@ _HELD = frozenset(("apiVersion", "kind", "metadata"))
 
 
 class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
-    """All metadata that a view shows. Labels and annotations refuse to be changed."""
+    """All metadata that a view shows. Labels and annotations are read-only."""
 
     @property
     def labels(self) -> dict[str, str] | None:
-        """The object's labels, read-only and shared with other objects that have the same."""
+        """The object's labels, read-only and shared with other objects that have equal labels."""
         return self._labels
 
     _annotations: dict[str, str] | None = msgspec.field(name="annotations", default=None)
 
     @property
     def annotations(self) -> dict[str, str] | None:
-        """The object's annotations, made read-only when they are looked at: the garbage collector passes over what is
-        held."""
+        """The object's annotations, wrapped as read-only on access: the garbage collector does not track the stored
+        ones.
+        """
         return None if self._annotations is None else ReadOnlyDict(self._annotations)
 
 
 class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="camel"):
-    """The base of classes that name the few fields of an object to keep; nothing else of it is kept. Immutable, so one
+    """The base of classes that declare the few fields of an object to keep; the rest is dropped. Immutable, so one
     instance serves every reader. Like all objects, views are equal only to themselves: compare their fields.
 
     Fields are the object's top-level keys, with frozen Structs or dataclasses as their types; absent keys need a
@@ -82,7 +79,7 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        """The view that `record` holds. Raises its DecodeError when there is none."""
+        """The view in `record`. Raises the record's DecodeError when there is none."""
         if isinstance(record.view, cls):
             return record.view
         raise record.error or RequestError(f"{record.ref} is not held as a {cls.__name__}")
@@ -94,27 +91,27 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
 
     @property
     def namespace(self) -> str | None:
-        """The object's namespace; None for a cluster-scoped one."""
+        """The object's namespace; None for a cluster-scoped object."""
         return namespace_or_none(self.metadata.namespace)
 
     @property
     def uid(self) -> str:
-        """What tells the object from a namesake that was made later."""
+        """The object's uid, which a later object of the same name does not have."""
         return self.metadata.uid
 
     @property
     def resource_version(self) -> str:
-        """The version of the object that this is."""
+        """The resourceVersion."""
         return self.metadata.resource_version
 
     @property
     def generation(self) -> int | None:
-        """How often the spec was changed; None where the kind does not count."""
+        """How often the spec was changed; None if the kind does not count."""
         return self.metadata.generation
 
     @property
     def deletion_timestamp(self) -> datetime | None:
-        """When the object's deletion was requested. Raises ValueError for a text that is not a time of the API."""
+        """When the deletion was requested; None if it was not. Raises ValueError for a text that is not a time."""
         text = self.metadata.deletion_timestamp
         return parse_time(text) if text else None
 
@@ -132,12 +129,12 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
-        """Which objects own it."""
+        """The owners of the object."""
         return self.metadata.owner_references or ()
 
     @property
     def finalizers(self) -> tuple[str, ...]:
-        """What has to be cleaned up before it can go."""
+        """What must be cleaned up before the object can be removed."""
         return self.metadata.finalizers or ()
 
     def __repr__(self) -> str:
@@ -150,11 +147,11 @@ _OBJECT_EVENTS = frozenset(("ADDED", "MODIFIED", "DELETED"))
 
 
 class FieldsForm(Generic[V]):
-    """Decodes one kind into records that keep a view only. Safe to use from any thread."""
+    """Decodes one kind into records that keep only a view. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, view: type[V]) -> None:
-        """Raises RequestError when `view` is not a frozen PartialView, has a field of its own where each view has
-        something, or holds records that could be changed."""
+        """Raises RequestError when `view` is not a frozen PartialView, declares a field with the name of an attribute
+        of every view, or contains mutable records."""
         if not (isinstance(view, type) and issubclass(view, PartialView) and view.__struct_config__.frozen):
             raise RequestError(f"fields={view!r}: declare `class {getattr(view, '__name__', 'MyView')}"
                                "(PartialView, frozen=True)` with the fields to keep")
@@ -171,24 +168,24 @@ class FieldsForm(Generic[V]):
         self._object = decoder_of(view)
 
     def decode_object(self, raw: bytes | msgspec.Raw) -> Record:
-        """The record of one object's JSON, which holds its view. Raises DecodeError when it does not say which object
-        it is."""
+        """The record of one object's JSON, with its view. Raises DecodeError when the JSON does not identify an object.
+        """
         try:
             view = self._object(raw)
             if view.metadata.name:
                 return self._record(view)
         except DECODE_FAILURES:
-            pass  # decoded again below, by those who can tell what is wrong
+            pass  # decoded again below, with a description of the problem
         return self._second_try(decode_object(bytes(raw), self.resource))
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
-        """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
+        """The type of a watch line, and its content. Raises DecodeError for anything but an event."""
         try:
             event = self._event(line)
             if event.type in _OBJECT_EVENTS and event.object.metadata.name:
                 return event.type, self._record(event.object)
         except DECODE_FAILURES:
-            pass  # decoded again below, by those who can tell what is wrong
+            pass  # decoded again below, with a description of the problem
         kind, carried = decode_event(line, self.resource)
         return kind, self._second_try(carried) if isinstance(carried, Record) else carried
 
@@ -204,7 +201,7 @@ class FieldsForm(Generic[V]):
         return Record(view.metadata, self.resource, b"", partial=True, view=view)
 
     def _second_try(self, record: Record) -> Record:
-        """Once more without nulls; then a record that has the head, and a problem in place of the view."""
+        """Decode once more without nulls; if that fails, a record with the head, and a problem in place of the view."""
         problem = record.problem
         if problem is None:
             try:
@@ -218,8 +215,8 @@ class FieldsForm(Generic[V]):
 
 
 class PartialObjectMeta(Resource):
-    """An object's metadata alone, as the server sends it when only that is asked for; `PartialObjectMeta.of(Kind)`
-    gives a kind's class.
+    """An object's metadata alone, as the server sends it for a metadata-only request; `PartialObjectMeta.of(Kind)`
+    is the class for a kind.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default").with_metadata_only()
     >>> maps.get("settings").labels["app"]
@@ -231,8 +228,8 @@ class PartialObjectMeta(Resource):
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a top-level key. Raises PartialObjectError for a key that is not held: the server may well have
-        it."""
+        """The value of a top-level key. Raises PartialObjectError for a key that is not held: the server may have it.
+        """
         self._check_held(key)
         return super().get(key, default)
 
@@ -251,7 +248,7 @@ class PartialObjectMeta(Resource):
 
 
 def is_partial(body: object) -> bool:
-    """Whether a body holds only a part of its object."""
+    """Whether a body is only a part of its object."""
     if isinstance(body, PartialView | PartialObjectMeta):
         return True
     return isinstance(body, Resource) and body.record is not None and body.record.partial
@@ -263,8 +260,8 @@ _UNKNOWN = Problem("$", "does not decode")
 class InvalidObject:
     """Takes the place of an object whose metadata cannot be read, in lists and stores, so that it breaks nothing else.
 
-    It has what is known (`ref`, `name`, `namespace`, `uid`, `resource_version`) and what is wrong (`error`). Everything
-    else, content and other metadata, raises the DecodeError. Immutable, safe from any thread.
+    It has the known identity (`ref`, `name`, `namespace`, `uid`, `resource_version`) and the problem (`error`).
+    Anything else, content and other metadata, raises the DecodeError. Immutable, safe from any thread.
 
     >>> [each.ref for each in Api.all(client, ConfigMap).list() if isinstance(each, InvalidObject)]
     []
@@ -273,12 +270,12 @@ class InvalidObject:
     __slots__ = ("record",)
 
     def __init__(self, record: Record) -> None:
-        """`record` is one with a `problem`."""
+        """`record` has a `problem`."""
         self.record = record
 
     @property
     def ref(self) -> ObjectRef:
-        """Which object it is, as far as that can be told."""
+        """The identity of the object, as far as it could be read."""
         return self.record.ref
 
     @property
@@ -288,12 +285,12 @@ class InvalidObject:
 
     @property
     def name(self) -> str:
-        """The object's name; empty when that cannot be read."""
+        """The object's name; empty when it could not be read."""
         return self.record.name
 
     @property
     def namespace(self) -> str | None:
-        """The object's namespace; None for a cluster-scoped object, and when that cannot be read."""
+        """The object's namespace; None for a cluster-scoped object, and when it could not be read."""
         return self.record.namespace
 
     @property
@@ -308,7 +305,7 @@ class InvalidObject:
 
     @property
     def error(self) -> DecodeError:
-        """The DecodeError that says what is wrong with it; a new exception each time."""
+        """The DecodeError that describes the problem; a new exception each time."""
         problem = self.record.problem or _UNKNOWN
         return DecodeError(self.ref, problem.path, problem.text)
 
@@ -319,7 +316,7 @@ class InvalidObject:
         raise self.error
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what Python itself looks for (copying, pickling) is simply not there
+        if name.startswith("__"):  # attributes that Python itself looks up (copying, pickling) do not exist
             raise AttributeError(name)
         raise self.error
 
@@ -330,8 +327,7 @@ class InvalidObject:
 class DynamicObject(Resource):
     """An object of any kind, without a class for it: `obj.spec` is `obj["spec"]`, plain JSON values.
 
-    Metadata is typed, as in every resource class. It has no kind of its own: `dynamic(api_resource)` makes the class
-    for one.
+    Metadata is typed, as in every resource class. `dynamic(api_resource)` makes the class for a kind.
 
     >>> Widget = dynamic(ApiResource("example.com", "v1", "Widget", "widgets"))
     >>> widget = Widget(name="a", spec={"size": 3})
@@ -381,7 +377,7 @@ U = TypeVar("U")
 if TYPE_CHECKING:
 
     class Object(Resource, Generic[S, U]):
-        """An object whose spec is an `S` and whose status a `U`, of whatever kind."""
+        """An object of any kind whose spec is an `S` and whose status is a `U`."""
 
         spec: S = EMPTY
         status: U = EMPTY
@@ -389,8 +385,8 @@ if TYPE_CHECKING:
 else:
 
     class Object(Resource):
-        """An object whose spec is an `S` and whose status a `U`, of whatever kind: `Object[S, U]` is a class, the same
-        one for the same types.
+        """An object of any kind whose spec is an `S` and whose status is a `U`: `Object[S, U]` is a class, the same
+        class for the same types.
 
         >>> class Size(Struct):
         ...     size: int = 1
@@ -412,7 +408,7 @@ else:
             return made
 
         def __reduce__(self):
-            # Neither this class nor the bound one has a name to be imported by.
+            # Neither this class nor the bound class can be imported by name.
             parameters = next(types for types, made in _made.items() if isinstance(self, made))
             _, _, state = super().__reduce__()
             return _blank_object, (parameters, self.api_resource), state
@@ -421,7 +417,7 @@ else:
 
 
 def _blank_object(parameters: tuple[Any, Any], resource: ApiResource) -> Resource:
-    """An object without content, which pickle or copy then fills."""
+    """An object without content, which pickle or copy fills afterwards."""
     generic: Any = Object
     cls: Any = bound_class(generic[parameters], resource)
     made: Resource = cls.__new__(cls)

@@ -5,23 +5,19 @@
         status: DeploymentStatus | None = None
 
 Each declared attribute is a top-level key of the object (`string_data` is `stringData`) and is decoded when it is first
-read, for this reader alone. Views may be changed: the store and other readers never see it, and `replace` sends it.
-`obj["spec"]` is the same content as plain JSON values, under the wire's keys. The two forms are copies of their own;
-changes of both are sent, and where both changed one value, that of `obj["…"]`; an item of a list is for one of them.
+read, for this reader alone. Views may be changed: the store and other readers never see the change, and `replace` sends
+it. `obj["spec"]` is the same content as plain JSON values, under the wire's keys. The two forms are separate copies;
+changes of both are sent, and where both changed one value, that of `obj["…"]` wins; change an item of a list in one
+form only.
 
 Objects are equal only to themselves, and their repr is their ref. One object belongs to one thread at a time.
 
-`Identity`: what every resource object says of itself, from the head that was decoded on arrival.
-
-The metadata of a new object from single arguments, checked: what is wrong in them would be found by the server, or
-by JSON, in words that name no argument.
-
-What a field manager has applied of an object, with the present values: client-go's `ExtractX` functions, on plain
-JSON values.
-
-managedFields says which fields a manager owns, as a tree (FieldsV1) whose keys are `f:name` a field, `k:{"name":"x"}`
-an item of a list by its keys, `v:"x"` an item by its value, `i:0` one by its place; an empty tree is the whole value,
-and `.` the item or map as such. A manager that applies again has to send all that it wants to keep.
+`Identity` has the attributes from the head that was decoded on arrival. `new_metadata` checks the metadata arguments of
+a new object, so that errors name the argument. `applied_fields` extracts the fields that a field manager has applied,
+with their current values, as client-go's `ExtractX` functions do: managedFields is a tree (FieldsV1) whose keys are
+`f:name` for a field, `k:{"name":"x"}` for an item of a list by its keys, `v:"x"` for an item by its value, `i:0` by its
+index; an empty tree is the whole value, and `.` the item or map itself. A manager that applies again must send all
+fields that it wants to keep.
 """
 from __future__ import annotations
 
@@ -62,8 +58,8 @@ _NO_MAP: Mapping[str, str] = ReadOnlyDict()
 
 
 class Identity:
-    """The part of `Resource` that costs no decoding: name, labels, owners and the other metadata, to read. Only
-    `metadata` is decoded; whoever wants to change something, changes that."""
+    """The part of `Resource` that needs no decoding: name, labels, owners and other metadata, mostly read-only. Only
+    `metadata` is decoded; change the metadata there."""
 
     __slots__ = ()
     api_resource: ClassVar[ApiResource]
@@ -71,15 +67,15 @@ class Identity:
     _views: dict[str, Any]
 
     def _head(self) -> Head | ObjectMeta:
-        """The metadata view if this reader has one, since it may be changed; else what was decoded on arrival."""
+        """The metadata view if this reader has one, since it may be changed; else the head decoded on arrival."""
         view: ObjectMeta | None = self._views.get("metadata")
         if view is not None:
             return view
-        assert self._record is not None  # objects made here always have the view
+        assert self._record is not None  # new objects always have the view
         return self._record.head
 
     def _seldom(self) -> Seldom | ObjectMeta:
-        """As `_head`, for what is not decoded on arrival."""
+        """As `_head`, for metadata that is not decoded on arrival."""
         head = self._head()
         if isinstance(head, ObjectMeta):
             return head
@@ -88,7 +84,7 @@ class Identity:
 
     @abstractmethod
     def _view(self, key: str) -> Any:
-        """What is shown of one top-level key."""
+        """The view of one top-level key."""
 
     @property
     def metadata(self) -> ObjectMeta:
@@ -112,13 +108,13 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """The object's name; empty while a new object has only `generate_name`."""
+        """The object's name; empty if a new object has only `generate_name`."""
         return self._head().name or ""
 
     @property
     def name_any(self) -> str:
-        """The name, or while a new object has none its `generate_name`; empty without either, and where the metadata
-        cannot be read. For messages."""
+        """The name, or a new object's `generate_name`; empty without either, and if the metadata cannot be read. For
+        messages."""
         if name := self.name:
             return name
         try:
@@ -128,23 +124,23 @@ class Identity:
 
     @property
     def namespace(self) -> str | None:
-        """The object's namespace; None for a cluster-scoped one, and for a new object that has none yet."""
+        """The object's namespace; None for a cluster-scoped object, and for a new object that has none yet."""
         return namespace_or_none(self._head().namespace)
 
     @property
     def uid(self) -> str:
-        """What tells the object from a namesake that was made later; empty for an object that was never on the
-        server."""
+        """The object's uid, which a later object of the same name does not have; empty for an object that was never on
+        the server."""
         return self._head().uid or ""
 
     @property
     def resource_version(self) -> str:
-        """The version of the object that this is; empty for an object that was never on the server."""
+        """The resourceVersion; empty for an object that was never on the server."""
         return self._head().resource_version or ""
 
     @property
     def generation(self) -> int | None:
-        """How often the spec was changed; None where the kind does not count, and for a new object."""
+        """How often the spec was changed; None if the kind does not count, and for a new object."""
         return self._head().generation
 
     @property
@@ -161,36 +157,36 @@ class Identity:
 
     @property
     def labels(self) -> MutableMapping[str, str]:
-        """The object's labels; empty when it has none. `obj.labels["tier"] = "web"` changes `metadata.labels` of this
-        reader, which `replace` sends; the store never sees it."""
+        """The object's labels; empty when it has none. `obj.labels["tier"] = "web"` changes this reader's
+        `metadata.labels`, which `replace` sends; the store never sees the change."""
         head = self._head()
         found = head._labels if isinstance(head, Head) else head.labels
         return EditableMap(found or _NO_MAP, self, "labels")
 
     @property
     def annotations(self) -> MutableMapping[str, str]:
-        """The object's annotations; empty when it has none. Changed as `labels` are. Until then decoded at each call,
-        in some µs. Raises DecodeError for what are not annotations."""
+        """The object's annotations; empty when it has none. They are changed like `labels`. Until then each access
+        decodes them, in some µs. Raises DecodeError for anything but annotations."""
         return EditableMap(self._seldom().annotations or _NO_MAP, self, "annotations")
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
-        """Which objects own this one; to change, `metadata.owner_references`. `set_owner` adds one."""
+        """The owners of this object. Change `metadata.owner_references`; `set_owner` adds an owner."""
         return tuple(self._head().owner_references or ())
 
     @property
     def finalizers(self) -> tuple[str, ...]:
-        """What has to be done before the object can go; to change, `metadata.finalizers`. See `finalizer`."""
+        """What must be done before the object can be removed. Change `metadata.finalizers`. See `finalizer`."""
         return tuple(self._head().finalizers or ())
 
     @property
     def ref(self) -> ObjectRef:
-        """Which object it is: kind, namespace and name, hashable."""
+        """The identity of the object: kind, namespace and name, hashable."""
         return ObjectRef(self.api_resource, self.name, self.namespace)
 
     def object_ref(self) -> dict[str, str]:
-        """A core ObjectReference to this object as other objects carry it, with what is known of it: apiVersion, kind,
-        name, namespace, uid, resourceVersion. `fetch` and the Recorder take it."""
+        """A core ObjectReference to this object as in other objects, with the known fields: apiVersion, kind, name,
+        namespace, uid, resourceVersion. `fetch` and the Recorder accept it."""
         resource = self.api_resource
         found = {"apiVersion": resource.api_version, "kind": resource.kind, "name": self.name,
                  "namespace": self.namespace or "", "uid": self.uid, "resourceVersion": self.resource_version}
@@ -221,7 +217,7 @@ def _assigning(name: str) -> Any:
     return assign
 
 
-if not TYPE_CHECKING:  # type checkers say that these are read-only; Python by itself only that there is no setter
+if not TYPE_CHECKING:  # type checkers report that these are read-only; Python's own error only says "no setter"
     for _name in ("name", "namespace", "uid", "resource_version", "generation", "creation_timestamp",
                   "deletion_timestamp"):
         setattr(Identity, _name, getattr(Identity, _name).setter(
@@ -238,12 +234,12 @@ if not TYPE_CHECKING:  # type checkers say that these are read-only; Python by i
 
 ARGUMENTS = ("name", "namespace", "generate_name", "labels", "annotations", "owner_references", "finalizers",
              "metadata")
-"""Of a new object, beside the attributes of its class."""
+"""The metadata arguments of a new object, besides the attributes of its class."""
 
 
 def new_metadata(kind: str, *, name: Any, namespace: Any, generate_name: Any, labels: Any, annotations: Any,
                  owner_references: Any, finalizers: Any) -> ObjectMeta:
-    """As `Resource` takes them. Raises RequestError that names the argument; `kind` is for its text."""
+    """The metadata for `Resource`'s arguments. Raises RequestError that names the argument; `kind` is for its text."""
     for argument, value in (("name", name), ("namespace", namespace), ("generate_name", generate_name)):
         if value is not None and not isinstance(value, str):
             raise RequestError(f"{kind}({argument}={value!r}): a {type(value).__name__} where text is expected")
@@ -284,19 +280,19 @@ def _texts(kind: str, argument: str, given: Any) -> dict[str, str]:
 M = TypeVar("M")
 R = TypeVar("R", bound="Resource")
 KEYWORDS = ("group", "version", "kind", "plural", "scope", "subresources")
-"""What a resource class says of its kind."""
+"""The class keywords of a resource class."""
 
 
 class _MadeHere(Head, frozen=True, gc=False, eq=False, kw_only=True):
-    """The head of the bytes behind a new object's plain form; its metadata is in its view. A class, since copies and
-    pickles keep it."""
+    """The head of the bytes behind a new object's plain form; its metadata is in its view. A class, so that copies and
+    pickles keep the distinction."""
 
 
 class Resource(Identity, Declaring):
     """The base of every resource class: an object of a kind, whose top-level keys are attributes of the declared types.
 
-    Class keywords: `group`, `version`, `kind`, `plural`, `namespaced`. What a class does not declare is kept:
-    `obj["spec"]` has it, and writing back loses nothing. An object from a store is the reader's own: changing it
+    Class keywords: `group`, `version`, `kind`, `plural`, `namespaced`. Fields that a class does not declare are kept:
+    `obj["spec"]` has them, and writing back loses nothing. An object from a store belongs to the reader: changing it
     changes no store. Its repr is its ref, never its content.
 
     >>> class DeploymentSpec(Struct):
@@ -311,7 +307,7 @@ class Resource(Identity, Declaring):
     __slots__ = ("_kept", "_plain", "_record", "_views")
     api_resource: ClassVar[ApiResource]
     subresources: ClassVar[tuple[str, ...] | None] = None
-    """The names of the kind's subresources (`status`, `scale`); None when the class does not say."""
+    """The names of the kind's subresources (`status`, `scale`); None when the class does not declare them."""
 
     def __init_subclass__(cls, *, group: str | None = None, version: str | None = None, kind: str | None = None,
                           plural: str | None = None, scope: Scope | None = None,
@@ -329,7 +325,7 @@ class Resource(Identity, Declaring):
                  metadata: ObjectMeta | None = None, **fields: Any) -> None:
         """A new object, not yet on the server. `fields` are the declared attributes of the class.
 
-        Metadata comes as single arguments or as one `ObjectMeta`. Raises UnknownFieldError for an undeclared field,
+        Metadata is given as single arguments or as one `ObjectMeta`. Raises UnknownFieldError for an undeclared field,
         RequestError for metadata of the wrong type.
         """
         if not hasattr(type(self), "api_resource"):
@@ -354,7 +350,7 @@ class Resource(Identity, Declaring):
     def of(cls, resource: ApiResource) -> type[Self]:
         """This class bound to a kind that is known only at run time: the same class for the same resource.
 
-        Raises RequestError when the class is of another kind already; of its own it may be of another version.
+        Raises RequestError when the class has another kind already; another version of its own kind is allowed.
         """
         own: ApiResource | None = getattr(cls, "api_resource", None)
         if own is not None and (own.group, own.kind) != (resource.group, resource.kind):
@@ -362,9 +358,9 @@ class Resource(Identity, Declaring):
         return cls if own == resource else bound_class(cls, resource)
 
     def try_parse(self, kind: type[R]) -> R:
-        """This object, with the reader's changes, as another class of its kind (or one without a kind).
+        """This object, with the reader's changes, as another class of its kind (or a class without a kind).
 
-        Raises RequestError when `kind` is of another group or kind, DecodeError for content that does not fit it.
+        Raises RequestError when `kind` has another group or kind, DecodeError for content that does not fit it.
         """
         cls = kind.of(self.api_resource)
         parsed = cls.from_record(self.to_record(named=False))
@@ -384,7 +380,7 @@ class Resource(Identity, Declaring):
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
         """A reader of one object's JSON, which may have no name yet. A class without a kind (`DynamicObject`) is bound
-        to the kind that the object names. Raises DecodeError for bad metadata, RequestError where no kind is known."""
+        to the object's kind. Raises DecodeError for bad metadata, RequestError when no kind is known."""
         if not hasattr(cls, "api_resource"):
             return cls.of(_kind_in(cls, raw)).from_bytes(raw)
         record = decode_object(raw, cls.api_resource, named=False)
@@ -399,7 +395,7 @@ class Resource(Identity, Declaring):
 
     @property
     def record(self) -> Record | None:
-        """What was received; None for an object that was made here."""
+        """The received record; None for an object that this program created."""
         record = self._record
         return None if record is not None and type(record.head) is _MadeHere else record
 
@@ -409,9 +405,9 @@ class Resource(Identity, Declaring):
         return self._views if self._record is None and self._plain is None else None
 
     def to_record(self, *, partial: bool = False, named: bool = True) -> Record:
-        """A record of the object as it is now, for stores: what was received, as long as nothing of it was looked at.
+        """A record of the current object, for stores: the received record while no attribute has been read.
 
-        `partial` marks that parts were taken away; `named`: it must have a name, as what is stored has.
+        `partial` marks that parts were removed; `named`: it must have a name, as stored objects have.
         """
         received = self._record
         was_partial = received is not None and received.partial
@@ -423,15 +419,15 @@ class Resource(Identity, Declaring):
     # Metadata
 
     def owner_ref(self, *, controller: bool = True, block_owner_deletion: bool = True) -> OwnerReference:
-        """A reference that makes this object another's owner. Raises RequestError while it has no uid."""
+        """A reference to this object as an owner. Raises RequestError while it has no uid."""
         return ownership.owner_reference(self, controller=controller, block_owner_deletion=block_owner_deletion)
 
     def set_owner(self, owner: Resource, *, controller: bool = True, block_owner_deletion: bool = True) -> None:
         """Make `owner` own this object, replacing an earlier reference to it.
 
-        An object without a namespace takes its owner's. Raises RequestError when the API forbids it, since the garbage
-        collector would delete this object (an owner in another namespace, a namespaced owner of a cluster-scoped
-        object), when another one controls it already, and for what is not an object.
+        An object without a namespace gets its owner's. Raises RequestError when the API forbids the reference, since
+        the garbage collector would delete this object (an owner in another namespace, a namespaced owner of a
+        cluster-scoped object), when another object controls it already, and when `owner` is not an object.
         """
         ownership.set_owner(self, owner, controller=controller, block_owner_deletion=block_owner_deletion)
 
@@ -468,7 +464,8 @@ class Resource(Identity, Declaring):
         return key in self._content()
 
     __iter__ = None
-    """One object is one object, also to whoever takes one or many; the keys are those of `to_dict()`."""
+    """None: objects are not iterable, so that a list of objects is not confused with one. The keys are in
+    `to_dict()`."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a top-level key, `obj[key]`, or `default` when it is absent. Raises DecodeError for bad
@@ -476,11 +473,11 @@ class Resource(Identity, Declaring):
         return self._content().get(key, default)
 
     def to_dict(self, *, defaults: bool = True) -> dict[str, Any]:
-        """What would be sent: the object as received plus this reader's changes; always with apiVersion and kind.
+        """The object to send: as received, with this reader's changes; always with apiVersion and kind.
 
-        Without `defaults` an object that was made here leaves out what equals its class's default, at any depth.
-        A new value each time. Raises WriteBackError when a change cannot be merged, DecodeError for bad content,
-        RequestError for what JSON cannot carry.
+        Without `defaults` an object that this program created leaves out fields that equal their class's default, at
+        any depth. A new value each time. Raises WriteBackError when a change cannot be merged, DecodeError for bad
+        content, RequestError for values that JSON cannot carry.
         """
         codecs = codecs_of(type(self))
         if self._record is None:
@@ -488,7 +485,7 @@ class Resource(Identity, Declaring):
         whole = written_back(self._record, codecs, self._views, self._plain, self._kept or {})
         if defaults or type(self._record.head) is not _MadeHere or self._plain is None:
             return whole
-        # Nothing was changed in both forms in a way that cannot be merged, or `whole` would have been refused
+        # Both forms were changed compatibly, or `whole` would have raised
         said = plain_object(self._record.raw, False, self.ref)
         sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
                                        said, self._plain)
@@ -499,7 +496,7 @@ class Resource(Identity, Declaring):
         return encode_plain(self.to_dict())
 
     def validate(self) -> None:
-        """Decode everything the class declares, now. Raises DecodeError for the first that does not fit."""
+        """Decode all that the class declares, now. Raises DecodeError for the first value that does not fit."""
         for key in codecs_of(type(self)):
             self._view(key)
 
@@ -508,7 +505,7 @@ class Resource(Identity, Declaring):
         return to_model(self.to_dict(), model, self.ref)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A class that `dynamic` bound to a kind has no name to be imported by; it is made again, or found.
+        # A class that `dynamic` bound to a kind cannot be imported by name; it is made again, or found.
         cls = type(self)
         base, resource = cls.__bases__[0], cls.api_resource
         made = (base, resource) if is_bound(cls, base, resource) else (cls, None)
@@ -540,14 +537,14 @@ class Resource(Identity, Declaring):
 
     @classmethod
     def _undeclared(cls, name: str) -> str:
-        """What is said of an attribute that the class does not have."""
+        """The message for an attribute that the class does not have."""
         near = did_you_mean(name, [*attributes_of(cls), *(known for known in dir(cls) if not known.startswith("_"))])
         return (f"{cls.__name__} declares no attribute {name!r}{near}: declare it in the class, "
                 f"or use obj[{name!r}], which reads any key of the object")
 
 
 def _kind_in(cls: type, raw: bytes) -> ApiResource:
-    """The kind that an object names. Raises RequestError."""
+    """The kind in an object's JSON. Raises RequestError."""
     try:
         named = decoded(raw, _Named)
     except DECODE_FAILURES:
@@ -567,11 +564,11 @@ class _Named(msgspec.Struct, rename="camel"):
 _put_record = Resource.__dict__["_record"].__set__
 _put_views = Resource.__dict__["_views"].__set__
 _LATER = ("_kept", "_plain")
-"""None until they are needed; not set in a reader of a record, of which most are thrown away before."""
+"""Attributes that are None until needed; not set in a reader of a record, as most readers are short-lived."""
 
 
 def _blank(cls: type[Resource], bound_to: ApiResource | None) -> Resource:
-    """An object without content, which pickle or copy then fills."""
+    """An object without content, which pickle or copy fills afterwards."""
     cls = cls if bound_to is None else bound_class(cls, bound_to)
     return cls.__new__(cls)
 
@@ -580,10 +577,10 @@ _NOTHING: Any = object()
 
 
 def applied_fields(content: Mapping[str, Any], manager: str, subresource: str = "") -> dict[str, Any] | None:
-    """The fields of an object, as plain JSON values, that `manager` has applied (through `subresource`, if one is
-    named) and still owns. None when the object does not say: it was read without its managedFields.
+    """The fields of an object, as plain JSON values, that `manager` has applied (through `subresource`, if given) and
+    still owns. None when the object was read without its managedFields.
 
-    New dicts and lists down to the owned values, which are shared with `content`. Pure.
+    Dicts and lists are new down to the owned values, which are shared with `content`. Pure.
     """
     entries = (content.get("metadata") or {}).get("managedFields")
     if entries is None:

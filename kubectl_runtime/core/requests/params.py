@@ -1,17 +1,8 @@
-"""The options of each verb. Immutable values that check themselves: a wrong combination raises RequestError at once.
+"""Options of the verbs, patches and request bodies. Immutable values that check themselves when they are made.
 
 `None` always means "not sent": the server decides. Durations are seconds or `timedelta`. Verbs take the options as
-keywords, or as one of these values, not both (`core.requests.params`).
-
-What the parameters of the verbs have in common: how they are checked, and what of a request's query they become.
-
-The options of a verb: a prepared value, or keywords.
-
-Whatever a write is given (dict, resource object, official model) as the bytes that are sent.
-
-A body always says its apiVersion and kind; what it says must be what the request is about.
-
-The four kinds of patch, each with its content type.
+keywords, or as one of these values, not both (`chosen`). A body may be a dict, a resource object or an official model;
+it gets the apiVersion and kind of the request, or must agree with them.
 """
 from __future__ import annotations
 
@@ -46,11 +37,11 @@ class Selecting(Protocol):
 
     @property
     def label_selector(self) -> LabelSelection | None:
-        """Which labels the objects have; None selects all."""
+        """A selection by labels; None selects all."""
 
     @property
     def field_selector(self) -> FieldSelection | None:
-        """Which fields the objects have; None selects all."""
+        """A selection by fields; None selects all."""
 
     @property
     def shard(self) -> ShardSelector | None:
@@ -58,8 +49,8 @@ class Selecting(Protocol):
 
 
 def keep_selections(params: Selecting) -> None:
-    """For `__post_init__` of a frozen Struct or dataclass: its selectors in forms that are immutable, hashable and
-    compare by what they say, whatever was given. Raises RequestError for anything that cannot be read as a selector."""
+    """For `__post_init__` of a frozen Struct or dataclass: replace its selectors by forms that are immutable, hashable
+    and comparable by content. Raises RequestError for anything that is not a selector."""
     keep: Any = force_setattr if isinstance(params, msgspec.Struct) else object.__setattr__
     keep(params, "label_selector", label_selection(params.label_selector))
     keep(params, "field_selector", field_selection(params.field_selector))
@@ -68,7 +59,7 @@ def keep_selections(params: Selecting) -> None:
 
 
 def selection_query(params: Selecting) -> Query:
-    """The selectors as the parameters of a request."""
+    """The query parameters for the selectors."""
     if text := str(params.label_selector or ""):
         yield "labelSelector", text
     if text := str(params.field_selector or ""):
@@ -78,13 +69,13 @@ def selection_query(params: Selecting) -> Query:
 
 
 def timeout_query(timeout: Duration | None) -> Query:
-    """The server's timeout, in whole seconds."""
+    """The query parameter for the server's timeout, in whole seconds."""
     if timeout is not None:
         yield "timeoutSeconds", str(max(1, round(seconds(timeout))))
 
 
 def writing_query(dry_run: bool, field_manager: str | None, field_validation: str | None) -> Query:
-    """What the writing verbs have in common."""
+    """The query parameters that all writing verbs share."""
     if dry_run:
         yield "dryRun", "All"
     if field_manager:
@@ -100,7 +91,7 @@ def check_timeout(timeout: Duration | None) -> None:
 
 
 def check_version(version: str | None, match: str | None) -> None:
-    """Raise RequestError for a version and a way to match it that do not go together."""
+    """Raise RequestError for a resourceVersion and a match that do not go together."""
     check_choice("resource_version_match", match, ("NotOlderThan", "Exact"))
     if match is not None and not version:
         raise RequestError(f"resource_version_match={match!r} needs a resource_version")
@@ -109,7 +100,7 @@ def check_version(version: str | None, match: str | None) -> None:
 
 
 LONGEST_MANAGER = 128
-"""Characters of a field manager's name."""
+"""The most characters of a field manager's name."""
 
 
 def check_manager(field_manager: str | None) -> None:
@@ -125,19 +116,19 @@ def check_manager(field_manager: str | None) -> None:
 
 
 def check_flag(name: str, value: object) -> None:
-    """Raise RequestError for a value other than True and False: text such as "false" would be taken for True."""
+    """Raise RequestError for a value other than True and False: text such as "false" would count as true."""
     if not isinstance(value, bool):
         raise RequestError(f"{name}={value!r}: True or False is expected")
 
 
 def check_flags(options: object, *names: str) -> None:
-    """The same for these attributes of `options`."""
+    """As `check_flag`, for these attributes of `options`."""
     for name in names:
         check_flag(name, getattr(options, name))
 
 
 def check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
-    """Raise RequestError for a value that is not one of the choices, and name them."""
+    """Raise RequestError, naming the choices, for a value that is not one of them."""
     if value is not None and value not in choices:
         raise RequestError(f"{name}={value!r}: choose one of {', '.join(choices)}")
 
@@ -153,7 +144,7 @@ FieldValidation = Literal["Strict", "Warn", "Ignore"]
 class GetParams(msgspec.Struct, frozen=True):
     """Options of `Api.get`: how fresh the answer has to be.
 
-    `resource_version` "0" takes any version, from the server's cache; None, the default, the most recent.
+    `resource_version` "0" accepts any version, from the server's cache; None, the default, the most recent version.
 
     >>> Api.namespaced(client, ConfigMap, "default").get("settings", GetParams(resource_version="0")).name
     'settings'
@@ -170,8 +161,8 @@ class GetParams(msgspec.Struct, frozen=True):
 class ListParams(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `Api.list`: which objects, how many at once, and how fresh.
 
-    `label_selector` and `field_selector`: text, a mapping, or a `Selector`. `limit`: of one page; `continue_token`:
-    where the next page goes on. `shard`: only these parts of the objects; a server without the feature gate
+    `label_selector` and `field_selector`: text, a mapping, or a `Selector`. `limit`: objects per page;
+    `continue_token`: where the page begins. `shard`: only these parts of the objects; a server without the feature gate
     ShardedListAndWatch sends the others too, and `Api.list` leaves them out. The defaults list everything, at the most
     recent version.
 
@@ -198,15 +189,15 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
         check_version(self.resource_version, self.resource_version_match)
 
     def at(self, resource_version: str) -> Self:
-        """The same list at exactly this version, as long as the server still has it."""
+        """The same list at exactly this version, as long as the server has it."""
         return replace(self, resource_version=resource_version, resource_version_match="Exact")
 
     def match_any(self) -> Self:
-        """The same list at any version, from the server's cache: cheap, maybe old."""
+        """The same list at any version, from the server's cache: cheap, but possibly old."""
         return replace(self, resource_version="0", resource_version_match="NotOlderThan")
 
     def page(self, continue_token: str) -> Self:
-        """The page that follows the one which gave `continue_token`."""
+        """The page after the one that returned `continue_token`."""
         return replace(self, continue_token=continue_token)
 
     def query(self) -> Query:
@@ -215,7 +206,7 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
         yield from timeout_query(self.timeout)
         if self.limit is not None and (self.continue_token or self.resource_version != "0"):
             yield "limit", str(self.limit)
-        if self.continue_token:  # it carries its own version; sending another is an error
+        if self.continue_token:  # it contains its own version; sending another version is an error
             yield "continue", self.continue_token
             return
         if self.resource_version is not None:
@@ -227,9 +218,9 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
 class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `Api.watch`: which objects, and for how many seconds the server keeps the watch open.
 
-    `timeout` may be any length; the watcher's own is random in [232, 290] s. `bookmarks`: events without an object come
-    too, about once a minute, which say from which version a later watch may go on. By default they come only with
-    `send_initial_events`, where one of them marks the end of what was there. `shard`: as in `ListParams`.
+    `timeout` may be any length; the watcher's own is random in [232, 290] s. `bookmarks`: request events without an
+    object, about once a minute, with a version from which a later watch may go on. By default they are requested only
+    with `send_initial_events`, where one of them marks the end of the initial events. `shard`: as in `ListParams`.
 
     >>> events = Api.namespaced(client, ConfigMap, "default").watch(WatchParams(timeout=1))
     >>> [event.obj.name for event in events if event.obj is not None]
@@ -252,7 +243,7 @@ class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def with_bookmarks(self) -> bool:
-        """Whether bookmarks are asked for."""
+        """Whether bookmarks are requested."""
         return bool(self.bookmarks) or self.send_initial_events
 
     def query(self) -> Query:
@@ -269,8 +260,8 @@ class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
 class PostParams(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `Api.create` and `Api.replace`. `dry_run`: the server checks and answers, but stores nothing.
 
-    `field_manager`: who owns what is written; `field_validation`: what becomes of unknown fields. The same may be given
-    to the verb as keywords.
+    `field_manager`: the owner of the written fields; `field_validation`: the treatment of unknown fields. The same
+    options may be given to the verb as keywords.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> maps.create(ConfigMap(name="tried"), PostParams(dry_run=True)).name
@@ -296,8 +287,8 @@ class PostParams(msgspec.Struct, frozen=True, kw_only=True):
 class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `Api.patch`. `force` takes fields from other managers, and exists for server-side apply only.
 
-    `dry_run`: the server checks and answers, but stores nothing. `field_manager`: who owns what is written;
-    `field_validation`: what becomes of unknown fields. The same may be given to the verb as keywords.
+    `dry_run`: the server checks and answers, but stores nothing. `field_manager`: the owner of the written fields;
+    `field_validation`: the treatment of unknown fields. The same options may be given to the verb as keywords.
 
     >>> params = PatchParams(dry_run=True, field_manager="me")
     >>> maps = Api.namespaced(client, ConfigMap, "default")
@@ -326,7 +317,7 @@ class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
         return cls(field_manager=field_manager)
 
     def forced(self) -> Self:
-        """The same parameters, which take over fields that other managers own."""
+        """The same parameters with `force`: fields of other managers are taken over."""
         return replace(self, force=True)
 
     def query(self) -> Query:
@@ -352,8 +343,8 @@ class Preconditions(msgspec.Struct, frozen=True):
 class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `Api.delete`: how dependents are treated, how long a Pod may take to end, and preconditions.
 
-    `grace_period_seconds` 0 deletes at once; None takes the kind's default. `propagation_policy`: `Background`,
-    `Foreground` or `Orphan`. The same may be given to the verb as keywords.
+    `grace_period_seconds` 0 deletes at once; None uses the kind's default. `propagation_policy`: `Background`,
+    `Foreground` or `Orphan`. The same options may be given to the verb as keywords.
 
     >>> params = DeleteParams(propagation_policy="Foreground")
     >>> _ = Api.namespaced(client, Deployment, "default").delete("web", params)
@@ -386,11 +377,11 @@ class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def orphan(cls) -> DeleteParams:
-        """Delete the object alone: the dependents stay, without this owner."""
+        """Delete only the object: its dependents remain, without this owner."""
         return cls(propagation_policy="Orphan")
 
     def body(self) -> dict[str, object]:
-        """The fields of the `DeleteOptions` that the request carries; empty when everything is default."""
+        """The fields of the request's `DeleteOptions`; empty when all options have their defaults."""
         options: dict[str, object] = {}
         if self.dry_run:
             options["dryRun"] = ["All"]
@@ -405,9 +396,9 @@ class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client's writes say where a verb says nothing: `Client(field_manager=…, field_validation=…, dry_run=…)`.
+    """Options for a client's writes whose verb sets none: `Client(field_manager=…, field_validation=…, dry_run=…)`.
 
-    With `dry_run` every write is a dry run: no verb can take that back. Raises RequestError for what a server would
+    With `dry_run` every write is a dry run: no verb can undo that. Raises RequestError for values that a server would
     refuse.
     """
 
@@ -421,7 +412,8 @@ class WriteDefaults(msgspec.Struct, frozen=True, kw_only=True):
         check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
 
     def completed(self, params: P, manager: str | None) -> P:
-        """`params` of a write, with what they do not say. `manager`: of the controller's run, which comes first."""
+        """`params` of a write, completed by these. `manager`: the field manager of the controller's run, which ranks
+        first."""
         given: Any = params
         changes: dict[str, Any] = {}
         if self.dry_run and not given.dry_run:
@@ -438,16 +430,16 @@ P = TypeVar("P")
 
 
 def chosen(given: P | None, kind: type[P], called: str = "params", /, **keywords: Any) -> P:
-    """The options of a verb: `given`, or what its keywords say (None and False say nothing), or the defaults. `called`:
-    the argument that was `given`.
+    """The options of a verb: `given`, or those in its keywords (None and False mean not set), or the defaults.
+    `called`: the name of the argument `given`.
 
-    Raises RequestError when both say something, for anything else as `given`, and as the class itself does.
+    Raises RequestError when both are set, for anything else as `given`, and when the class itself does.
     """
     return chosen_of_said(given, kind, {name: value for name, value in keywords.items() if value is not False}, called)
 
 
 def chosen_of_said(given: P | None, kind: type[P], keywords: Mapping[str, Any], called: str = "params") -> P:
-    """As `chosen`, where False says something: only None says nothing."""
+    """As `chosen`, but False is a value: only None means not set."""
     said = {name: value for name, value in keywords.items() if value is not None}
     if not said:
         return params_or_default(given, kind)
@@ -479,7 +471,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """A patch and how the server is to read it: made by `Patch.apply`, `Patch.merge`, `Patch.json` and
+    """A patch and its type: made by `Patch.apply`, `Patch.merge`, `Patch.json` and
     `Patch.strategic`.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
@@ -499,14 +491,14 @@ class Patch(msgspec.Struct, frozen=True):
 
     @classmethod
     def merge(cls, body: Any) -> Patch:
-        """A JSON merge patch (RFC 7386): maps merge, null removes, lists are replaced whole. Raises RequestError for a
-        body that is text or a list, which would take the place of the whole object."""
+        """A JSON merge patch (RFC 7386): maps merge, null removes, lists are replaced as a whole. Raises RequestError
+        for a body that is text or a list, which would replace the whole object."""
         return cls(MERGE, _map_like(body, "merge"))
 
     @classmethod
     def json(cls, operations: Sequence[Mapping[str, Any]]) -> Patch:
-        """A JSON patch (RFC 6902): a list of operations, done all or none; `test` guards. Raises RequestError for
-        anything else."""
+        """A JSON patch (RFC 6902): a list of operations, done all or none; `test` checks a value. Raises RequestError
+        for anything else."""
         if isinstance(operations, str | bytes | Mapping) or not isinstance(operations, Sequence):
             raise RequestError("a JSON patch is a list of operations such as {'op': 'add', 'path': '/a', 'value': 1}")
         return cls(JSON, list(operations))
@@ -546,7 +538,7 @@ K = TypeVar("K")
 
 
 class Model(Protocol):
-    """A model of the official client, by what it says of itself."""
+    """A model of the official client, recognized by its attributes."""
 
     openapi_types: Any
     attribute_map: Any
@@ -556,15 +548,15 @@ class Model(Protocol):
 
 
 Body: TypeAlias = K | DynamicObject | Mapping[str, Any] | Model
-"""What writes of a kind `K` take: an object of it, typed or dynamic, a dict, or an official model."""
+"""The body of a write of a kind `K`: an object of it, typed or dynamic, a dict, or an official model."""
 
 _MODEL = r"V\d+(?:(?:alpha|beta)\d+)?([A-Z]\w*)"
 
 
 def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
-    """`body` as plain JSON values under the wire's keys, at the top a dict of its own. Raises RequestError for anything
-    but a dict, a resource object or a model. Without `defaults` a resource object that was made here leaves out what
-    equals its class's default."""
+    """`body` as plain JSON values under the wire's keys, in a new dict at the top. Raises RequestError for anything but
+    a dict, a resource object or a model. Without `defaults` a resource object that this program created leaves out
+    fields that equal their class's default."""
     if isinstance(body, Resource):
         return body.to_dict(defaults=defaults)
     if isinstance(body, Mapping):
@@ -580,7 +572,7 @@ def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
 
 
 def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> dict[str, Any]:
-    """`body` as an object of `resource`. Raises RequestError when it says that it is of another kind."""
+    """`body` as an object of `resource`. Raises RequestError when it has another kind."""
     _check_model(body, resource)
     content = identified_as(plain_body(body, defaults=defaults), resource)
     metadata = content.get("metadata")
@@ -590,7 +582,7 @@ def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> d
 
 
 def whole_body(body: Any, resource: ApiResource) -> dict[str, Any]:
-    """As `object_body`, for `replace`: raises PartialObjectError for an object of which only a part is held."""
+    """As `object_body`, for `replace`: raises PartialObjectError for a partial object."""
     if is_partial(body):
         raise PartialObjectError(f"replace {resource.kind} {body.name}: only a part of the object is held, which "
                                  "cannot replace the whole: use patch or apply, or get the whole object first")
@@ -598,7 +590,7 @@ def whole_body(body: Any, resource: ApiResource) -> dict[str, Any]:
 
 
 def identified_as(content: dict[str, Any], resource: ApiResource) -> dict[str, Any]:
-    """`content` with apiVersion and kind, which are filled in when absent and must otherwise agree."""
+    """`content` with apiVersion and kind, which are filled in if absent, and must otherwise agree with the request."""
     kind, api_version = content.get("kind"), content.get("apiVersion")
     if kind == "PartialObjectMetadata":
         return identified(content, resource)
@@ -611,7 +603,7 @@ def identified_as(content: dict[str, Any], resource: ApiResource) -> dict[str, A
 
 
 def patch_body(patch: Patch, resource: ApiResource) -> Any:
-    """What a merge, strategic or JSON patch carries, as plain JSON values."""
+    """The content of a merge, strategic or JSON patch, as plain JSON values."""
     if patch.content_type == JSON:
         return patch.body
     content = plain_body(patch.body)
@@ -622,11 +614,11 @@ def patch_body(patch: Patch, resource: ApiResource) -> Any:
 
 def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: str | None, *,
                defaults: bool = False) -> dict[str, Any]:
-    """An object as server-side apply takes it: identified, and without what belongs to the server. `name` None: its
-    own.
+    """An object for server-side apply: with apiVersion and kind, and without the fields that the server sets. `name`
+    None: the name in the body.
 
-    managedFields must not be sent; a received object's uid and resourceVersion would only guard against its having
-    changed, and an apply means the fields, whatever the version.
+    managedFields must not be sent. A received object's uid and resourceVersion are removed: they would only make the
+    apply fail if the object has changed, and an apply is about fields, whatever the version.
     """
     content = object_body(body, resource, defaults=defaults)
     held = content.get("metadata") or {}
@@ -644,7 +636,7 @@ def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: st
 
 
 def _check_model(body: Any, resource: ApiResource) -> None:
-    """Models of the official client do not say their kind unless told to; their class does."""
+    """Models of the official client rarely have their kind set; their class implies it."""
     cls = type(body)
     found = re.fullmatch(_MODEL, cls.__name__) if cls.__module__.startswith("kubernetes.") else None
     if found is not None and found[1] != resource.kind:

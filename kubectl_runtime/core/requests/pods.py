@@ -1,6 +1,6 @@
-"""What goes over the wire for the Pod's own subresources: log, exec, attach, port-forward. Pure functions, no I/O.
+"""The requests of a Pod's subresources: log, exec, attach, port-forward. Pure functions, no I/O.
 
-Requests of exec, attach and port-forward are GETs that ask for a websocket; the client adds the handshake's headers.
+Requests of exec, attach and port-forward are GETs for a websocket; the client adds the handshake's headers.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kubectl_runtime.core.requests.params import DeleteParams, check_flag, check
 from kubectl_runtime.core.requests.request import Named, Place, Request, Retry, create, object_name
 
 MOST_PORTS = 128
-"""Ports of one port-forward: each takes two of the 256 channels of a websocket (kube-rs's limit, too)."""
+"""The most ports of one port-forward: each uses two of a websocket's 256 channels (kube-rs has the same limit)."""
 
 Query = Iterator[tuple[str, str]]
 
@@ -25,9 +25,10 @@ Query = Iterator[tuple[str, str]]
 class LogParams:
     r"""Which part of a container's log. The defaults: the whole log of the Pod's only (or default) container.
 
-    `tail_lines`: the last so many lines. `since`: what was written in the last seconds, or since a moment (aware;
-    servers look at whole seconds). `previous`: of the container's last instance. `timestamps`: each line begins with
-    its time. `limit_bytes`: no more than that, even within a line. Raises RequestError for what makes no sense.
+    `tail_lines`: only the last `tail_lines` lines. `since_seconds`, `since_time`: only what was written in the last
+    seconds, or since a moment (aware; servers use whole seconds). `previous`: the log of the container's last instance.
+    `timestamps`: each line begins with its time. `limit_bytes`: at most that many bytes, even within a line. Raises
+    RequestError for contradictory options.
 
     >>> server.kubelet.logs("web-0", "one\ntwo\nthree\n")
     <...>
@@ -74,10 +75,10 @@ class LogParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachParams:
-    """Which streams of a process to hold. A terminal (`tty`) has no stderr of its own: it writes both to stdout.
+    """The streams of a process to attach. A terminal (`tty`) has no separate stderr: it writes both to stdout.
 
-    `stderr` None: yes, unless there is a terminal. Raises RequestError for no stream at all, and for a terminal with
-    stderr.
+    `stderr` None: attached, unless there is a terminal. Raises RequestError for no stream at all, and for a terminal
+    with stderr.
 
     >>> AttachParams(stdin=True, tty=True).stderr
     False
@@ -107,14 +108,14 @@ class AttachParams:
 
 
 def log(place: Place, name: Named, params: LogParams, *, follow: bool = False) -> Request:
-    """The request that reads a container's log; with `follow` the answer goes on until the container ends."""
+    """The request that reads a container's log; with `follow` the answer ends only when the container ends."""
     check_flag("follow", follow)
     query = params.query()
     return _of_pod(place, name, "log", "logs", (*query, ("follow", "true")) if follow else query, None)
 
 
 def exec_(place: Place, name: Named, command: Sequence[str], params: AttachParams) -> Request:
-    """The request that runs a command in a container: a program and its arguments; no shell reads them."""
+    """The request that runs a command in a container: a program and its arguments, without a shell."""
     if isinstance(command, str) or not command or not all(isinstance(part, str) for part in command):
         raise RequestError(f"{place.words('exec', name)}: the command is a list, a program and its arguments, such as "
                            "['sh', '-c', 'echo hello']")
@@ -122,7 +123,7 @@ def exec_(place: Place, name: Named, command: Sequence[str], params: AttachParam
 
 
 def attach(place: Place, name: Named, params: AttachParams) -> Request:
-    """The request that holds the streams of the process that a container runs."""
+    """The request that attaches to the streams of a container's main process."""
     return _of_pod(place, name, "attach", "attach", params.query())
 
 
@@ -141,7 +142,7 @@ def port_forward(place: Place, name: Named, ports: Sequence[int]) -> Request:
 
 
 def eviction(place: Place, name: Named, params: DeleteParams) -> Request:
-    """The request that a Pod be deleted when the disruption budgets allow it. The options travel in the body alone."""
+    """The request that deletes a Pod if the disruption budgets allow it. The options are only in the body."""
     named = object_name(place, name)
     body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction",
                             "metadata": {"name": named, "namespace": place.namespace}}

@@ -1,18 +1,14 @@
-"""What goes over the wire for each verb, as values: pure functions from arguments to a `Request`, no I/O.
+"""The request of each verb, as a value: pure functions from arguments to a `Request`, no I/O.
 
-Path segments are checked and percent-encoded here, once. Raises RequestError for what the server could only refuse: an
-empty name, a namespace for a cluster-scoped kind, a write without one for a namespaced kind, a body of another kind or
-name. `name` may be the object itself, or its ObjectRef.
-
-What stands in a request's path and query: each segment checked and encoded once, and the name of an object that was
-given in place of its name.
+Path segments are checked and percent-encoded here, once: a segment that is `.` or `..`, or has `/` or `%` in it, would
+be another path for the server or for a proxy before it (the API server allows none of these in a name). Raises
+RequestError for requests that the server could only refuse: an empty name, a namespace for a cluster-scoped kind, a
+write without one for a namespaced kind, a body of another kind or name. `name` may be the object itself, or its
+ObjectRef.
 
     segment("a:b", "name")     "a:b"            segment("..", "namespace")    RequestError
-    object_name(place, pod)    the pod's name, when it is of the place's kind and namespace; else RequestError
-    checked_label, checked_subdomain    names by the API server's own rules, for what ends up in manifests
-
-A segment that is `.` or `..`, or has `/` or `%` in it, would be another path to the server or to a proxy before it. The
-API server allows none of these in a name.
+    object_name(place, pod)    the pod's name, if it has the place's kind and namespace; else RequestError
+    checked_label, checked_subdomain    names by the API server's own rules, for manifests
 """
 from __future__ import annotations
 
@@ -47,7 +43,7 @@ from kubectl_runtime.core.requests.params import (
 )
 
 LONGEST_LABEL, LONGEST_SUBDOMAIN = 63, 253
-"""Characters of a namespace's name, and of the names of most objects."""
+"""The most characters of a namespace's name, and of the names of most objects."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -56,7 +52,7 @@ _AS_IT_IS = re.compile(r"[A-Za-z0-9_.:@!$&'()*+,;=~-]+").fullmatch
 
 
 class Placed(Protocol):
-    """A place in which an object is looked for: a kind, and a namespace or none."""
+    """The scope in which an object is looked up: a kind, and a namespace or none."""
 
     @property
     def resource(self) -> ApiResource:
@@ -64,11 +60,11 @@ class Placed(Protocol):
 
     @property
     def namespace(self) -> str | None:
-        """The namespace; None for all of them, or for a cluster-scoped kind."""
+        """The namespace; None for all namespaces, or for a cluster-scoped kind."""
 
 
 class HasRef(Protocol):
-    """An object that says which one it is."""
+    """An object with an ObjectRef."""
 
     @property
     def ref(self) -> ObjectRef:
@@ -76,18 +72,20 @@ class HasRef(Protocol):
 
 
 Named = str | HasRef | ObjectRef
-"""What verbs take for a name: the name, or the object."""
+"""A name as an argument of a verb: the name, or the object."""
 
 
 def checked_label(text: object, what: str) -> str:
-    """A text that the API server takes for the name of a namespace. Raises RequestError, which begins with `what`."""
+    """`text`, if the API server accepts it as the name of a namespace. Raises RequestError, which begins with
+    `what`."""
     if not isinstance(text, str) or len(text) > LONGEST_LABEL or not re.fullmatch(_LABEL, text):
         raise RequestError(_needs(text, what, LONGEST_LABEL, ""))
     return text
 
 
 def checked_subdomain(text: object, what: str) -> str:
-    """A text that the API server takes for the name of most objects. Raises RequestError, which begins with `what`."""
+    """`text`, if the API server accepts it as the name of most objects. Raises RequestError, which begins with
+    `what`."""
     if not isinstance(text, str) or len(text) > LONGEST_SUBDOMAIN or not re.fullmatch(_SUBDOMAIN, text):
         raise RequestError(_needs(text, what, LONGEST_SUBDOMAIN, "and . "))
     return text
@@ -99,8 +97,8 @@ def _needs(text: object, what: str, longest: int, more: str) -> str:
 
 
 def segment(text: str, what: str) -> str:
-    """`text` as one segment of a path. Raises RequestError, naming `what`, for a text that would be something else
-    there, such as one with a slash."""
+    """`text` as one segment of a path. Raises RequestError, naming `what`, for a text that would change the path, such
+    as one with a slash."""
     if not isinstance(text, str):
         raise RequestError(f"the {what} is of type {type(text).__name__}, where text is expected")
     if text in (".", "..") or "/" in text or "%" in text:
@@ -125,13 +123,13 @@ def kind_root(group: str, version: str, plural: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def encoded_query(query: tuple[tuple[str, str], ...]) -> str:
-    """As it follows the `?`. A program sends few different ones, but for the tokens of its pages and the versions of
-    its watches, which are not worth remembering."""
+    """The query string after the `?`. Cached: a program sends few different ones, except for continue tokens and the
+    versions of watches, which are not cached."""
     return urlencode(query, quote_via=quote)
 
 
 def object_name(place: Placed, named: Any) -> str:
-    """The name that `named` is, or the name of the object or ObjectRef that it is. Raises RequestError."""
+    """`named` if it is a name, or the name of the object or ObjectRef. Raises RequestError."""
     if isinstance(named, str):
         return named
     ref = named if isinstance(named, ObjectRef) else getattr(named, "ref", None)
@@ -151,7 +149,7 @@ JSON_TYPE = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 NAMELESS_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
-"""Groups whose kinds are questions: TokenReview, SelfSubjectAccessReview, …"""
+"""Groups whose kinds are reviews: TokenReview, SelfSubjectAccessReview, …"""
 _READING = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
@@ -159,19 +157,19 @@ class Retry(Enum):
     """Whether a request may be sent again once a byte of it may have left and no whole answer came."""
 
     SAFE = "safe"
-    """Again: a second one has the same effect, whatever became of the first."""
+    """Retry: a repetition has the same effect, whatever became of the first attempt."""
     UNSENT_ONLY = "unsent only"
-    """Not again: only a request that was not sent at all, or was refused unread, is repeated."""
+    """Do not retry, unless the request was not sent at all, or was refused unread."""
     NEVER = "never"
-    """The caller has a backoff of its own, and wants to know of every failure."""
+    """Do not retry: the caller has its own backoff, and must see every failure."""
 
 
 class Request(msgspec.Struct, frozen=True):
     """One HTTP request below the server's base URL.
 
-    `resource` is None for what is about no kind (discovery, the server's version); then `said` says it in words.
-    `retry` is filled in by what it asks for, unless it is given: SAFE for a read, a review, a dry run (see `is_read`),
-    an apply without a resourceVersion and a delete of one uid without a resourceVersion, UNSENT_ONLY for anything else.
+    `resource` is None for a request about no kind (discovery, the server's version); then `said` describes it. Without
+    a given `retry` it is SAFE for a read, a review, a dry run (see `is_read`), an apply without a resourceVersion and a
+    delete with a uid but without a resourceVersion, and UNSENT_ONLY for anything else.
     """
 
     method: str
@@ -192,22 +190,22 @@ class Request(msgspec.Struct, frozen=True):
             force_setattr(self, "retry", Retry.SAFE if self._is_repeatable else Retry.UNSENT_ONLY)
 
     def __repr__(self) -> str:
-        return f"<Request {self.method} {self.target}: {self.operation}>"  # not its body, which may be a Secret
+        return f"<Request {self.method} {self.target}: {self.operation}>"  # without its body, which may be a Secret
 
     @property
     def operation(self) -> str:
-        """The request in words, for errors: `get pods default/a`. Made when it is asked for: when one fails."""
+        """The request in words, for errors: `get pods default/a`. Computed on access, when a request fails."""
         if self.said or self.resource is None:
             return self.said or f"{self.method} {self.path}"
         return _words(self.resource, self.namespace, self.verb, self.name, self.subresource)
 
     def words(self, verb: str, name: str | None = None) -> str:
-        """Another request about the same kind and namespace in words; empty for what is about no kind."""
+        """Another request about the same kind and namespace in words; empty for a request about no kind."""
         return "" if self.resource is None else _words(self.resource, self.namespace, verb, name, None)
 
     @property
     def resource_name(self) -> str:
-        """`deployments.apps`; empty for what is about no kind."""
+        """`deployments.apps`; empty for a request about no kind."""
         return self.resource.full_name if self.resource is not None else ""
 
     @property
@@ -215,18 +213,18 @@ class Request(msgspec.Struct, frozen=True):
         """Path and query, encoded."""
         return f"{self.path}?{encoded_query(self.query)}" if self.query else self.path
 
-    # What a retry may do
+    # For retries
 
     @property
     def is_read(self) -> bool:
-        """Whether it changes nothing: a read, a review, a dry run."""
+        """Whether the request changes nothing: a read, a review, a dry run."""
         if self.method in _READING:
-            return self.retry is not Retry.UNSENT_ONLY  # as exec, which is a GET
+            return self.retry is not Retry.UNSENT_ONLY  # exec is a GET that is not a read
         return self._is_review or self._is_dry_run
 
     @property
     def deleted_uid(self) -> str:
-        """The uid to which this delete of one object is bound; empty for any other request, and where the delete also
+        """The uid precondition of this delete of one object; empty for any other request, and for a delete that also
         depends on a resourceVersion."""
         if self.method != "DELETE" or self.verb == "deletecollection":
             return ""
@@ -235,13 +233,13 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def _is_repeatable(self) -> bool:
-        """Whether a second one has the same effect, whatever became of the first: a read, an apply without a
-        resourceVersion, a delete that is bound to a uid and to nothing else."""
+        """Whether a repetition has the same effect, whatever became of the first attempt: a read, an apply without a
+        resourceVersion, a delete with only a uid as precondition."""
         return self.is_read or self._is_free_apply or bool(self.deleted_uid)
 
     @property
     def _is_review(self) -> bool:
-        """A question of authentication.k8s.io or authorization.k8s.io, which is answered and not stored."""
+        """A review of authentication.k8s.io or authorization.k8s.io, which is answered and not stored."""
         _, apis, group, *_ = (*self.path.split("/", 3), "", "")
         return self.method == "POST" and apis == "apis" and group in NAMELESS_GROUPS
 
@@ -279,7 +277,8 @@ class _Preconditions(msgspec.Struct, rename="camel"):
 
 
 class _Content(msgspec.Struct, rename="camel"):
-    """What of a body decides whether it may be sent again: of an object, of DeleteOptions, or of an Eviction."""
+    """The parts of a body that decide whether it may be sent again: of an object, of DeleteOptions, or of an
+    Eviction."""
 
     metadata: _Metadata | None = None
     preconditions: _Preconditions | None = None
@@ -292,9 +291,10 @@ _content_of = decoder_of(_Content)
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where requests for a resource go: the whole cluster, or one namespace. `metadata_only` asks for metadata alone.
+    """The scope of requests for a resource: the whole cluster, or one namespace. `metadata_only` requests only
+    metadata.
 
-    Raises RequestError for a namespace on a cluster-scoped kind, and for what cannot be part of a path.
+    Raises RequestError for a namespace on a cluster-scoped kind, and for a namespace that cannot be part of a path.
     """
 
     resource: ApiResource
@@ -315,7 +315,7 @@ class Place(msgspec.Struct, frozen=True):
 
     def path(self, name: str | None = None, subresource: str | None = None) -> str:
         """The path of an object or a subresource: `/apis/apps/v1/namespaces/default/deployments/a/scale`. Raises
-        RequestError for what cannot be a name."""
+        RequestError for an invalid name."""
         path = self._collection
         if name is not None:
             path = f"{path}/{segment(name, 'name')}"
@@ -327,7 +327,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def _words(resource: ApiResource, namespace: str | None, verb: str, name: object, subresource: str | None) -> str:
-    """`name`: as it was given; an object is not shown here."""
+    """`name` is as the caller gave it; an object is not shown."""
     what = resource.full_name + (f"/{subresource}" if subresource else "")
     where = "/".join(part for part in (namespace, name) if part and isinstance(part, str))
     if where:
@@ -341,13 +341,13 @@ def get(place: Place, name: Named, params: GetParams | None = None, *, subresour
 
 
 def list_(place: Place, params: ListParams | None = None, *, retry: Retry | None = None) -> Request:
-    """The request that lists a page."""
+    """The request for one page of a list."""
     return _on_kind(place, "GET", "list", query=params_or_default(params, ListParams).query(), many=True, retry=retry)
 
 
 def watch(place: Place, params: WatchParams | None = None, resource_version: str | None = None, *,
           retry: Retry | None = None) -> Request:
-    """The request that watches from a version on; None or "0" begins with events for the present objects."""
+    """The request for a watch from a version on; None or "0" begins with events for the existing objects."""
     chosen = params_or_default(params, WatchParams)
     version = (("resourceVersion", resource_version),) if resource_version else ()
     request = _on_kind(place, "GET", "watch", query=(("watch", "true"), *chosen.query(), *version), many=True,
@@ -374,7 +374,7 @@ def create(place: Place, body: Any, params: PostParams | None = None, *, name: N
 
 def replace(place: Place, body: Any, params: PostParams | None = None, *, subresource: str | None = None,
             name: Named | None = None) -> Request:
-    """Replace an object by the one given; its resourceVersion guards against lost updates."""
+    """Replace an object by `body`, whose resourceVersion guards against lost updates."""
     content = bodies.plain_body(body) if subresource not in (None, "status") else \
         _placed(place, bodies.whole_body(body, place.resource), "replace")
     own_name = (content.get("metadata") or {}).get("name")
@@ -387,7 +387,7 @@ def replace(place: Place, body: Any, params: PostParams | None = None, *, subres
 
 def patch(place: Place, name: Named, patch: Patch, params: PatchParams | None = None, *,
           subresource: str | None = None) -> Request:
-    """Patch an object or a subresource. `force` needs server-side apply, and that a field manager."""
+    """Patch an object or a subresource. `force` needs server-side apply, which needs a field manager."""
     if not isinstance(patch, Patch):
         raise RequestError(f"{place.words('patch', name, subresource)}: what kind of patch is it? Use "
                            "Patch.merge({...}), Patch.json, Patch.strategic or Patch.apply, not "
@@ -405,9 +405,10 @@ def patch(place: Place, name: Named, patch: Patch, params: PatchParams | None = 
 
 def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | None = None, name: Named | None = None,
           defaults: bool = False, kind: ApiResource | None = None, only: Mapping[str, str] | None = None) -> Request:
-    """Server-side apply of `body`, by default under its own name. Without `defaults` a typed object that was made here
-    leaves out what equals its class's default. `kind`: of the body, if it is not the place's (a Scale). `only`: the uid
-    or resourceVersion that the object must have, by their keys in the metadata; else the server answers 409 or 422."""
+    """Server-side apply of `body`, by default under its own name. Without `defaults` a typed object that this program
+    created leaves out fields that equal their class's default. `kind`: the kind of the body, if it is not the place's
+    (a Scale). `only`: the uid or resourceVersion that the object must have, by their keys in the metadata; otherwise
+    the server answers 409 or 422."""
     check_flag("defaults", defaults)
     if not params.field_manager:
         raise RequestError(f"{place.words('apply', name, subresource)}: server-side apply needs a field_manager, the "
@@ -432,7 +433,7 @@ def delete(place: Place, name: Named, params: DeleteParams | None = None) -> Req
 
 
 def delete_collection(place: Place, params: DeleteParams | None = None, selection: ListParams | None = None) -> Request:
-    """Delete all objects of the place that `selection` selects: everything, by default."""
+    """Delete all objects of the place that `selection` selects; by default all objects."""
     return _on_kind(place, "DELETE", "deletecollection", query=params_or_default(selection, ListParams).query(),
                     body=_delete_options(params), many=True)
 
@@ -443,7 +444,7 @@ def _delete_options(params: DeleteParams | None) -> bytes | None:
 
 
 def _placed(place: Place, content: dict[str, Any], verb: str) -> dict[str, Any]:
-    """`content` in the place's namespace. Raises RequestError when it says another one, or needs one and has none."""
+    """`content` in the place's namespace. Raises RequestError when it has another namespace, or needs one."""
     metadata = dict(content.get("metadata") or {})
     named = metadata.get("namespace") or None
     if place.resource.namespaced:

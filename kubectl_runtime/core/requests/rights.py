@@ -1,10 +1,9 @@
-"""`Right`: what the server's authorizer is asked before it does what a `Request` says.
+"""`Right`: the RBAC permission that the API server checks before it executes a `Request`.
 
-    rights_of(request)      the verb of RBAC on the resource; several where one request does several things:
-                            an apply may create what is not there (patch and create); an object whose owner is blocked
-                            by it needs update on the owner's finalizers, where an admission plugin asks for that
-    foresee(place, verb…)   what a function of the library may go on to by itself, told to whoever records rights: the
-                            finalizer that is added today is read live when the object is deleted
+`rights_of(request)` lists the permissions of a request. It may need several: an apply may create a missing object
+(patch and create); an owner reference with blockOwnerDeletion needs update on the owner's finalizers if an admission
+plugin checks that. `foresee(place, verb…)` reports permissions that a function of the library may need later to those
+that record rights: for example, a finalizer that is added today is read live when the object is deleted.
 """
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ from kubectl_runtime.core.requests.request import Place, Request
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-"""How RBAC's verbs are usually written."""
+"""The usual order of RBAC's verbs."""
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
-    """A verb on a resource (`pods`, `pods/status`) of a group, in one namespace or, with None, everywhere; on the
-    object of this name, or with the empty text on all of them."""
+    """A verb on a resource (`pods`, `pods/status`) of a group, in one namespace or, with None, in all; for the object
+    of this name or, with the empty text, for all objects."""
 
     group: str
     resource: str
@@ -34,8 +33,8 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
 
 def rights_of(request: Request, plurals: Mapping[tuple[str, str], str] | None = None) -> Iterator[Right]:
-    """The rights that a request needs; none for one that is about no kind. `plurals`: (group, kind) -> plural of kinds
-    that may be owners, where it is not the usual one."""
+    """The permissions that a request needs; none for a request about no kind. `plurals`: (group, kind) -> plural of
+    kinds that may be owners and have an unusual plural."""
     resource = request.resource
     if resource is None:
         return
@@ -51,11 +50,12 @@ def rights_of(request: Request, plurals: Mapping[tuple[str, str], str] | None = 
 
 
 hearers: list[Callable[[Right], object]] = []
-"""Whom `foresee` tells; empty unless rights are recorded."""
+"""The listeners of `foresee`; empty unless rights are recorded."""
 
 
 def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
-    """Tell who records rights that what was called may need these, later if not now. Does not block; asks nobody."""
+    """Report permissions that the current call may need later to the recorders of rights. Does not block or call the
+    server."""
     for hear in tuple(hearers):
         name = f"{place.resource.plural}/{subresource}" if subresource else place.resource.plural
         for verb in verbs:
@@ -65,7 +65,7 @@ def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
 def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
     try:
         content = msgspec.json.decode(body)
-    except DECODE_FAILURES:  # of a kind that has another form
+    except DECODE_FAILURES:  # the kind has another form
         return ()
     metadata = content.get("metadata") if isinstance(content, dict) else None
     owners: list[Any] = (metadata or {}).get("ownerReferences") or []
@@ -74,9 +74,9 @@ def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
 
 
 def roles(rights: Iterable[Right]) -> dict[str | None, list[dict[str, Any]]]:
-    """The rules of roles that grant these rights: namespace -> rules, None for those of a ClusterRole. One rule for
-    each resource, and one for its objects that are named, sorted; what the ClusterRole grants is left out of the
-    others, and what is granted on all objects out of the rules of single ones."""
+    """The rules of roles that grant these permissions: namespace -> rules, None for the ClusterRole's. There is one
+    rule for each resource, and one for its named objects, sorted. Permissions of the ClusterRole are left out of the
+    other roles, and permissions for all objects out of the rules for named objects."""
     found = set(rights)
     left = [right for right in found if not any(wider in found for wider in _wider(right))]
     return {namespace: _rules([right for right in left if right.namespace == namespace])
@@ -84,7 +84,7 @@ def roles(rights: Iterable[Right]) -> dict[str | None, list[dict[str, Any]]]:
 
 
 def _wider(right: Right) -> Iterator[Right]:
-    """What grants this right besides itself."""
+    """The wider permissions that also grant this one."""
     for namespace in {right.namespace, None}:
         for name in {right.name, ""}:
             if (namespace, name) != (right.namespace, right.name):
