@@ -1,1 +1,1 @@
-"""Certificates: an authority made in memory, what it issues, and contexts of servers that use them."""
+"""Certificates: an in-memory certificate authority, the certificates that it issues, and TLS contexts of servers."""

@@ -1,8 +1,7 @@
 """A certificate authority and its certificates, made in memory: for servers, and for users of a cluster.
 
-This is the only module that imports the package cryptography, at the first use; the extra ``kubectl_runtime[tls]``
-brings it. Keys are elliptic-curve ones (P-256), made in a few milliseconds. Certificates count by the real time, since
-the other end checks them with it.
+Only this module imports the package cryptography, on first use; the extra ``kubectl_runtime[tls]`` installs it. Keys
+are elliptic-curve keys (P-256), made in a few milliseconds. Validity uses real time, since the peer checks it so.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Certificate:
 
 
 class Authority:
-    """A certificate authority that was made for this process. Safe to use from any thread."""
+    """A certificate authority for this process. Safe to use from any thread."""
 
     def __init__(self, name: str = "embedded-ca", validity: timedelta = VALIDITY) -> None:
         """Make the authority's key and certificate; raises `MissingExtra`."""
@@ -41,7 +40,7 @@ class Authority:
         self.pem: bytes = _pem(self._certificate)
 
     def server(self, hosts: Iterable[str] = HOSTS, validity: timedelta = VALIDITY) -> Certificate:
-        """A certificate for a server of these names and addresses; a negative validity is one that has expired."""
+        """A certificate for a server with these names and addresses; with a negative validity it has expired."""
         x509, _, _ = _cryptography()
         names = [x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host)
                  for host in hosts]
@@ -75,7 +74,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a certificate says of itself: its name (the CN; empty without), and from when to when it counts."""
+    """The name in a certificate (the CN; empty without one) and the time of its validity."""
 
     name: str
     begin: datetime
@@ -83,7 +82,7 @@ class Described:
 
 
 def described(pem: bytes) -> Described:
-    """What one PEM certificate says of itself. Raises `MissingExtra`, and ValueError for anything else."""
+    """The name and validity of one PEM certificate. Raises `MissingExtra`, and ValueError for anything else."""
     x509, _, _ = _cryptography()
     found = x509.load_pem_x509_certificate(pem)
     names = found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
@@ -91,21 +90,21 @@ def described(pem: bytes) -> Described:
 
 
 def _cryptography() -> tuple[Any, Any, Any]:
-    """The modules of cryptography that are needed: x509, ec, serialization."""
+    """The modules of cryptography in use: x509, ec, serialization."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509 import oid
     except ImportError as error:
-        from kubectl_runtime.core.base.errors import MissingExtra  # all that this layer has of the project: a sentence
+        from kubectl_runtime.core.base.errors import MissingExtra  # this layer's only import from the project
 
         raise MissingExtra("making certificates needs", "tls", "cryptography", error) from error
     return _Names(x509, oid), ec, serialization
 
 
 class _Names:
-    """x509 and its object identifiers under one roof."""
+    """The names of x509 and of its object identifiers in one object."""
 
     def __init__(self, *modules: Any) -> None:
         self._modules = modules
@@ -132,7 +131,7 @@ def _name(parts: list[tuple[Any, str]]) -> Any:
 
 def _builder(subject: Any, issuer: Any, public_key: Any, validity: timedelta) -> Any:
     x509, _, _ = _cryptography()
-    now = datetime.now(UTC)  # real time, not the server's clock: the other end's OpenSSL checks it
+    now = datetime.now(UTC)  # real time, not the server's clock: the peer's OpenSSL checks it
     begin = now - timedelta(hours=1)
     end = now + validity
     return (x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public_key)

@@ -1,15 +1,15 @@
-"""Bundles of authorities, as PEM: what a client trusts, kept by several servers, each with an authority of its own.
+"""Bundles of CAs as PEM, private files, and TLS contexts of servers.
 
-Files that only their owner can read: every file that the library writes.
+A bundle is what a client trusts; several servers, each with its own authority, maintain it together.
 
-    private_file(content)           for what OpenSSL reads from a file only, keys above all, while a block lasts; where
-                                    the system has that, it is one in memory, so a read-only file system will do
-    write_private(path, content)    a file under a name, replaced as a whole
-    create_private(path)            a new file, to be written bit by bit
+    private_file(content)           content for OpenSSL, which reads keys only from files, for the time of a block; it
+    is
+                                    in memory if the system can do that, so a read-only file system is no problem
+    write_private(path, content)    a named file, replaced as a whole
+    create_private(path)            a new file, to be written piece by piece
 
-No name leads elsewhere: links are not followed, and devices, pipes and folders are refused and never opened.
-
-From certificates in memory to the ssl module's contexts.
+Only the owner can read these files. Links are not followed, and devices, pipes and folders are refused and never
+opened.
 """
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from pathlib import Path
 from kubectl_runtime.certificates.authority import Certificate, Described, described
 
 MOST = 64
-"""Certificates of one name in a bundle. Replicas that were killed leave theirs until it expires; those of a program
-that crashes for days must not fill the object."""
+"""The most certificates of one name in a bundle. Replicas that were killed leave theirs until it expires; those of a
+program that crashes for days must not fill the object."""
 
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----(?:(?!-----BEGIN ).)+?-----END CERTIFICATE-----", re.DOTALL)
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -40,16 +40,17 @@ def certificates_in(bundle: bytes) -> list[bytes]:
 
 
 def joined(bundle: bytes, ours: Iterable[bytes]) -> bytes:
-    """`bundle` with those of `ours` that it lacks. Looks into none of them, so it needs no cryptography."""
+    """`bundle` with those of `ours` that it lacks. It parses none of them, so it needs no cryptography."""
     there = certificates_in(bundle)
     lacking = [one for one in ours if one not in there]
     return b"".join([*there, *lacking]) if lacking else bundle
 
 
 def merged(bundle: bytes, ours: Iterable[bytes], gone: Iterable[bytes], *, name: str, now: datetime) -> bytes:
-    """`bundle` with `ours`, and without `gone`, what has expired, and the oldest beyond `MOST` of those called `name`.
+    """`bundle` with `ours`, and without `gone`, expired certificates, and the oldest beyond `MOST` of those called
+    `name`.
 
-    What somebody else put there stays. The same bytes if nothing is to be done. Raises `MissingExtra`.
+    Certificates of other names stay. Returns the same bytes if nothing changes. Raises `MissingExtra`.
     """
     wanted, leaving = list(ours), set(gone)
     there = certificates_in(bundle)
@@ -64,13 +65,13 @@ def merged(bundle: bytes, ours: Iterable[bytes], gone: Iterable[bytes], *, name:
 def _described(block: bytes) -> Described:
     try:
         return described(block)
-    except ValueError:  # not for us to judge
+    except ValueError:  # unreadable certificates are left to their owner
         return _UNKNOWN
 
 
 @contextmanager
 def private_file(content: bytes) -> Iterator[str]:
-    """A path with `content`, for as long as the block lasts. Raises OSError."""
+    """The path of a file with `content` for the time of the block. Raises OSError."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         descriptor = os.memfd_create("certificate")
         try:
@@ -80,16 +81,16 @@ def private_file(content: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
-    import tempfile  # seldom needed, and slow to import
+    import tempfile  # rarely needed, and slow to import
 
     with tempfile.TemporaryDirectory(prefix="kubectl-runtime-", ignore_cleanup_errors=True) as folder:
-        path = Path(folder, "certificate.pem")  # the folder is for this user alone
+        path = Path(folder, "certificate.pem")  # only this user can read the folder
         path.write_bytes(content)
         yield str(path)
 
 
 def refuse_special(path: str | os.PathLike[str]) -> None:
-    """Raise OSError for a path at which there is anything but a regular file, or nothing. Does not open it."""
+    """Raise OSError if `path` exists and is not a regular file. Does not open it."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -100,18 +101,18 @@ def refuse_special(path: str | os.PathLike[str]) -> None:
 
 
 def create_private(path: str | os.PathLike[str]) -> int:
-    """A descriptor of a new file, for reading and appending. Raises FileExistsError for a name that is taken, by
-    whatever; other OSErrors."""
+    """A descriptor of a new file, for reading and appending. Raises FileExistsError if the name exists, and other
+    OSErrors."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def write_private(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file; one that is there before is replaced as a whole. Raises OSError, also as `refuse_special`."""
+    """Write a file; an existing file is replaced as a whole. Raises OSError, also as `refuse_special`."""
     import tempfile
 
     refuse_special(path)
     folder, name = os.path.split(os.path.abspath(path))
-    descriptor, made = tempfile.mkstemp(prefix=f".{name[:100]}.", dir=folder)  # for its owner alone
+    descriptor, made = tempfile.mkstemp(prefix=f".{name[:100]}.", dir=folder)  # only the owner can read it
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -122,7 +123,7 @@ def write_private(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def server_context(certificate: Certificate, client_ca: bytes | None = None) -> ssl.SSLContext:
-    """A context of a server with this certificate, which may bring those between it and its root. With `client_ca`,
+    """The TLS context of a server with this certificate, which may include intermediate certificates. With `client_ca`,
     clients are asked for a certificate of that authority.
 
     Raises ssl.SSLError and ValueError for a certificate and key that cannot be used together.
@@ -139,5 +140,5 @@ def server_context(certificate: Certificate, client_ca: bytes | None = None) -> 
 
 
 def _no_password() -> bytes:
-    """Called by OpenSSL for an encrypted key, instead of a question on the terminal."""
+    """OpenSSL calls this for an encrypted key, instead of prompting on the terminal."""
     raise ValueError("the key is encrypted: give it without a password")

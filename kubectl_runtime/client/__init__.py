@@ -10,7 +10,7 @@
 Each folder imports only those below it.
 
 Left out on purpose: the kubelet's own port (logs and exec through the API server reach every node, with its RBAC and
-audit; a node's own port needs other credentials and often cannot be reached), and `Client.get` and `Client.list` (an
+audit; a node's own port needs other credentials and often cannot be reached), and Client.get and Client.list (an
 `Api` is as short and checks the scope).
 """
 from kubectl_runtime.facade import door

@@ -1,35 +1,21 @@
-"""A text to its documents, as kubectl reads it.
+"""Text, files and folders to documents and Kubernetes objects, as ``kubectl apply -f`` reads them.
 
-Text that begins with ``{`` is JSON: objects one after the other, with nothing or white space between. Everything else
-is YAML, in documents between lines of ``---``, which may hold a comment besides and nothing else. Empty documents are
-left out and not counted. JSON may be followed by a ``---`` and then by YAML, and a text that begins with ``{`` and is
-no JSON may be YAML, as newer versions of kubectl have it.
+- Text that begins with ``{`` is JSON: objects one after the other, with or without white space between. Other text is
+  YAML, in documents between lines of ``---``, which may only have a comment besides. Empty documents are left out and
+  not counted. JSON may be followed by a ``---`` and then by YAML. Text that begins with ``{`` and is not JSON may be
+  YAML, as in newer versions of kubectl.
+- Bytes are UTF-8, or UTF-16 with a byte order mark; invalid bytes become U+FFFD, as do halves of surrogate pairs in
+  JSON. Numbers without a fraction are integers; those beyond 64 bits are floating-point numbers. A text is read as a
+  whole or not at all.
+- A named file is read whatever its name; in a folder the files ``*.json``, ``*.yaml`` and ``*.yml`` are read, sorted by
+  name, and those in its folders only with ``recursive``. ``-`` is standard input.
+- A List gives its items one by one, in order; a list in a list likewise. Items of a typed list (``PodList``) may omit
+  apiVersion and kind. ``items: null`` is an empty list. For kubectl every object with ``items`` is a list; here its
+  kind must also end with List, so that a custom resource may have such a field.
 
-Bytes are UTF-8, or UTF-16 with a mark; other bytes become U+FFFD, as do halves of surrogate pairs in JSON. Numbers
-without fraction are integers, those beyond 64 bits floating-point numbers. A text is read as a whole or not at all.
-
-Files, folders and standard input to documents, as ``kubectl apply -f`` reads them.
-
-A file that is named is read whatever its name; of a folder, the files ``*.json``, ``*.yaml`` and ``*.yml``, in the
-order of their names, and those of the folders in it only if asked for. ``-`` is standard input.
-
-Documents to Kubernetes objects: a List gives its items one by one, in order, and a list in a list likewise.
-
-Items of a typed list (``PodList``) may leave out apiVersion and kind. ``items: null`` is an empty list. kubectl takes
-every object with ``items`` for a list; here its kind has to end with List, so that a custom resource may have such a
-field.
-
-Whatever somebody has manifests in, to objects: the one door for scripts and for the embedded server.
-
-======================  ==============================================================================================
-a ``Path``              that file or folder, as ``files`` reads it
-a ``str``               the file or folder of that name if there is one and it is one line; ``-`` is standard input;
-                        else the text itself, YAML or JSON
-``bytes``               the text itself
-a mapping               one object, or a List of them
-an object               a resource object, or a model of the official client
-an iterable             any number of these, one after the other
-======================  ==============================================================================================
+`read_objects` takes any source of manifests: a ``Path`` (file or folder), a ``str`` (the name of an existing file or
+folder, ``-``, or else the text itself), ``bytes`` (the text), a mapping (an object or a List), a resource object, a
+model of the official client, or an iterable of these.
 """
 from __future__ import annotations
 
@@ -59,7 +45,7 @@ _DIRECTIVES = re.compile(rf"{_BLANK_LINES}(?:%.*\n{_BLANK_LINES})+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document and where it stands: `number` among those of its `source`, the `line` on which it begins, from 1."""
+    """A document and its place: its `number` in its `source`, and the `line` on which it begins, from 1."""
 
     value: Any = field(repr=False)  # it may be a Secret
     source: str
@@ -68,7 +54,7 @@ class Document:
 
     @property
     def place(self) -> str:
-        """``pods.yaml, document 2, line 14``."""
+        """Its place in words: ``pods.yaml, document 2, line 14``."""
         return f"{self.source}, document {self.number}, line {self.line}"
 
 
@@ -83,7 +69,7 @@ def read_text(text: str | bytes, source: str = "the text") -> list[Document]:
 
 
 def decode_text(data: bytes, *, strict: bool = False) -> str:
-    """Bytes to text: by their mark, else UTF-8, with U+FFFD for other bytes; UnicodeError for that if `strict`."""
+    """Bytes to text: by the byte order mark, else UTF-8, with U+FFFD for invalid bytes (UnicodeError if `strict`)."""
     mark, encoding = next((entry for entry in _MARKS if data.startswith(entry[0])), (b"", "utf-8"))
     data = data[len(mark):]
     if strict or encoding != "utf-8":
@@ -92,7 +78,7 @@ def decode_text(data: bytes, *, strict: bool = False) -> str:
 
 
 def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
-    """The JSON value that begins at `start`, and where it ends. ValueError (json.JSONDecodeError for the grammar).
+    """The JSON value that begins at `start`, and its end. Raises ValueError (json.JSONDecodeError for the grammar).
 
     Halves of surrogate pairs become U+FFFD.
     """
@@ -104,14 +90,14 @@ def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")  # Python's decoder would take NaN and Infinity
+    raise ValueError(f"{constant} is not JSON")  # Python's decoder would accept NaN and Infinity
 
 
 _decoder = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _values(text: str, source: str, found: list[Document]) -> Iterator[tuple[Any, int]]:
-    """The values with the lines on which they begin; `found` tells how many came before an error."""
+    """The values with the lines on which they begin; after an error `found` has the documents before it."""
     at = _skip_space(text, 0)
     while text.startswith("{", at):
         line = text.count("\n", 0, at) + 1
@@ -133,7 +119,7 @@ def _values(text: str, source: str, found: list[Document]) -> Iterator[tuple[Any
 
 def _flow_documents(text: str, source: str, found: list[Document], problem: ManifestError
                     ) -> Iterator[tuple[Any, int]]:
-    """Text that begins with a brace and is not JSON: YAML, or else what was said of it as JSON is the error."""
+    """Text that begins with a brace and is not JSON: read as YAML; if that fails, the error is that of JSON."""
     try:
         yield from list(_yaml_values(text, source, found, 0))
     except ManifestError:
@@ -161,7 +147,7 @@ def _parts(text: str, source: str, start: int) -> Iterator[tuple[str, int]]:
     for match in _SEPARATOR.finditer(text, start):
         part = text[begin:match.start()]
         if _DIRECTIVES.match(part):
-            continue  # %YAML and %TAG belong to what follows the line
+            continue  # %YAML and %TAG belong to the document after the line
         if (rest := match[1].strip()) and not rest.startswith("#"):
             raise ManifestError(source, "a line that begins with --- parts documents and holds nothing else",
                                 line=text.count("\n", 0, match.start()) + 1)
@@ -174,7 +160,7 @@ def _parts(text: str, source: str, start: int) -> Iterator[tuple[str, int]]:
 
 
 def _leading_lines(part: str) -> int:
-    """How many lines of white space and comments come before what is in a document."""
+    """The number of lines with white space and comments before the content of a document."""
     count = 0
     for line in part.split("\n"):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -204,9 +190,9 @@ STDIN = "-"
 def read_files(path: str | Path, *, recursive: bool = False) -> Iterator[Document]:
     """The documents of a file, of a folder, or of standard input (``-``), which is read to its end.
 
-    `recursive` goes into the folders of a folder; folders behind symbolic links are not entered, files behind them are
-    read. Reads file after file as the iterator goes on. Raises `ManifestError`, also for a folder without any manifest,
-    and OSError.
+    `recursive` includes the folders in a folder; folders behind symbolic links are not entered, files behind them are
+    read. Files are read one by one as the iterator proceeds. Raises `ManifestError`, also for a folder without
+    manifests, and OSError.
     """
     if str(path) == STDIN:
         yield from read_text(sys.stdin.buffer.read(), "standard input")
@@ -236,8 +222,8 @@ Object = dict[str, Any]
 
 
 def objects_of(value: Any, place: str) -> Iterator[tuple[Object, str]]:
-    """The objects in a document, each with where it stands; `place` is the document's. Raises `ManifestError` for what
-    is not an object."""
+    """The objects in a document, each with its place; `place` is the document's. Raises `ManifestError` for anything
+    that is not an object."""
     if not isinstance(value, dict):
         raise ManifestError(place, f"there is {_article(value)} where a Kubernetes object is expected")
     kind = value.get("kind")
@@ -261,25 +247,25 @@ def _article(value: Any) -> str:
 
 
 Manifests: TypeAlias = str | bytes | Path | Mapping[str, Any] | Iterable[Any] | Any
-"""What `read_objects` takes; `Any` stands for resource objects and models, which have no common type."""
+"""The sources of `read_objects`; `Any` stands for resource objects and models, which have no common type."""
 
 
 def read_objects(source: Manifests, *, recursive: bool = False,
                  defaults: bool = True) -> Iterator[tuple[Object, str]]:
-    """The Kubernetes objects in `source` as plain JSON values under the wire's keys, each with where it stands
+    """The Kubernetes objects in `source` as plain JSON values under the wire's keys, each with its place
     (``deploy/web.yaml, document 2, line 14``, or ``object 3``), in order; the items of a List one by one.
 
-    `recursive` goes into the folders of folders. Without `defaults` a resource object that was made here leaves out
-    what equals its class's default, as for a server-side apply. Files are read as the iterator goes on. That an object
-    has a kind and a name is not looked at. Raises `ManifestError` for what is not a manifest, OSError for what cannot
-    be read.
+    `recursive` includes the folders in folders. Without `defaults` a resource object that this program created leaves
+    out fields that equal their class's default, as for a server-side apply. Files are read as the iterator proceeds.
+    Kind and name of an object are not checked. Raises `ManifestError` for anything that is not a manifest, OSError for
+    a file that cannot be read.
     """
     for value, place in _source_values(source, "the object given", recursive, defaults):
         yield from objects_of(value, place)
 
 
 def _source_values(source: Manifests, place: str, recursive: bool, defaults: bool) -> Iterator[tuple[Any, str]]:
-    """The values of the documents, each with where it stands; `place` is where one stands that is not text."""
+    """The values of the documents, each with its place; `place` is the place of a value that is not text."""
     if isinstance(source, str | bytes | Path):
         for document in _documents(source, recursive):
             yield document.value, document.place
@@ -305,5 +291,5 @@ def _documents(source: str | bytes | Path, recursive: bool) -> Iterator[Document
 
 
 def _is_a_file(text: str) -> bool:
-    """Whether it names one, or a folder, or standard input. A text may be one that no file can be named by."""
+    """Whether it names an existing file or folder, or standard input. Not every text can be a file name."""
     return text == STDIN or (bool(text) and "\n" not in text and os.path.exists(text))

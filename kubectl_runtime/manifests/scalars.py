@@ -1,10 +1,10 @@
-"""What a YAML scalar is to kubectl and to the API server: the rules of Go's decoder (sigs.k8s.io/yaml, goyaml.v2).
+"""YAML scalars as kubectl and the API server read them: the rules of Go's decoder (sigs.k8s.io/yaml, goyaml.v2).
 
-They are YAML 1.1's with exceptions: ``y``, ``n``, ``on`` and ``off`` are booleans, ``0o17`` and ``017`` are octal,
-underscores in numbers are skipped; but ``1:30`` is not a number, a date and ``=`` are text, and an explicit tag of the
-standard has to fit. A number too large for 64 bits is a floating-point number; what is too large for that is text.
+They are YAML 1.1's with exceptions: ``y``, ``n``, ``on`` and ``off`` are booleans, ``0o17`` and ``017`` are octal, and
+underscores in numbers are skipped; but ``1:30`` is not a number, a date and ``=`` are text, and the value must fit an
+explicit standard tag. A number beyond 64 bits is a floating-point number; a number beyond those is text.
 
-`YamlError` says what is wrong with one document, `ManifestError` with a source of documents.
+`YamlError` is an error in one document, `ManifestError` an error in a source of documents.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _BASES = {"x": 16, "o": 8, "b": 2, "old": 8, "d": 10}
 _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _POINT_FIRST = re.compile(r"\.[0-9](?:_?[0-9])*(?:[eE][-+]?[0-9](?:_?[0-9])*)?")
 _LEAST, _MOST, _MOST_UNSIGNED = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
-_EXACT, _FIRST_EXPONENT = 2.0**53, 1e21  # floats below the one have all their digits; from the other on, an exponent
+_EXACT, _FIRST_EXPONENT = 2.0**53, 1e21  # floats below the first are exact; from the second on they have an exponent
 _UNDECODED = re.compile("[\udc80-\udcff]")
-_KEY_DIGITS = 6  # exponents from here on are written as such
+_KEY_DIGITS = 6  # exponents from here on are written in exponent form
 
 
 def resolve(text: str) -> bool | int | float | str | None:
@@ -55,8 +55,8 @@ def resolve(text: str) -> bool | int | float | str | None:
 
 
 def tagged(tag: str, text: str) -> bool | int | float | str | None:
-    """The value of a scalar with an explicit tag; ValueError, in Go's words, if it does not fit. Tags that are not
-    the standard's make text."""
+    """The value of a scalar with an explicit tag; ValueError, with Go's message, if it does not fit. Non-standard tags
+    make text."""
     if tag == BINARY:
         return _binary(text)
     if tag not in (_NULL, _BOOL, _INT, _FLOAT):
@@ -71,7 +71,7 @@ def tagged(tag: str, text: str) -> bool | int | float | str | None:
 
 
 def key_text(key: bool | int | float | str | None) -> str:
-    """A mapping's key as JSON has it, a text; ValueError if it can be none."""
+    """The key of a mapping as text, as in JSON; ValueError if it cannot be a key."""
     if isinstance(key, str):
         return key
     if isinstance(key, bool):
@@ -85,9 +85,9 @@ def key_text(key: bool | int | float | str | None) -> str:
 
 
 def whole_numbers(value: Any, *, narrow: bool = False) -> Any:
-    """A JSON value whose numbers without fraction are integers, as they are written when YAML becomes JSON.
+    """A JSON value whose numbers without a fraction are integers, as when YAML is converted to JSON.
 
-    `narrow` makes floating-point numbers of integers beyond 64 bits, as Go's decoder does where no type says more.
+    `narrow` turns integers beyond 64 bits into floating-point numbers, as Go's decoder does without a declared type.
     """
     if isinstance(value, dict):
         return {key: whole_numbers(child, narrow=narrow) for key, child in value.items()}
@@ -103,12 +103,12 @@ def whole_numbers(value: Any, *, narrow: bool = False) -> Any:
 def _whole(value: float) -> int | float:
     if not value.is_integer() or abs(value) >= _FIRST_EXPONENT:
         return value
-    number = int(value) if abs(value) < _EXACT else int(Decimal(repr(value)))  # as it is printed: 1234567890123456800
+    number = int(value) if abs(value) < _EXACT else int(Decimal(repr(value)))  # as printed: 1234567890123456800
     return number if _LEAST <= number <= _MOST else value
 
 
 def go_text(data: bytes) -> str:
-    """Bytes as UTF-8, with U+FFFD for each other byte, as Go has it."""
+    """Bytes as UTF-8 text, with U+FFFD for each invalid byte, as in Go."""
     return _UNDECODED.sub("\ufffd", data.decode("utf-8", "surrogateescape"))
 
 
@@ -117,7 +117,7 @@ def _number(text: str) -> int | float | str:
     if match := _INTEGER.fullmatch(plain):
         base = match.lastgroup or "d"
         digits = match[base].lstrip("0") or "0"
-        value = int(digits, _BASES[base]) if len(digits) <= 64 else _MOST_UNSIGNED + 1  # int() refuses 4,300 of them
+        value = int(digits, _BASES[base]) if len(digits) <= 64 else _MOST_UNSIGNED + 1  # int() refuses 4,300 digits
         value = -value if match["sign"] == "-" else value
         if _LEAST <= value <= (_MOST if match["sign"] else _MOST_UNSIGNED):
             return value
@@ -137,7 +137,7 @@ def _binary(text: str) -> str:
 
 
 def _float_key(key: float) -> str:
-    """Surprising: keys are written with the precision of 32 bits."""
+    """Go writes keys with the precision of 32 bits, which is surprising."""
     try:
         narrow = struct.unpack("f", struct.pack("f", key))[0]
     except OverflowError:
@@ -167,9 +167,9 @@ def _short(tag: str) -> str:
 
 class YamlError(ValueError):
     """A YAML document that cannot be read. The text is that of kubectl and of the API server (``yaml: line 3: ...``),
-    whose decoder counts lines in its own way; it may quote the document.
+    whose decoder counts lines differently; it may quote the document.
 
-    `problem` is the text without that line, `line` and `column` are the true place, from 1; 0 if it is not known.
+    `problem` is the text without that line number, `line` and `column` are the true place, from 1; 0 if unknown.
     """
 
     def __init__(self, problem: str, line: int = 0, column: int = 0, *, named_line: int = 0) -> None:
@@ -180,10 +180,10 @@ class YamlError(ValueError):
 
 
 class ManifestError(KubeError, ValueError):
-    """A source of manifests that cannot be read; the text names source, document and line, and says why.
+    """A source of manifests that cannot be read; the text names source, document and line, and the reason.
 
     `problem` is the reason alone, which may quote the document. `document` and `line` count from 1 in the source,
-    `column` in the line; 0 where it is not known.
+    `column` in the line; 0 if unknown.
 
     >>> apply_manifests(client, "kind: [", field_manager="me")
     Traceback (most recent call last):

@@ -1,16 +1,13 @@
-"""One YAML document to JSON values, with the bounds of the real decoder: a short text cannot stand for a huge value.
+"""One YAML document to JSON values and back, with the limits of the real decoder.
 
-PyYAML parses the text into a tree of nodes; what a scalar means, how keys become texts, and how ``<<`` merges are Go's
-rules (see ``scalars``), so that a value here is what kubectl and the API server read. An alias is as large as what it
-stands for, so aliases of aliases multiply ("a billion laughs"). They are counted in the tree of nodes, before anything
-is built: a large document may consist of aliases to a small part only.
+PyYAML parses the text into a tree of nodes. The values of scalars, the conversion of keys to text, and the merging of
+``<<`` follow Go's rules (see ``scalars``), so that a value is what kubectl and the API server read. One difference is
+left: a plain scalar with the tag ``!`` alone does not become text. An alias counts as large as its anchor's value, and
+aliases of aliases multiply ("a billion laughs"), so sizes are counted in the tree before values are built: only a small
+part of a large document may come from aliases.
 
-One difference is left: a plain scalar with the tag ``!`` alone is not made a text.
-
-Values to YAML that reads back as it was, both by Go's rules (kubectl, the API server) and by YAML 1.1's (PyYAML).
-
-Where either would take a text for something else, it stands in double quotes; texts of several lines are blocks.
-Nothing is written as a reference to another part.
+The written YAML reads back unchanged by Go's rules (kubectl, the API server) and by YAML 1.1's (PyYAML). Text that
+either would read as something else is in double quotes; text of several lines is a block. Aliases are never written.
 """
 from __future__ import annotations
 
@@ -22,21 +19,21 @@ import yaml
 
 from kubectl_runtime.manifests.scalars import TEXT, YamlError, key_text, resolve, tagged, whole_numbers
 
-_PLAIN = "plain"  # the tag, of no text, of scalars that stand there without quotes and tag
+_PLAIN = "plain"  # an internal tag for scalars without quotes and tag
 _MERGE = "tag:yaml.org,2002:merge"
 MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
-# the part of a document's values that aliases may bring, up to and beyond these sizes
+# the share of a document's values that may come from aliases, up to and beyond these sizes
 MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
 MOST_LEVELS = 500
-"""Mappings and sequences within each other. Older bindings of libyaml overflow the stack of the process instead."""
+"""The most levels of nesting. Beyond it older bindings of libyaml overflow the stack of the process."""
 
 
 def decode_yaml(text: str | bytes, *, duplicates: list[str] | None = None, alone: bool = False) -> Any:
     """The JSON value of the first YAML document of a text, None if there is none.
 
-    What follows it is not looked at, unless it has to stand `alone`.
-    Bytes may be UTF-8 or, with a mark, UTF-16. Texts about keys that a mapping has twice, of which the last one counts,
-    are added to `duplicates`. Raises `YamlError`.
+    The rest of the text is ignored, unless the document must be `alone`.
+    Bytes may be UTF-8 or, with a byte order mark, UTF-16. A message for each key that a mapping has twice is added to
+    `duplicates`; the last value counts. Raises `YamlError`.
     """
     try:
         reader = _Composer(text)
@@ -59,8 +56,8 @@ def decode_yaml(text: str | bytes, *, duplicates: list[str] | None = None, alone
 
 
 class _NoResolver:
-    """Leaves it to `scalars` what a scalar is; it only tells plain scalars from quoted ones. Counts the levels, since
-    both parsers call it on their way into each node and out of it."""
+    """Leaves the values of scalars to `scalars`; it only distinguishes plain scalars from quoted ones. It counts the
+    levels, since both parsers call it when they enter and leave a node."""
 
     _levels = 0
 
@@ -68,13 +65,13 @@ class _NoResolver:
         return _PLAIN if kind is yaml.ScalarNode and implicit[0] else TEXT
 
     def descend_resolver(self, _node: Any, _index: Any) -> None:
-        """One level down. Raises YamlError below `MOST_LEVELS`."""
+        """Enter a level. Raises YamlError beyond `MOST_LEVELS`."""
         self._levels += 1
         if self._levels > MOST_LEVELS:
             raise YamlError("exceeded max depth")
 
     def ascend_resolver(self) -> None:
-        """One level up."""
+        """Leave a level."""
         self._levels -= 1
 
 
@@ -95,7 +92,7 @@ else:
 
 
 def _syntax_error(error: yaml.MarkedYAMLError) -> YamlError:
-    """The error with the line that the real decoder names, which it counts in its own way, and with the true one."""
+    """The error with the line number of the real decoder, which counts differently, and with the true line."""
     mark = error.problem_mark or error.context_mark
     line = error.problem_mark.line if error.problem_mark else 0
     if line:
@@ -132,8 +129,8 @@ def _scalar(node: yaml.Node) -> Any:
 
 
 def _mapping(node: yaml.MappingNode, duplicates: list[str]) -> dict[str, Any]:
-    """Surprising: of a mapping's own keys and those that it merges, the last one counts; of a list to merge, the first.
-    """
+    """Two rules are surprising: among a mapping's own keys and those that it merges the last one counts; in a list of
+    mappings to merge, the first."""
     result: dict[str, Any] = {}
     own: set[str] = set()
     for key_node, value_node in node.value:
@@ -178,8 +175,8 @@ def _at(node: yaml.Node, problem: str) -> YamlError:
 
 
 def _check_aliases(root: Any) -> None:
-    """Raises `YamlError` if the document is too large because of aliases, or contains itself."""
-    sizes: dict[Any, int] = {}  # of every node with its children, 0 while they are counted
+    """Raise `YamlError` if the document is too large because of aliases, or contains itself."""
+    sizes: dict[Any, int] = {}  # the size of every node with its children, 0 while they are counted
 
     def size(node: Any) -> int:
         known = sizes.get(node)
@@ -224,14 +221,14 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def to_yaml(value: Any, *, sort_keys: bool = True) -> str:
-    """One JSON value as a YAML document, with long lines folded. Without `sort_keys`, keys stay in their order. Raises
+    """One JSON value as a YAML document, with long lines folded. Without `sort_keys`, keys keep their order. Raises
     yaml.YAMLError for anything that is not a JSON value."""
     return documents_to_yaml([value], sort_keys=sort_keys)
 
 
 def documents_to_yaml(values: Iterable[Any], *, sort_keys: bool = True, width: int = 80) -> str:
-    """JSON values as YAML documents, parted by lines of ``---`` if there are several; lines are folded at `width`
-    characters where YAML allows it. The rest as `to_yaml`."""
+    """JSON values as YAML documents, separated by lines of ``---`` if there are several; lines are folded at `width`
+    characters where YAML allows it. Otherwise as `to_yaml`."""
     text: str = yaml.dump_all(values, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True,
                               default_flow_style=False, width=width)
     return text

@@ -1,11 +1,10 @@
 """Kubernetes' own CEL functions for rules: lists, regex, url, ip, cidr, quantity, and cel-go's sets.
 
-Each `Function` names its signature in a small language that the engine translates: scalars by their names, ``[T]``
-lists, ``{T}`` maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver``, ``Format`` for the opaque values, which
-are canonical texts to the functions here (so that two of them are equal when their values are). What a function raises
-ValueError for is an error of the rule.
-Not provided, so that a CRD whose rules use it is refused: authorizer. `celmacros.py` has formats and macros of two
-variables.
+Each `Function` has a signature in a small language that the engine translates: names for scalars, ``[T]`` for lists,
+``{T}`` for maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver``, ``Format`` for the opaque values. For the
+functions these are canonical texts, so that they are equal when their values are. A ValueError of a function is an error
+of the rule. `authorizer` is not provided: a CRD whose rules use it is refused. `celmacros.py` has formats and macros of
+two variables.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ OPAQUE = ("Quantity", "URL", "IP", "CIDR", "Semver", "Format")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function or method of rules: types of its parameters (of a method the receiver first) and of its result."""
+    """A function or method in rules: the types of its parameters (for a method the receiver first) and its result."""
 
     name: str
     parameters: tuple[str, ...]
@@ -36,7 +35,7 @@ class Function:
 
 
 def functions() -> Iterator[Function]:
-    """All of them; one name may have several signatures."""
+    """All functions; a name may have several signatures."""
     yield from _lists()
     yield from _sets()
     yield from _texts()
@@ -219,7 +218,7 @@ def _semver(text: str) -> str:
 
 
 def _normalized(text: str, normalize: bool) -> str:
-    """With `normalize`: without a leading v and leading zeros, and with the numbers that are missing."""
+    """With `normalize`: without a leading v and leading zeros, and with missing numbers added."""
     if not normalize:
         return _semver(text)
     numbers, mark, rest = re.fullmatch(r"v?([^-+]*)([-+]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]

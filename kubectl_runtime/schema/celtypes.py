@@ -1,16 +1,13 @@
 """How a value under a structural schema looks to a CEL rule: its declared type, and the value itself.
 
-As in apiextensions-apiserver (`SchemaDeclType`, `UnstructuredToVal`): an object with properties is a message of them,
-additionalProperties make a map, `date` and `date-time` are timestamps, `duration` is a duration, `byte` is bytes,
-`number` is a double; what a schema does not type (unknown fields that are preserved) cannot be named. Names that are no
-identifiers of CEL are escaped: ``a-b`` is ``a__dash__b``, ``in`` is ``__in__``; other reserved words, such as ``if``,
-have both names.
+As in apiextensions-apiserver (`SchemaDeclType`, `UnstructuredToVal`): an object with properties is a message,
+additionalProperties make a map, `date` and `date-time` are timestamps, `duration` is a duration, `byte` is bytes, and
+`number` is a double. Rules cannot name values without a type (preserved unknown fields). Names that are not identifiers
+of CEL are escaped: ``a-b`` is ``a__dash__b``, ``in`` is ``__in__``; other reserved words, such as ``if``, have both
+names. One difference: a list of type set or map is an ordinary list here, also for ``==`` and ``+``.
 
-One difference: a list of type set or map is a list in order here, also for ``==`` and ``+``.
-
-The types of a schema as protobuf messages, which is how the CEL implementation learns the fields of objects.
-
-Part of cel.py, and with it the only module that imports protobuf, when the first rule is met.
+The types are passed to the engine as protobuf messages. Only cel.py and this module import protobuf, for the first
+rule.
 """
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A map from texts."""
+    """A map type with text keys."""
 
     element: Type
 
@@ -65,7 +62,7 @@ Type = Scalar | ListOf | MapOf | Message
 
 
 def escape(name: str) -> str | None:
-    """The identifier that stands for a property in rules; None where there is none."""
+    """The identifier of a property in rules; None if there is none."""
     if name in _RESERVED or name in _KEYWORDS:
         return f"__{name}__"
     escaped = re.sub(r"__|[.\-/]", lambda found: _ESCAPES[found[0]], name)
@@ -73,20 +70,20 @@ def escape(name: str) -> str | None:
 
 
 def identifiers(name: str) -> tuple[str, ...]:
-    """All identifiers that stand for a property: since Kubernetes 1.32 a reserved word that is no keyword of the
-    grammar also stands for itself, as in `self.namespace`."""
+    """All identifiers of a property: since Kubernetes 1.32 a reserved word that is not a keyword of the grammar can
+    also be used unescaped, as in `self.namespace`."""
     escaped = escape(name)
     return () if escaped is None else (escaped, name) if name in _RESERVED else (escaped,)
 
 
 def properties_of(node: Node, *, root: bool = False) -> dict[str, Node]:
-    """The properties of an object, with those that every resource has where it is one."""
+    """The properties of an object, including those that every resource has if it is a resource."""
     own = node.get("properties") or {}
     return {**own, **_RESOURCE} if root or node.get("x-kubernetes-embedded-resource") else dict(own)
 
 
 def declared_type(node: Node, *, root: bool = False) -> Type | None:
-    """The type that rules see under a schema; None if they cannot see it."""
+    """The type that rules see for a schema; None if they cannot see it."""
     if node.get("x-kubernetes-int-or-string"):
         return "dyn"
     kind = "object" if root or node.get("x-kubernetes-embedded-resource") else node.get("type")
@@ -109,8 +106,8 @@ _SELF = re.compile(r"\b(?:self|oldSelf)\b(?:\s*\.\s*\??\s*([A-Za-z_]\w*+)(?!\s*\
 
 
 def fields_named(expressions: Iterable[str], node: Node, *, root: bool = False) -> frozenset[str] | None:
-    """The properties that expressions name of `self` and `oldSelf`: all that they need to see of it, though a text or a
-    comment may name more. None where `self` is seen as a whole, or is not an object with properties."""
+    """The properties of `self` and `oldSelf` that expressions name; it may include more, from string literals and
+    comments. None if `self` is used as a whole, or is not an object with properties."""
     declared = {shown: name for name in properties_of(node, root=root) for shown in identifiers(name)}
     named = {found[1] or "" for expression in expressions for found in _SELF.finditer(expression)}
     return frozenset(declared[name] for name in named) if declared and named <= declared.keys() else None
@@ -118,10 +115,10 @@ def fields_named(expressions: Iterable[str], node: Node, *, root: bool = False) 
 
 def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: Callable[[timedelta], Any], *,
               root: bool = False, only: frozenset[str] | None = None) -> Converter | None:
-    """What turns a JSON value under the schema into the one that rules see; None if it is the same.
+    """A function that converts a JSON value under the schema to the value that rules see; None if it is the same.
 
-    `only`: of an object just these properties, since the engine takes over all that it is given. What it returns
-    raises ValueError for a value that its type does not have.
+    `only`: for an object convert only these properties, since the engine copies all that it is given. The function
+    raises ValueError for a value that its type does not allow.
     """
     declared = declared_type(node, root=root)
     if declared == "double":
@@ -148,7 +145,7 @@ def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: C
 
 
 def _of_text(make: Converter) -> Converter:
-    """`make` for texts; ValueError for a list, which the server takes in the place of a text with a format."""
+    """`make` for text; ValueError for a list, which the server accepts instead of a text with a format."""
     def convert(value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError("invalid data, expected string, got []interface {}")
@@ -174,7 +171,7 @@ _MESSAGES = {"timestamp": ".google.protobuf.Timestamp", "duration": ".google.pro
              "dyn": ".google.protobuf.Value"}
 _NUMBERS = {"double": 1, "int": 3, "bool": 8, "string": 9, "bytes": 12}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
-_RESERVED_NUMBERS = range(19000, 20000)  # protobuf keeps these field numbers for itself
+_RESERVED_NUMBERS = range(19000, 20000)  # protobuf reserves these field numbers
 
 
 def pool_of(types: Iterable[tuple[str, Message]]) -> Any:
@@ -214,7 +211,7 @@ def _fill(target: Any, message: Message, path: str) -> None:
 
 
 def _set_type(field: Any, declared: Type, target: Any, path: str, name: str) -> None:
-    """Lists of lists and the like have no field of their own in messages: inside an object they are not typed."""
+    """Messages have no fields for lists of lists and the like: inside an object they are not typed."""
     if isinstance(declared, Message):
         _fill(target.nested_type.add(name=name), declared, f"{path}.{name}")
         field.type, field.type_name = _MESSAGE, f"{path}.{name}"
@@ -248,7 +245,7 @@ def opaque_classes(pool: Any) -> dict[str, Any]:
 
 
 def timestamp(moment: datetime) -> Any:
-    """A moment as rules take it."""
+    """A moment in the form for rules."""
     from google.protobuf.timestamp_pb2 import Timestamp
     found = Timestamp()
     found.FromDatetime(moment)
@@ -256,7 +253,7 @@ def timestamp(moment: datetime) -> Any:
 
 
 def duration(amount: timedelta) -> Any:
-    """An amount of time as rules take it."""
+    """A span of time in the form for rules."""
     from google.protobuf.duration_pb2 import Duration
     found = Duration()
     found.FromTimedelta(amount)

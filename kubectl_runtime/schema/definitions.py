@@ -1,7 +1,7 @@
 """The OpenAPI definitions of the built-in kinds and their parts, read on first use from definitions.json.gz.
 
-tests/tools/generate.py writes that file from the API's published definitions. Thread safe: everything is computed from
-immutable data; two threads may at worst compute the same thing twice.
+tests/tools/generate.py writes that file from the API's published definitions. Thread-safe: everything is computed from
+immutable data; at worst two threads compute the same thing twice.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import msgspec
 FILE = "definitions.json.gz"
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
-QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"  # a string in OpenAPI, but numbers are taken too
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"  # a string in OpenAPI, but numbers are accepted too
 
 
 def _documents() -> list[bytes]:
@@ -25,7 +25,8 @@ def _documents() -> list[bytes]:
 
 @cache
 def definitions() -> Mapping[str, dict[str, Any]]:
-    """All definitions by name, without descriptions; each ``$ref`` is the bare name of another one. Read-only."""
+    """All definitions by name, without descriptions; each ``$ref`` is the bare name of another definition.
+    Read-only."""
     decoded: dict[str, dict[str, Any]] = msgspec.json.decode(_documents()[0])
     return decoded
 

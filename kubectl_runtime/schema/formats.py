@@ -1,13 +1,12 @@
 """The types and formats that the API server checks in custom resources, and the ranges of its number formats.
 
 The list is that of apiextensions-apiserver (`supportedVersionedFormats`), the rules those of its copy of go-openapi's
-strfmt. A format that is not in the list is not checked; the server warns of it when the CRD is written.
+strfmt. Other formats are not checked; the server warns about them when the CRD is written. Two rules are surprising: if
+a schema has a format, the error for a value of the wrong type comes from the formats and not from the types, unless the
+value is text or a list; and a list is accepted instead of a text with a format.
 
-What surprises in its copy of go-openapi: where a schema has a format, a value of the wrong type is told by the formats
-instead of the types, unless it is a text or a list; and a list is taken in the place of a text with a format.
-
-Durations as the API server's schemas know them: Go's notation (``1h30m``, ``-1.5s``) and a number with the name of
-its unit (``3 days``), as go-openapi's `strfmt.ParseDuration` reads them.
+Durations are in Go's notation (``1h30m``, ``-1.5s``), or a number with the name of its unit (``3 days``), as in
+go-openapi's `strfmt.ParseDuration`.
 
 Names and label values: each check returns what is wrong, in the words of the API server (an empty list: nothing).
 """
@@ -30,24 +29,24 @@ from kubectl_runtime.core.meta.metav1 import GoDuration, nanoseconds_of
 _NAMED = re.compile("(?<!\\d)(\\d+)\\s*([A-Za-z\u00b5]+)")
 _UNITS = (("ns nano", 0.001), ("us \u00b5s micro", 1), ("ms milli", 1e3), ("s sec", 1e6), ("m min", 6e7),
           ("h hr hour", 3.6e9), ("d day", 8.64e10), ("w wk week", 6.048e11))
-"""Names, and microseconds; whatever begins with the last of the names is one, too."""
+"""Names, and microseconds; any name that begins with the last one of a unit is valid, too."""
 
 
 def parse_duration(text: str, *, anywhere: bool = False) -> timedelta:
-    """The duration that a text names, to the microsecond. Raises ValueError for any other text.
+    """The duration in a text, to the microsecond. Raises ValueError for any other text.
 
     The server adds up whatever it finds `anywhere` in a text (``PT1H`` is an hour); without it the text is one number.
     """
     try:
         return GoDuration(nanoseconds_of(text)).timedelta
     except ValueError:
-        pass  # perhaps one with a name
+        pass  # perhaps a number with a unit's name
     try:
         found = [int(number) * amount for number, name in _NAMED.findall(text) if (amount := _amount(name.lower()))]
         if found and (anywhere or _NAMED.fullmatch(text)):
             return timedelta(microseconds=sum(found))
     except OverflowError:
-        pass  # longer than anything that is a duration
+        pass  # longer than any duration
     raise ValueError(f"{text!r} is not a duration such as 1h30m")
 
 
@@ -90,14 +89,14 @@ def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
 
 def _base64(text: str) -> object:
     if not text:
-        raise ValueError("the server takes no empty one")
+        raise ValueError("the server refuses an empty text")
     return base64.b64decode(text, validate=True)
 
 
 def _date(text: str) -> object:
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
         raise ValueError(text)
-    return date(int(text[:4]) or _LEAP_YEAR, int(text[5:7]), int(text[8:]))  # there is a year 0, and it is one
+    return date(int(text[:4]) or _LEAP_YEAR, int(text[5:7]), int(text[8:]))  # year 0 is valid, and is a leap year
 
 
 def _date_time(text: str) -> object:
@@ -108,7 +107,7 @@ def _date_time(text: str) -> object:
 
 
 def _ipv4(text: str) -> object:
-    """Leading zeros mean nothing, and an IPv6 address may stand for it."""
+    """Leading zeros are ignored, and an IPv6 address is accepted too."""
     if ":" in text:
         return _ipv6(text).ipv4_mapped or ipaddress.IPv4Address(text)
     return ipaddress.IPv4Address(re.sub(r"\b0+(?=\d)", "", text))
@@ -116,7 +115,7 @@ def _ipv4(text: str) -> object:
 
 def _ipv6(text: str) -> ipaddress.IPv6Address:
     if "%" in text:
-        raise ValueError("an address with a zone is none of the net")
+        raise ValueError("an IPv6 address with a zone is not allowed")
     return ipaddress.IPv6Address(text)
 
 
@@ -132,7 +131,7 @@ def _uri(text: str) -> object:
     parts = urlsplit(text)
     absolute = text.startswith("/") or text == "*" or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", text)
     host, _, port = parts.netloc.rpartition("@")[2].rpartition("]")[2].partition(":")
-    escaped = host + (parts.path if parts.path.startswith("/") else "")  # what is opaque may have any
+    escaped = host + (parts.path if parts.path.startswith("/") else "")  # an opaque part may have any characters
     broken = re.search(r"%(?![0-9a-fA-F]{2})", escaped)
     if not absolute or broken or re.search(r"[\x00-\x20\x7f]", text) or not re.fullmatch("[0-9]*", port):
         raise ValueError(text)
@@ -140,7 +139,7 @@ def _uri(text: str) -> object:
 
 
 def _mac(text: str) -> bool:
-    """6, 8 or 20 bytes in hex: as they are, in pairs with ``:`` or ``-`` between them, or in fours with dots."""
+    """6, 8 or 20 bytes in hex: without separators, in pairs with ``:`` or ``-`` between them, or in fours with dots."""
     digits = re.sub("[:.-]", "", text)
     if not re.fullmatch(r"[0-9a-fA-F]{12}|[0-9a-fA-F]{16}|[0-9a-fA-F]{40}", digits):
         return False
@@ -171,8 +170,8 @@ def _isbn13(text: str) -> bool:
 
 
 def _hostname(text: str) -> bool:
-    """A label with at most one hyphen, as its second character, or labels before a last one of letters alone: this is
-    what the server takes. Letters and symbols of all scripts count."""
+    """A label with at most one hyphen, as its second character, or labels before a last one with only letters: this is
+    the server's rule. Letters and symbols of all scripts count."""
     *labels, last = text.split(".")
     if len(text.encode()) > _LONGEST_HOSTNAME or any(len(label.encode()) > _LONGEST_LABEL for label in (*labels, last)):
         return False
@@ -214,13 +213,13 @@ def is_known(name: str, kind: str) -> bool:
 
 
 def text_fits(text: str, name: str) -> bool:
-    """Whether a text has a format; true of formats that are not checked."""
+    """Whether a text has a format; True for formats that are not checked."""
     check = _CHECKS.get(name)
     return check is None or check(text)
 
 
 def number_fits(value: float, kind: str, name: str) -> bool:
-    """Whether a number lies in the range of a type and a format: int64 unless the format of an integer says less."""
+    """Whether a number is in the range of its type and format: int64 unless the format of an integer is narrower."""
     if kind != "integer":
         return name not in ("float", "float32") or _is_float32(value)
     if isinstance(value, float) and not value.is_integer():
@@ -243,7 +242,7 @@ def _is_float32(value: float) -> bool:
 
 
 def json_type(value: Any) -> str:
-    """``string``, ``integer``, ...; a fraction is a ``number``, and so is what does not fit 64 bits."""
+    """``string``, ``integer``, ...; a fraction is a ``number``, and so is a value beyond 64 bits."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, float) or (isinstance(value, int) and not -(1 << 63) <= value < 1 << 63):
@@ -263,7 +262,7 @@ def known_format(node: Node) -> str:
 
 
 def type_fault(value: Any, node: Node) -> tuple[str, str] | None:
-    """(wanted, found) of a value of the wrong type, None of one that has the type of a schema."""
+    """(wanted, found) for a value of the wrong type; None for a value that has the type of a schema."""
     wanted, form = wanted_type(node), known_format(node)
     found = json_type(value)
     if value is None:

@@ -1,10 +1,10 @@
 r"""Regular expressions of schemas: Go's RE2 syntax, translated to Python's `re`.
 
-What RE2 refuses (look-around, back references, atomic groups, possessive repeats, repeats above 1000) is refused with
-the words of Go's parser, though Python could do it: the real server would refuse the CustomResourceDefinition. What Go
-and Python write differently is translated: the end of the text (``$`` is that alone in Go), ``\Q``, POSIX classes,
-``\pL``, flags in the middle; ``\d``, ``\w``, ``\s`` and ``\b`` mean ASCII. The flag ``U`` and names of scripts
-(``\p{Greek}``) have no equal here and are refused.
+Syntax that RE2 refuses (look-around, back references, atomic groups, possessive repeats, repeats above 1000) is refused
+with the message of Go's parser, though Python supports it: the real server would refuse the CustomResourceDefinition.
+Syntax that differs is translated: the end of the text (in Go ``$`` means only that), ``\Q``, POSIX classes, ``\pL``,
+flags in the middle; ``\d``, ``\w``, ``\s`` and ``\b`` are ASCII. The flag ``U`` and names of scripts (``\p{Greek}``)
+have no equivalent in Python and are refused.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _CLASSES = {"d": "0-9", "s": r"\t\n\f\r ", "w": "0-9A-Za-z_"}
 _LITERAL_ESCAPES = "aftnrvx01234567"
 _MOST_REPEATS = 1000
 _LARGEST = 1 << 20
-"""Characters of a translated pattern: each class of a script has thousands."""
+"""The most characters of a translated pattern: each class of a script has thousands."""
 _REPEAT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _GROUP = re.compile(r"\(\?(?:P?<(\w+)>|([imsU-]*)([:)]))")
 
 
 class PatternError(ValueError):
-    """A pattern that Go's regular expressions do not know; the text is that of Go's parser."""
+    """A pattern that Go's regular expressions do not support; the text is that of Go's parser."""
 
 
 @functools.lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern for Python's `re`, to `search` with. PatternError if Go would refuse it."""
+    """The pattern for Python's `re`, to `search` with. Raises PatternError if Go would refuse it."""
     try:
         return re.compile(_Translation(pattern).run())
     except (re.error, RecursionError, OverflowError) as error:
@@ -44,7 +44,8 @@ def _wrong(what: str, where: str) -> PatternError:
 
 
 class _Translation:
-    """One pass over a pattern; `open` counts, per open group, the groups that flags in its middle opened."""
+    """One pass over a pattern; `open` has, for each open group, the number of groups that flags in its middle
+    opened."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern, self.at, self.out = pattern, 0, list[str]()
@@ -123,7 +124,7 @@ class _Translation:
         multiline = ("m" in on or self.multiline[-1]) and "m" not in off
         flags = "".join(sorted(set(on))) + ("-" + "".join(sorted(set(off))) if off else "")
         self._put(f"(?{flags}:", len(found[0]))
-        if found[3] == ")":  # flags for the rest of the group around
+        if found[3] == ")":  # flags for the rest of the enclosing group
             self.open[-1] += 1
             self.multiline[-1] = multiline
         else:
@@ -166,7 +167,7 @@ class _Translation:
             self._put(*self._character(self.at))
 
     def _character(self, at: int) -> tuple[str, int]:
-        """(Python's text, length) of an escaped character, in a class or outside."""
+        """(Python's text, length) of an escaped character, inside or outside a class."""
         char = self.pattern[at + 1]
         code = re.compile(r"\\x\{([0-9A-Fa-f]{1,6})\}").match(self.pattern, at)
         if code and int(code[1], 16) <= sys.maxunicode:

@@ -1,9 +1,10 @@
 """Expressions of admission policies: validations, messages, variables and mutations. `cel.py` has the engine.
 
 An expression sees `object`, `oldObject`, `request`, `namespaceObject`, `variables` and, if the policy has a paramKind,
-`params`. The fields of `request` and `variables` are typed; a wrong name does not compile. `authorizer` is not known.
+`params`. The fields of `request` and `variables` are typed; a wrong name does not compile. `authorizer` is not
+supported.
 
-Mutations build their result from types that the engine does not have: ``Object{metadata: Object.metadata{…}}`` and
+Mutations build their result with types that the engine does not have: ``Object{metadata: Object.metadata{…}}`` and
 ``JSONPatch{op: "add", …}``. They are rewritten to map literals with the same fields before they are compiled.
 
 Safe for concurrent use.
@@ -35,7 +36,7 @@ _ESCAPE_KEY = Function("jsonpatch.escapeKey", ("string",), "string",
 
 
 def expanded(expression: str) -> str:
-    """An expression whose `Object{…}` and `JSONPatch{…}` are map literals."""
+    """An expression in which `Object{…}` and `JSONPatch{…}` are map literals."""
     return "".join(_expanded(expression))
 
 
@@ -76,7 +77,7 @@ def _end_of_text(expression: str, start: int, opening: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What an expression of a policy has to give: the names of the engine's types, and how an error names them."""
+    """The type that an expression of a policy must have: the engine's names for it, and its name in errors."""
 
     results: tuple[str, ...]
     wanted: str
@@ -104,14 +105,14 @@ class Expressions:
             self.add_variable(name, expression)
 
     def add_variable(self, name: str, expression: str) -> None:
-        """Make a variable known to the expressions that follow. Raises CelError."""
+        """Define a variable for the following expressions. Raises CelError."""
         result = self._check(expression, ANY)
         self._types[name] = _BY_RESULT.get(result, "dyn")
         self._variables[name] = expression
         self._checking = _checking(tuple(self._types.items()), has_params=self._has_params)
 
     def check(self, expression: str, kind: Kind) -> None:
-        """Raises CelError for an expression that does not compile or gives something else."""
+        """Raise CelError for an expression that does not compile or has another type."""
         self._check(expression, kind)
 
     def _check(self, expression: str, kind: Kind) -> str:
@@ -129,7 +130,7 @@ class Expressions:
         return str(found)
 
     def evaluate(self, expression: str, values: Values) -> Any:
-        """What an expression gives, as a JSON value. Raises CelError with the whole text of the real server."""
+        """The result of an expression, as a JSON value. Raises CelError with the whole text of the real server."""
         data = dict(values.data)
         named = dict.fromkeys(_VARIABLE.findall(expression)) if self._variables else {}
         known, failures = self._values_of(named, values)
@@ -142,7 +143,7 @@ class Expressions:
             raise CelError(f"expression '{expression}' resulted in error: {why}") from None
 
     def _values_of(self, named: Mapping[str, None], values: Values) -> tuple[dict[str, Any], dict[str, str]]:
-        """The values of variables, and why others have none. Each is evaluated once, when it is first named."""
+        """The values of variables, and the errors of the others. Each is evaluated once, when it is first named."""
         for name in named:
             if name in self._variables and name not in values.variables and name not in values.failures:
                 try:
@@ -166,7 +167,7 @@ class Expressions:
 
 
 class Values:
-    """What the expressions of a policy see of one request; the variables' values come as they are needed."""
+    """What the expressions of a policy see of one request; variables are evaluated when they are needed."""
 
     def __init__(self, shown: Any, old: Any, request: Any, namespace: Any, params: Any = None) -> None:
         self.data = {"object": shown, "oldObject": old, "request": request, "namespaceObject": namespace,
@@ -176,7 +177,7 @@ class Values:
 
 
 def plain_value(value: Any) -> Any:
-    """A value of the engine as JSON has it."""
+    """A value of the engine as a JSON value."""
     if callable(getattr(value, "value", None)):
         value = value.value()
     if isinstance(value, dict):

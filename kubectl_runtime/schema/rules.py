@@ -1,9 +1,9 @@
-"""The rules of a schema (`x-kubernetes-validations`): what is wrong with them, and what values break.
+"""The rules of a schema (`x-kubernetes-validations`): checks of the rules, and validation of values by them.
 
-A rule stands at a schema and sees the value there as `self`, on updates the value before as `oldSelf`. A rule that
-names `oldSelf` is a transition rule: it is skipped where there is no old value, unless `optionalOldSelf` says that it
-takes an optional one. An update that leaves a value as it was is not held to the other rules (ratcheting). Items have
-an old value only in lists of type map. Texts and reasons follow apiextensions-apiserver.
+A rule belongs to a schema and sees the value there as `self`, on updates also the old value as `oldSelf`. A rule that
+names `oldSelf` is a transition rule: it is skipped without an old value, unless it has `optionalOldSelf`. On an update
+other rules are not checked for a value that did not change (ratcheting). Items have an old value only in lists of type
+map. Texts and reasons follow apiextensions-apiserver.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_MESSAGE = 5120
 
 
 def rule_definition_causes(schema: Node, path: str = "") -> list[Cause]:
-    """What is wrong with the rules in a schema that is structural; `path` is where it stands.
+    """The errors of the rules in a structural schema; `path` is the schema's place.
 
     Every rule is compiled against the schema's types. Without the extra `cel` each rule is refused.
     """
@@ -112,7 +112,7 @@ def _expression_causes(rule: Node, scope: cel.Scope, at: str) -> Iterator[Cause]
 
 
 def _wrong(field: str, rule: Node, detail: str) -> Cause:
-    """The real server shows the whole rule, as Go prints its structure."""
+    """An error with the whole rule, as the real server shows it in Go's notation."""
     shown = {"Rule": rule.get("rule") or "", "Message": rule.get("message") or "",
              "MessageExpression": rule.get("messageExpression") or "", "Reason": rule.get("reason"),
              "FieldPath": rule.get("fieldPath") or "", "OptionalOldSelf": rule.get("optionalOldSelf")}
@@ -129,8 +129,8 @@ _LIMITS = {"array": "maxItems", "object": "maxProperties", "string": "maxLength"
 
 
 def unbounded_rules(schema: Node) -> list[str]:
-    """Which rules of a schema walk through lists, maps and texts without a limit, in words. A real server estimates
-    what they cost at worst, and refuses the definition if that is too much. Nothing is compiled."""
+    """Descriptions of the rules that iterate over lists, maps and texts without a limit. A real server estimates their
+    worst cost, and refuses the definition if that is too high. Nothing is compiled."""
     return list(_unbounded(schema, "", ()))
 
 
@@ -152,7 +152,7 @@ def _unbounded(node: Node, path: str, around: tuple[str, ...]) -> Iterator[str]:
 
 
 def _limit_missing(node: Node) -> str:
-    """The keyword that would limit a list, map or text; empty where it is there, or nothing to limit."""
+    """The keyword that would limit a list, map or text; empty if it is there, or if no limit is needed."""
     kind = node.get("type") or ""
     if kind == "object" and not isinstance(node.get("additionalProperties"), Mapping):
         return ""
@@ -176,14 +176,14 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The compiled rules of a schema and of what is below it; made once by `rules_of`, safe for concurrent use."""
+    """The compiled rules of a schema and its subschemas; made once by `rules_of`, safe for concurrent use."""
 
     own: tuple[_Rule, ...]
     all_hold: cel.Program | None
-    """The rules that are not transition rules in one: where it holds each of them does, and nearly always it holds.
-    None if there are none, or if they cannot be put together; then `optional` says that each has to be asked."""
+    """All rules except transition rules, combined: if it holds, which is the common case, each of them does. None if
+    there are none, or if they cannot be combined; then `optional` says that each must be checked."""
     optional: bool
-    """A rule may find something in a value without an old one that `all_hold` does not see."""
+    """A rule may fail for a value without an old value although `all_hold` is true."""
     convert: Callable[[Any], Any] | None
     kind: str
     properties: Mapping[str, Rules]
@@ -192,7 +192,7 @@ class Rules:
     keys: tuple[str, ...]
 
     def causes(self, value: Any, old: Any = NOTHING, path: str = "") -> list[Cause]:
-        """The rules that a value breaks; `old` is the value before an update."""
+        """The errors of the rules that a value breaks; `old` is the value before an update."""
         found: list[Cause] = []
         self._collect(found, value, old, path, unchanged=False)
         return found
@@ -226,13 +226,13 @@ class Rules:
         return json.dumps([item.get(key) for key in self.keys] if isinstance(item, dict) else None)
 
     def _hold_at_once(self, value: Any) -> bool:
-        """Whether no rule of this place can find a thing in a value that has none before it."""
+        """Whether no rule of this place can fail for a value without an old value."""
         if self.optional:
             return False
         try:
             return self.all_hold is None or self.all_hold.holds(self.convert(value) if self.convert else value)
         except ValueError:
-            return False  # which `_own_causes` tells
+            return False  # `_own_causes` reports the error
 
     def _own_causes(self, value: Any, old: Any, path: str, unchanged: bool) -> Iterator[Cause]:
         if not self.own:
@@ -261,13 +261,13 @@ def _failed(rule: _Rule, kind: str, error: Exception, path: str) -> Cause:
 
 
 def _broken(rule: _Rule, values: cel.Values, path: str, value: Any) -> Cause:
-    """The cause of a rule that does not hold; `value` is shown, unless it is NOTHING."""
+    """The error for a rule that does not hold; it shows `value`, unless that is NOTHING."""
     reason = rule.rule.get("reason") or "FieldValueInvalid"
     text = (rule.rule.get("message") or "").strip() or f"failed rule: {rule.rule['rule'].strip()}"
     if rule.message is not None:
         try:
             found = rule.message.run(values).strip()
-        except CelError:  # then the message or the rule speaks, as on the real server
+        except CelError:  # then the message or the rule is used, as on the real server
             found = ""
         if found and "\n" not in found and len(found) <= _LONGEST_MESSAGE:
             text = found
@@ -284,7 +284,7 @@ def _broken(rule: _Rule, values: cel.Values, path: str, value: Any) -> Cause:
 
 
 def rules_of(schema: Node | None, *, root: bool = True) -> Rules | None:
-    """The rules of a schema, ready to judge values; None if it has none. Raises MissingExtra without the extra
+    """The rules of a schema, ready to validate values; None if it has none. Raises MissingExtra without the extra
     `cel`."""
     if not schema:
         return None
@@ -309,7 +309,7 @@ def _all_hold(rules: Iterable[_Rule]) -> cel.Program | None:
         return cel.program(plain[0]) if plain else None
     try:
         return cel.program(" && ".join(f"({text}\n)" for text in plain))
-    except CelError:  # together they nest too deep, or one is written so that it can only stand alone
+    except CelError:  # combined they nest too deep, or one of them only compiles alone
         return None
 
 
@@ -322,7 +322,7 @@ def _ready(rule: Node) -> _Rule:
 
 def checked_after(found: list[Cause], rules: Rules | None, value: Any, old: Any = NOTHING,
                   path: str = "") -> list[Cause]:
-    """What the schema found in a value, and what its rules do: these are not asked of a value of the wrong shape."""
+    """The errors of the schema and, if the value has the right shape, those of the rules."""
     if rules is None:
         return found
     if any(cause.reason in _BLOCKING for cause in found):

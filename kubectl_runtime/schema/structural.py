@@ -1,28 +1,16 @@
-"""Whether an OpenAPI v3 schema is structural, as the API server asks of a CustomResourceDefinition.
+"""Structural schemas: the checks of a CustomResourceDefinition's schema, defaulting, and pruning.
 
-Structural means: every field and every item has a type of its own (or says int-or-string, or preserves unknown
-fields), and what stands in `allOf`, `anyOf`, `oneOf` and `not` only narrows the values of fields that are declared
-outside of them. The checks and their texts are those of apiextensions-apiserver (`ValidateStructural`): what must hold
-at each place, and that nothing is declared in a junctor of the root alone.
-
-What the API server refuses in the schema of a CustomResourceDefinition besides its not being structural: keywords
-that it does not know, types, patterns, list and map types, defaults that are not valid themselves.
-
-`schema_definition_causes` is the whole check, as `validateCustomResourceDefinitionOpenAPISchema` of
-apiextensions-apiserver puts it together. Unknown string formats are not errors; `unknown_formats` names them, for the
-warning.
-
-From a path to the part of a structural schema that it leads to.
-
-Defaulting of custom resources by their structural schema. The functions change the object in place.
-
-Rules of the real server that surprise, kept on purpose: a default applies where the parent is there (or has a default
-itself); a null where null is not allowed counts as missing, so it becomes the default or goes.
-
-Pruning of custom resources by their structural schema. The functions change the object in place.
-
-A rule of the real server that surprises, kept on purpose: below ``x-kubernetes-preserve-unknown-fields`` undeclared
-fields stay, but declared ones are still pruned inside.
+- `structural_causes`: in a structural schema every field and every item has a type (or int-or-string, or preserves
+  unknown fields), and `allOf`, `anyOf`, `oneOf` and `not` only narrow fields that are declared outside of them. Checks
+  and texts are those of apiextensions-apiserver (`ValidateStructural`).
+- `schema_definition_causes`: the whole check (`validateCustomResourceDefinitionOpenAPISchema`), which also refuses
+  unsupported keywords, types, patterns, list and map types, and invalid defaults. Unknown string formats are not
+  errors; `unknown_formats` lists them for a warning.
+- `apply_defaults` and `prune_value` change the value in place, with two surprising rules of the real server. A default
+  applies if the parent exists (or has a default); a null where null is not allowed counts as missing, so it is replaced
+  by the default or removed. Below ``x-kubernetes-preserve-unknown-fields`` undeclared fields stay, but declared fields
+  are still pruned inside.
+- `resolve_field`: the part of a schema at a path.
 """
 from __future__ import annotations
 
@@ -40,7 +28,7 @@ Node = Mapping[str, Any]
 
 
 def apply_defaults(value: Any, node: Node | None, *, keep_nulls: bool = False) -> None:
-    """Fill in the schema's defaults, and drop nulls that are not allowed where there is none, unless `keep_nulls`."""
+    """Fill in the schema's defaults, and drop nulls that are not allowed and have no default, unless `keep_nulls`."""
     if not node:
         return
     if isinstance(value, list):
@@ -81,8 +69,8 @@ RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 def prune(obj: dict[str, Any], node: Node | None) -> list[str]:
     """Drop what the schema does not declare; returns the dropped paths, sorted (``bogus``, ``spec.list[0].x``).
 
-    apiVersion, kind and metadata of the object and of embedded resources stay; what is wrong in metadata is not
-    looked at.
+    apiVersion, kind and metadata of the object and of embedded resources stay; errors in metadata are not
+    checked.
     """
     if node is None:
         return []
@@ -92,7 +80,8 @@ def prune(obj: dict[str, Any], node: Node | None) -> list[str]:
 
 
 def prune_value(value: Any, node: Node) -> list[str]:
-    """`prune` for a value inside an object, such as a default: apiVersion, kind and metadata are fields as others."""
+    """`prune` for a value inside an object, such as a default, where apiVersion, kind and metadata are normal
+    fields."""
     dropped: list[str] = []
     _prune(value, node, "", dropped)
     return sorted(path.removeprefix(".") for path in dropped)
@@ -145,13 +134,13 @@ _OWN_TO_THE_OUTSIDE = {
 
 
 def structural_causes(schema: Node, path: str = "") -> list[Cause]:
-    """What keeps a schema from being structural; `path` is where it stands."""
+    """The reasons why a schema is not structural; `path` is its place."""
     found = [*_invariants(schema, "root", path), *_completeness(schema, path)]
     return sorted(found, key=Cause.text)
 
 
 def children(node: Node, path: str) -> Iterator[tuple[Node, Level, str]]:
-    """(schema, level, path) of what a schema declares below itself: properties, additionalProperties and items."""
+    """(schema, level, path) of the direct subschemas: properties, additionalProperties and items."""
     for name, child in (node.get("properties") or {}).items():
         yield child, "field", f"{path}.properties[{name}]"
     if isinstance(extra := node.get("additionalProperties"), Mapping):
@@ -161,7 +150,7 @@ def children(node: Node, path: str) -> Iterator[tuple[Node, Level, str]]:
 
 
 def branches(node: Node, path: str) -> Iterator[tuple[Node, str]]:
-    """(schema, path) of what stands in a schema's junctors."""
+    """(schema, path) of the subschemas in a schema's junctors (allOf, anyOf, oneOf, not)."""
     for junctor in JUNCTORS:
         for index, branch in enumerate(node.get(junctor) or ()):
             yield branch, f"{path}.{junctor}[{index}]"
@@ -170,7 +159,7 @@ def branches(node: Node, path: str) -> Iterator[tuple[Node, str]]:
 
 
 def declares_rules(schema: Node) -> bool:
-    """Whether there are rules (rules.py), also in places where none may be."""
+    """Whether a schema contains rules (rules.py), also in places where they are not allowed."""
     below = (*(child for child, *_ in children(schema, "")), *(branch for branch, _ in branches(schema, "")))
     return bool(schema.get(RULES)) or any(map(declares_rules, below))
 
@@ -201,13 +190,13 @@ def _invariants(node: Node, level: Level, path: str) -> Iterator[Cause]:
 
 
 def wrong_type(path: str, kind: str, detail: str) -> Cause:
-    """The cause of a type that is missing or another one than it has to be."""
+    """The cause for a type that is missing or is not the required one."""
     return validation.invalid_value(path, kind, detail) if kind else validation.required(path, detail)
 
 
 def _int_or_string_branch(node: Node) -> str:
-    """The junctor that may name the two types of an int-or-string, said to be one or not: "anyOf", "allOf" (in its
-    first branch), ""."""
+    """The junctor in which an int-or-string may name its two types: "anyOf", "allOf" (in its first branch), or "" for
+    any other schema."""
     if node.get("anyOf") == _INT_OR_STRING_BRANCHES:
         return "anyOf"
     first = (node.get("allOf") or [{}])[0]
@@ -245,13 +234,13 @@ def _resource_field_causes(properties: Node, path: str) -> Iterator[Cause]:
 
 
 def _completeness(node: Node, path: str) -> Iterator[Cause]:
-    """Only what stands in the junctors of the root is looked at, as the real server does."""
+    """Only the junctors of the root are checked, as on the real server."""
     for branch, place in branches(node, path):
         yield from _declared(branch, node, place, path)
 
 
 def _declared(branch: Node, node: Node, path: str, outside: str) -> Iterator[Cause]:
-    """Everything that a branch names is declared by the schema that it belongs to."""
+    """The causes for fields that a branch names but the schema itself does not declare."""
     declared = {place.removeprefix(outside): child for child, _, place in children(node, outside)}
     for child, _, place in children(branch, path):
         key = place.removeprefix(path)
@@ -270,22 +259,22 @@ _SCALARS = ("boolean", "integer", "number", "string")
 _UNSUPPORTED = ("$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties")
 _LIST_TYPE, _MAP_KEYS, _MAP_TYPE = "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
-_TWICE = "FieldValueDuplicate"  # what is there twice in a list is not looked at in a default
+_TWICE = "FieldValueDuplicate"  # duplicates in lists are not checked in a default
 
 
 def schema_definition_causes(schema: Node, path: str = "") -> list[Cause]:
-    """Everything that is wrong with a version's `openAPIV3Schema` except its rules; `path` is where it stands."""
+    """All errors of a version's `openAPIV3Schema` except those of its rules; `path` is its place."""
     found = list(_keyword_causes(schema, path))
     if schema.get("nullable"):
         found.append(validation.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
-    if hidden := _unreadable(schema):  # then the real server cannot look whether it is structural
+    if hidden := _unreadable(schema):  # then the real server cannot check whether it is structural
         return found or [validation.invalid_value(path, "", f"OpenAPIV3Schema '{hidden}' is not supported")]
     found += structural_causes(schema, path)
     return found or list(_default_causes(schema, path))
 
 
 def every_node(schema: Node, path: str = "") -> Iterator[tuple[Node, str]]:
-    """(schema, path) of a schema and of all that is below it, junctors included."""
+    """(schema, path) of a schema and all of its subschemas, junctors included."""
     yield schema, path
     for child, _, place in children(schema, path):
         yield from every_node(child, place)
@@ -412,7 +401,7 @@ def _set_item_causes(items: Node, path: str) -> Iterator[Cause]:
 
 
 def _default_causes(schema: Node, path: str) -> Iterator[Cause]:
-    """Each default is a value that its own schema takes whole: of the right type, nothing of it pruned."""
+    """Each default must be valid by its own schema: of the right type, without unknown fields."""
     for child, _, place in children(schema, path):
         if child.get("default") is not None:
             at, value = f"{place}.default", json_copy(child["default"])
@@ -429,7 +418,7 @@ _PATH_PART = re.compile(r"\.([A-Za-z_][\w-]*)|\['((?:[^'\\]|\\.)+)'\]")
 
 
 def resolve_field(path: str, schema: Schema) -> tuple[Schema | None, str]:
-    """The schema that a path (``.spec.color``) of a selectable field leads to, or None and why there is none."""
+    """The schema at the path (``.spec.color``) of a selectable field, or None and the reason."""
     if path[0] not in ".[":
         return None, f"expected [ or . but got: {path.partition('.')[0]}"
     if "[" in path:

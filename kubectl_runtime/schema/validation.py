@@ -1,18 +1,13 @@
 """Validation of custom resources by the OpenAPI keywords of their schema: types, required, enum, bounds, patterns,
 formats, junctors, list types.
 
-CEL rules (``x-kubernetes-validations``) are not looked at here: see rules.py. The texts are those of the real
-server. An update may keep what was wrong before (ratcheting): a value that equals the old one at its place is not
-looked at again.
+CEL rules (``x-kubernetes-validations``) are in rules.py. An update may keep what was wrong before (ratcheting): a value
+that equals the old value at its place is not checked again. In lists of type set and map (``x-kubernetes-list-type``)
+no item, or no key, may occur twice; the real server checks this separately from the other keywords, and names the keys
+of maps in brackets: ``spec.ports[web][1]``.
 
-Lists of type set and map (``x-kubernetes-list-type``): no item, or no key, is there twice.
-
-The real server looks at this apart from the other keywords, and names the keys of maps in brackets here:
-``spec.ports[web][1]``.
-
-`Cause`, one field that is wrong, and a constructor for each kind of the real server's ``field.Error``.
-
-Texts follow the real server's, since kubectl prints them and controllers match them.
+A `Cause` is one wrong field; there is a constructor for each kind of the real server's ``field.Error``. Texts are the
+real server's, since kubectl prints them and controllers match them.
 """
 from __future__ import annotations
 
@@ -36,7 +31,7 @@ class Cause:
     field: str = ""
 
     def text(self) -> str:
-        """The cause as it stands in the Status's message."""
+        """The cause as in the Status's message."""
         return f"{self.field}: {self.message}" if self.field else self.message
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,7 +44,7 @@ class Cause:
 
 
 def required(field: str, detail: str = "") -> Cause:
-    """A field that must be there."""
+    """A required field is missing."""
     return Cause("FieldValueRequired", f"Required value: {detail}" if detail else "Required value", field)
 
 
@@ -65,7 +60,7 @@ def immutable(field: str, value: Any) -> Cause:
 
 
 def forbidden_field(field: str, detail: str) -> Cause:
-    """A field that may not be set, or not so."""
+    """A field that must not be set, or not in this way."""
     return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
 
 
@@ -81,7 +76,7 @@ def duplicate(field: str, value: Any) -> Cause:
 
 
 def not_found_value(field: str, value: Any) -> Cause:
-    """A reference to something that is not there."""
+    """A reference to something that does not exist."""
     return Cause("FieldValueNotFound", f"Not found: {go_value(value)}", field)
 
 
@@ -114,7 +109,7 @@ Node = Mapping[str, Any]
 
 
 def list_type_causes(value: Any, node: Node, path: str = "") -> Iterator[Cause]:
-    """What is there twice in the lists of a value, each once."""
+    """The duplicates in the lists of a value, each once."""
     if isinstance(value, dict):
         properties, extra = node.get("properties") or {}, node.get("additionalProperties")
         for name, child in value.items():
@@ -131,7 +126,7 @@ def list_type_causes(value: Any, node: Node, path: str = "") -> Iterator[Cause]:
 
 
 def breaks_list_type(items: list[Any], node: Node) -> bool:
-    """Whether something is there twice in a list itself, not in what is below it."""
+    """Whether a list itself has duplicates; lists below it are not checked."""
     return next(_repeated(items, node, ""), None) is not None
 
 
@@ -149,17 +144,17 @@ def _repeated(items: list[Any], node: Node, path: str) -> Iterator[Cause]:
         shown = {key: item[key] for key in keys if key in (item or ())} if is_map else item
         identity = json.dumps(shown, sort_keys=True)
         seen[identity] = seen.get(identity, 0) + 1
-        if seen[identity] == 2:  # a third one is not told again
+        if seen[identity] == 2:  # a third occurrence is not reported again
             yield duplicate(f"{path}[{index}]", shown)
 
 
 NOTHING: Any = object()
-"""Stands for an old value where there is none."""
+"""Stands for a missing old value."""
 _LIST_TYPE_BROKEN = Cause("", "")
 
 
 def schema_causes(value: Any, node: Node | None, old: Any = NOTHING, path: str = "") -> list[Cause]:
-    """What is wrong with a value by its schema; `old` is the value before an update, `path` where the value stands."""
+    """The errors of a value by its schema; `old` is the value before an update, `path` the place of the value."""
     if not node:
         return []
     found = list(dict.fromkeys(_causes(value, node, old, path)))
@@ -167,12 +162,12 @@ def schema_causes(value: Any, node: Node | None, old: Any = NOTHING, path: str =
         return found
     found.remove(_LIST_TYPE_BROKEN)
     if old is not NOTHING and next(list_type_causes(old, node), None):
-        return found  # an object in which something was there twice is not asked again
+        return found  # an object with duplicates is not checked further
     return [*found, *list_type_causes(value, node, path)]
 
 
 def below(path: str, found: Iterable[Cause]) -> list[Cause]:
-    """Causes of a value that is looked at on its own, and stands at `path`: their texts name places inside of it."""
+    """The causes of a value that was checked separately and belongs at `path`: their texts name places inside of it."""
     return [replace(cause, field=path + (f".{cause.field}" if cause.field not in ("", "<nil>") else ""))
             for cause in found]
 
@@ -197,7 +192,7 @@ def _causes(value: Any, node: Node, old: Any, path: str) -> Iterator[Cause]:
 
 
 def _equals(value: Any, choice: Any) -> bool:
-    """Equality as an enum has it: a null is none of its values, even if it stands there; 1.0 is 1."""
+    """Equality for an enum: a null equals none of its values, even if it is listed; 1.0 is 1."""
     if value is None or isinstance(value, bool) or isinstance(choice, bool):
         return value is choice and value is not None
     return bool(value == choice) if isinstance(value, int | float) else same_json(value, choice)
@@ -230,7 +225,7 @@ def _matches(pattern: str, value: str) -> bool:
 
 
 def _number_causes(value: float, node: Node, path: str) -> Iterator[Cause]:
-    """The value and the bounds themselves must fit type and format; the real server tells so without a field."""
+    """The value and the bounds themselves must fit type and format; the real server reports this without a field."""
     highest, lowest, factor = node.get("maximum"), node.get("minimum"), node.get("multipleOf")
     yield from _range_causes("Checked", value, node, path)
     if factor is not None:
@@ -300,7 +295,7 @@ def _object_causes(value: dict[str, Any], node: Node, old: Any, path: str) -> It
 
 
 def _junctor_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
-    """anyOf, oneOf, allOf and not. Where no branch fits, what is wrong by the nearest one is told as well."""
+    """anyOf, oneOf, allOf and not. If no branch fits, the errors of the nearest branch are reported as well."""
     any_of, one_of, all_of = node.get("anyOf"), node.get("oneOf"), node.get("allOf")
     if any_of and not any(_fits(value, branch) for branch in any_of):
         yield _junctor(path, "must validate at least one schema (anyOf)")
@@ -321,7 +316,7 @@ def _junctor_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
 
 
 def _junctor(path: str, told: str) -> Cause:
-    """The real server names the place in the text, and gives no field."""
+    """A cause as the real server makes it: with the place in the text, and without a field."""
     return invalid_value("<nil>", "", f'"{path}" {told}')
 
 
@@ -330,10 +325,10 @@ def _fits(value: Any, node: Node) -> bool:
 
 
 def _nearest(value: Any, branches: Sequence[Node]) -> Node:
-    """Of schemas none of which fits a value the one that comes nearest: of which most checks were made and held.
+    """The schema that comes nearest to a value when none fits: the one with the most checks that succeeded.
 
-    Counted as the server's copy of go-openapi does: each group of checks that applies to a value counts once, whatever
-    it finds, those of numbers, lists and junctors once more, and so does a type that fits.
+    Checks are counted as in the server's copy of go-openapi: each group of checks that applies to a value counts once,
+    whatever the result; those of numbers, lists and junctors count once more, and so does a type that fits.
     """
     return max(branches, key=lambda branch: _checks(value, branch))
 
