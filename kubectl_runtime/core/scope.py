@@ -141,7 +141,7 @@ class RunScope(msgspec.Struct, eq=False):
     thread: int = 0
     over: bool = False
     shard: int | None = None
-    """The shard of the run's object, where that is decided when the run begins."""
+    """The shard of the run's object, if it is known when the run begins."""
 
 
 _current: ContextVar[RunScope | None] = ContextVar("kubectl_runtime_scope", default=None)

@@ -149,7 +149,7 @@ def _parts(text: str, source: str, start: int) -> Iterator[tuple[str, int]]:
         if _DIRECTIVES.match(part):
             continue  # %YAML and %TAG belong to the document after the line
         if (rest := match[1].strip()) and not rest.startswith("#"):
-            raise ManifestError(source, "a line that begins with --- parts documents and holds nothing else",
+            raise ManifestError(source, "a line that begins with --- separates documents and must hold nothing else",
                                 line=text.count("\n", 0, match.start()) + 1)
         if part.strip():
             yield part, line
@@ -232,7 +232,7 @@ def objects_of(value: Any, place: str) -> Iterator[tuple[Object, str]]:
         return
     items = value["items"]
     if not isinstance(items, list | None):
-        raise ManifestError(place, f"items of {kind} is {_article(items)} and no list")
+        raise ManifestError(place, f"items of {kind} is {_article(items)} and not a list")
     item_kind = kind.removesuffix("List")
     typed = {"apiVersion": value.get("apiVersion"), "kind": item_kind} if item_kind else {}
     for number, item in enumerate(items or (), 1):

@@ -473,7 +473,7 @@ def _admission_routes(mount: str, handler: Admission[Any]) -> Iterable[tuple[str
         if inspect.iscoroutinefunction(function):
             raise RequestError(f"{mount}: {name}.{verb} is an async function: write def, not async def")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise RequestError(f"{mount}: {name}.{verb} is a generator, of which nothing would run: take out its yield")
+            raise RequestError(f"{mount}: {name}.{verb} is a generator, and nothing in it would run: remove its yield")
         try:
             signature_of(function).bind("request")
         except TypeError as error:

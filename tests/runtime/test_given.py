@@ -197,7 +197,7 @@ TAKERS: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("function", NOT_PLAIN.values(), ids=NOT_PLAIN)
 @pytest.mark.parametrize("taker", TAKERS.values(), ids=TAKERS)
 def test_what_would_run_nothing_when_it_is_called_is_refused(taker: Callable[[Any], object], function: Any) -> None:
-    with pytest.raises(RequestError, match=r"is a generator, of which nothing|is async, and nothing awaits it"):
+    with pytest.raises(RequestError, match=r"is a generator, and nothing|is async, and nothing awaits it"):
         taker(function)
 
 

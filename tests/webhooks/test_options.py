@@ -128,7 +128,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"match_conditions": {"": "true"}}, "not a name"),
     ({"match_conditions": {"a b": "true"}}, "not a name"), ({"match_conditions": {"a": " "}}, "not a name"),
     ({"namespace_selector": "a b"}, "class Full"), ({"object_selector": 5}, "not a label selector"),
-    ({"object_selector": "size > 3"}, "cannot say"), ({"rules": ("pods",)}, "rules= are Rule"),
+    ({"object_selector": "size > 3"}, "cannot express"), ({"rules": ("pods",)}, "rules= are Rule"),
     ({"rules": (Rule(operations=("GET",)),)}, "'GET' is not an operation"), ({"reinvocation": True}, "one of Never")]
 
 

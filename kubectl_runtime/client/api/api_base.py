@@ -155,8 +155,8 @@ class ApiBase(Generic[K]):
         return self._object(self._answered(request, self.form.decode_object, timeout))
 
     def _write(self, request: Request) -> tuple[int, Record]:
-        """Send a write of one object: the status of the answer (201 for what was created), and the object as answered.
-        Blocks and raises as the verbs. For the library."""
+        """Send a write of one object; returns the HTTP status (201 if it was created) and the object in the answer.
+        Blocks and raises as the verbs. For internal use."""
         statuses: list[int] = []
         record = self._answered(request, self.form.decode_object, seen=statuses.append)
         return statuses[0], record
@@ -164,7 +164,8 @@ class ApiBase(Generic[K]):
     def _answered(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None = None,
                   stop: StopToken | None = None, seen: Callable[[int], object] | None = None) -> T:
         """Send `request` and return what `decode` makes of the answer. A write is reported to the client's write
-        observers before it is sent and after it was answered, and to the client's `Observer`. `seen` gets the status."""
+        observers before it is sent and after it was answered, and to the client's `Observer`. `seen` gets the
+        HTTP status."""
         if request.is_read:
             return self._decoded(request, decode, timeout, stop, seen)
         if self.client.writes.begun:

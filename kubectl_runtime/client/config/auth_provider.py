@@ -95,7 +95,7 @@ class AuthProviderCredentials:
         header = checked_header(bearer(token.removeprefix("Bearer ")),
                                 f"the token of the auth provider {self._name!r}")
         if not self._is_valid(header):
-            raise AuthError(f"the auth provider {self._name!r} gave no token: the one at hand has expired and the "
+            raise AuthError(f"the auth provider {self._name!r} gave no token: the current one has expired and the "
                             f"provider did not renew it: {_REMEDY}")
         return header
 
@@ -155,7 +155,7 @@ def _checked_endpoint(url: str, what: str) -> str:
     except ConfigError as error:
         raise AuthError(f"the auth provider 'oidc' is not asked: {error}") from None
     if not checked.startswith("https://") and not is_loopback_url(checked):
-        raise AuthError(f"the auth provider 'oidc' is not asked: its {what} is not https")
+        raise AuthError(f"the auth provider 'oidc' cannot be used: its {what} is not https")
     return url
 
 
@@ -166,7 +166,7 @@ def _context(config: Mapping[str, str]) -> ssl.SSLContext:
         pem = base64.b64decode(data, validate=True) if data else secret_file(path) if path else None
         return ssl.create_default_context(cadata=None if pem is None else pem.decode())
     except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
-        raise AuthError("the auth provider 'oidc' is not asked: its idp-certificate-authority cannot be used: "
+        raise AuthError("the auth provider 'oidc' cannot be used: its idp-certificate-authority cannot be used: "
                         f"{reading_problem(error)}") from None
 
 
@@ -207,7 +207,8 @@ def _answer(method: str, url: str, context: ssl.SSLContext, kind: type[T], **req
     try:
         return decoded(body[:MOST_BYTES], kind)
     except DECODE_FAILURES:
-        raise AuthError(f"the auth provider 'oidc' gave no token (its answer is no such JSON): {_REMEDY}") from None
+        raise AuthError(f"the auth provider 'oidc' gave no token (its answer is not the expected JSON): "
+                        f"{_REMEDY}") from None
 
 
 def _root_cause(error: BaseException) -> str:

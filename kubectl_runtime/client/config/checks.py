@@ -52,7 +52,7 @@ def faults(user: object, groups: object, uid: object, extra: object) -> Iterator
     """What is wrong with the fields of an Impersonation: names (`groups[1]`) and problems, worded to follow the
     name."""
     if not user:
-        yield "user", "is needed: groups, uid and extra are only sent beside one"
+        yield "user", "is needed: groups, uid and extra are only sent with a user"
     elif problem := fault_of(user, identity=True):
         yield "user", problem
     yield from _list_faults("groups", groups)
@@ -63,7 +63,7 @@ def faults(user: object, groups: object, uid: object, extra: object) -> Iterator
         return
     for key, values in extra.items():
         if not isinstance(key, str) or not key:
-            yield "extra", f"has the key {key!r}: a text is expected that is not empty"
+            yield "extra", f"has the key {key!r}: non-empty text is expected"
         elif problem := fault_of(key):
             yield "extra", f"has the key {key!r}, which {problem}"
         yield from _list_faults(f"extra[{key!r}]", values)
@@ -162,7 +162,7 @@ def checked_url(url: str, origin: str, *, tls: bool) -> str:
 def has_host(netloc: str) -> bool:
     """Whether the host in a URL's `netloc` (which may have user information and a port) is literally a name or address.
     Libraries interpret anything else differently (percent-encodings, compatibility characters, text around brackets),
-    so that one would check a different host than the next one connects to."""
+    so the checked host could differ from the host of the connection."""
     parts = _NETLOC(netloc.rpartition("@")[2])
     if parts is None:
         return False

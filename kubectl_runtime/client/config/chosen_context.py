@@ -95,7 +95,7 @@ def _check_cluster(cluster: Entry[Cluster], *, tls: bool) -> None:
         check_server_name(content.tls_server_name, cluster.place)
     proxy = content.proxy_url
     if proxy and not proxy.startswith(_PROXY_SCHEMES):
-        _refuse(cluster, "proxy-url", f"has to begin with one of {', '.join(_PROXY_SCHEMES)}")
+        _refuse(cluster, "proxy-url", f"must begin with one of {', '.join(_PROXY_SCHEMES)}")
     if proxy:
         check_proxy(proxy, f"{cluster.place}.proxy-url")
     if content.insecure_skip_tls_verify and (content.certificate_authority or content.certificate_authority_data):
@@ -106,7 +106,7 @@ def _check_cluster(cluster: Entry[Cluster], *, tls: bool) -> None:
 def _check_user(user: Entry[User], has_certificate: bool) -> None:
     who = user.content
     if who.token and (who.username or who.password):
-        _refuse(user, "token", "stands beside a username or password: keep one of the two")
+        _refuse(user, "token", "is set beside a username or password: keep one of the two")
     try:
         checked_header(bearer(who.token or ""), "the token")
     except AuthError as error:
@@ -118,7 +118,7 @@ def _check_user(user: Entry[User], has_certificate: bool) -> None:
     if has_certificate and not (who.client_key or who.client_key_data):
         _refuse(user, "client-key", "is missing: a client certificate needs both the certificate and its key")
     if who.exec_ is not None and who.auth_provider is not None:
-        _refuse(user, "auth-provider", "stands beside an exec plugin: keep one of the two")
+        _refuse(user, "auth-provider", "is set beside an exec plugin: keep one of the two")
     if not who.as_:
         dependent = {"as-uid": who.as_uid, "as-groups": who.as_groups, "as-user-extra": who.as_user_extra}
         for field, value in dependent.items():

@@ -114,7 +114,7 @@ class ExecSpec:
         try:
             return base64.b64encode(secret_file(self.ca_file)).decode()
         except (OSError, ValueError) as error:
-            raise AuthError(f"the exec plugin {self.command} cannot be told the CA of the cluster: cannot read "
+            raise AuthError(f"the exec plugin {self.command} cannot get the CA of the cluster: cannot read "
                             f"{self.ca_file}: {reading_problem(error)}") from None
 
 

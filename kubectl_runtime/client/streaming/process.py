@@ -373,7 +373,7 @@ class AttachedProcess:
 
     def _check(self, name: str, asked: bool | None) -> None:
         if not asked:
-            raise RequestError(f"{self._channels.websocket.operation}: there is no {name}, as it was not asked for: "
+            raise RequestError(f"{self._channels.websocket.operation}: there is no {name}: request it with "
                                f"{name}=True")
 
 

@@ -95,8 +95,8 @@ def _opened(response: Response, operation: str, key: str, protocols: Sequence[st
         raise TransportError(f"{operation}: the server switched to something that is not a websocket")
     protocol = response.headers.get("Sec-WebSocket-Protocol") or ""
     if protocols and protocol not in protocols:
-        raise TransportError(f"{operation}: the server chose the subprotocol {protocol!r}; "
-                             f"asked for was {' or '.join(protocols)}")
+        raise TransportError(f"{operation}: the server chose the subprotocol {protocol!r} "
+                             f"instead of {' or '.join(protocols)}")
     raw: Any = response.raw
     found = getattr(getattr(raw, "connection", None), "sock", None)
     file = getattr(getattr(raw, "_fp", None), "fp", None)  # as in wire.streams.raw_response

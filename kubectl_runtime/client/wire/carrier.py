@@ -289,7 +289,7 @@ class RequestsCarrier:
                 raise
             # A layer caused this: the client's own part was checked before. Headers are not shown.
             unsendable = isinstance(error, UnicodeError) or "header" in str(error).lower()
-            problem = RequestError(f"{call.request.operation}: it cannot be sent as a layer has changed it: "
+            problem = RequestError(f"{call.request.operation}: a layer changed the call so that it cannot be sent: "
                                    f"{'a header has characters that cannot be sent' if unsendable else error}")
         except (KeyboardInterrupt, SystemExit) as error:
             raise error.with_traceback(None) from None
@@ -348,7 +348,7 @@ def _prepared(call: Call, *, plain: bool) -> PreparedRequest:
 
 
 class _Lines(urllib3.HTTPHeaderDict):
-    """Headers some of which have several values, which only urllib3's own mapping can hold."""
+    """Headers with several values for a name, which only urllib3's own mapping can hold."""
 
     def __repr__(self) -> str:
         return f"<headers {', '.join(self)}>"  # the base class would show secret values

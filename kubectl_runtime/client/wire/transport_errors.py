@@ -78,9 +78,9 @@ def _proxy_remedy(code: int, server: str, origin: str) -> str:
     """The remedy for a proxy that gives no connection; `code`: its answer to CONNECT, 0 if there was none."""
     settings = f"proxy-url of {origin}, HTTPS_PROXY"
     if code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        return f"It asks for user and password: put them into its URL ({settings}), or go around it by NO_PROXY"
+        return f"It asks for user and password: put them into its URL ({settings}), or bypass it with NO_PROXY"
     if 0 < code < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return f"It has to allow connections to {server}; or use another one ({settings}), or go around it by NO_PROXY"
+        return f"It has to allow connections to {server}; or use another one ({settings}), or bypass it with NO_PROXY"
     return f"Check the proxy settings ({settings}, NO_PROXY)"
 
 
@@ -131,6 +131,6 @@ def _text(error: BaseException) -> str:
     if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
         # The received bytes are not shown: they may be the body of another answer, with a Secret in it.
         tls = ". It looks like TLS: perhaps https:// is right" if str(error).startswith("\x15\x03") else ""
-        return f"what came does not begin as an answer of HTTP does{tls}"
+        return f"the answer is not HTTP{tls}"
     said = text_of(error)
     return said[:_LONGEST_TEXT] if isinstance(error, http.client.HTTPException) else said

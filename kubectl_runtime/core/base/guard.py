@@ -304,7 +304,7 @@ def not_awaitable(value: T, function: Any, *, may_yield: bool = False) -> T:
     value would be true."""
     kind = type(value)
     if kind is GeneratorType and not may_yield:
-        raise TypeError(f"{name_of(function)} returned a generator, of which nothing has run: return the value")
+        raise TypeError(f"{name_of(function)} returned a generator, and nothing in it has run: return the value")
     if not hasattr(kind, "__await__"):
         return value
     if inspect.iscoroutine(value):
@@ -319,7 +319,7 @@ def misfit(function: Any, arguments: tuple[str, ...], *, may_yield: bool = False
     if is_async(function):
         return "is async, and nothing awaits it: it is called in a thread; write a plain function"
     if not may_yield and is_generator(function):
-        return "is a generator, of which nothing would run: take out its yield"
+        return "is a generator, and nothing in it would run: remove its yield"
     try:
         signature = signature_of(function)
     except (TypeError, ValueError):

@@ -120,9 +120,9 @@ class Observer:
     # Reads
 
     def read_changed(self, controller: str, resource: str, key: Key, what: str, readers: int) -> None:
-        """Something changed that runs have read with `ctx.read` or `ctx.read_all`: the object `key` of a resource such
-        as `secrets` has `changed`, `appeared` or `went` (was deleted, or left a selection). It triggers `readers`
-        objects."""
+        """An object that runs have read with `ctx.read` or `ctx.read_all` changed: `key` of a resource such as
+        `secrets`. `what` is `changed`, `appeared` or `went` (it was deleted, or left a selection). The change triggers
+        `readers` objects."""
 
     # Runs
 

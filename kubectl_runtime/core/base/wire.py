@@ -524,7 +524,7 @@ _WORDS = {"str": "text", "int": "a number", "float": "a number", "bool": "True o
 def check_undeclared(value: Any, path: str) -> None:
     """Raise RequestError for a value that has several forms in JSON when no declared type selects one."""
     if isinstance(value, bytes | bytearray | memoryview):
-        raise RequestError(f"{path} is bytes, which JSON has not: decode text (value.decode()); a Secret's "
+        raise RequestError(f"{path} is bytes, which JSON does not have: decode text (value.decode()); a Secret's "
                            "data takes base64 text, or text as it is in stringData")
     if isinstance(value, timedelta):
         raise RequestError(f"{path} is a timedelta: write a duration as the kind wants it, such as '5s' or a "

@@ -7,7 +7,7 @@
     decode_list(page, resource)    -> (ListMeta, list[Record])                    items are copied out of the page
 
 msgspec decodes only the head of an object, in one pass; the bytes are kept. A head that cannot be decoded gives a
-record with a `problem` and the names that could be read (`core.codec.salvage`), so that one bad object breaks nothing.
+record with a `problem` and the names that could be read (`core.codec.salvage`), so that a bad object breaks nothing.
 DecodeError is raised only when not even the object's name can be read, or the bytes are not a list at all. Nulls where
 a value is expected count as absent.
 

@@ -342,6 +342,6 @@ def _empty_value(hint: Any) -> Any:
 
 
 def is_in_shard(shard: ShardSelector | None, record: Record) -> bool:
-    """Whether an object is in the ranges of `shard`; in all of them without one. One whose uid could not be read is:
-    the server that sent it knows the uid."""
+    """Whether an object is in the ranges of `shard`; always True without `shard`, and for an object whose uid could not
+    be read: the server that sent it knows the uid."""
     return shard is None or (not record.uid and shard.by == "uid") or shard.matches(record.uid, record.head.namespace)

@@ -182,7 +182,7 @@ class _Pairs:
             if place in self._left:
                 self._pair(index, place)
             elif self._hides(place):
-                raise WriteBackError(f"{self._path}[{index}]", "an object stands in this list twice, and it has fields "
+                raise WriteBackError(f"{self._path}[{index}]", "an object is in this list twice, and it has fields "
                                      "that the view does not declare: put a copy of it there, or use patch or apply")
 
     def by_keys(self, keys: tuple[str, ...]) -> None:

@@ -390,7 +390,7 @@ class ReadOnlyDict(dict[Any, Any]):
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         """Raise TypeError, which says what to change instead."""
-        raise TypeError("what is held of an object is shared and read-only: change a copy, such as dict(obj.labels), "
+        raise TypeError("stored objects are shared and read-only: change a copy, such as dict(obj.labels), "
                         "and patch the object")
 
     if not TYPE_CHECKING:
@@ -413,7 +413,7 @@ class ReadOnlyList(list[Any]):
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         """Raise TypeError, which says what to change instead."""
-        raise TypeError("what is held of an object is shared and read-only: change a copy, such as list(view.items), "
+        raise TypeError("stored objects are shared and read-only: change a copy, such as list(view.items), "
                         "and patch the object")
 
     if not TYPE_CHECKING:

@@ -180,7 +180,8 @@ class Selector(msgspec.Struct, frozen=True):
                 continue
             operator = _WORDS.get(requirement.operator)
             if operator is None:
-                raise RequestError(f"a LabelSelector cannot say {requirement}: it has In, NotIn, Exists, DoesNotExist")
+                raise RequestError(f"a LabelSelector cannot express {requirement}: it has In, NotIn, Exists, "
+                                   "DoesNotExist")
             expressions.append(LabelSelectorRequirement(key=requirement.key, operator=operator,
                                                         values=list(requirement.values) or None))
         return LabelSelector(match_labels=labels or None, match_expressions=expressions or None)
@@ -361,10 +362,10 @@ def _listed(tokens: list[str]) -> tuple[str, ...]:
 
 
 ShardField = Literal["uid", "namespace"]
-"""The fields by whose hash objects can be divided."""
+"""The fields whose hash can divide objects."""
 
 HASHES = 1 << 64
-"""The number of hash values: they are 0 to this number less 1."""
+"""The number of hash values; the largest is one less."""
 
 _BASIS, _PRIME = 0xCBF29CE484222325, 0x100000001B3
 
@@ -378,15 +379,15 @@ def shard_hash(text: str) -> int:
 
 
 _hash_of_namespace = lru_cache(maxsize=4096)(shard_hash)
-"""Objects by the thousand share a namespace."""
+"""Cached, since thousands of objects share a namespace."""
 
 
 class ShardSelector(msgspec.Struct, frozen=True):
-    """Select the objects whose uid or namespace has its hash in one of `ranges`: pairs of the first value and the one
+    """Selects the objects whose uid or namespace has a hash in one of `ranges`: pairs of the first value and the value
     after the last, from 0 to 2**64.
 
-    Sorted and joined, so that selectors of the same objects are equal. Without a range it selects nothing. Raises
-    RequestError for another field and for ranges that are none.
+    The ranges are sorted and joined, so that selectors of the same objects are equal. Without ranges it selects
+    nothing. Raises RequestError for another field and for invalid ranges.
 
     >>> ShardSelector.part("uid", 3, 16)
     ShardSelector(by='uid', ranges=((3458764513820540928, 4611686018427387904),))
@@ -405,15 +406,16 @@ class ShardSelector(msgspec.Struct, frozen=True):
 
     @classmethod
     def part(cls, by: ShardField, number: int, parts: int) -> ShardSelector:
-        """The part `number`, counted from 0, of `parts` of about the same size. Raises RequestError for no part."""
+        """The part `number`, counted from 0, of `parts` of about equal size. Raises RequestError for an invalid
+        part."""
         if type(number) is not int or type(parts) is not int or not 0 <= number < parts:
             raise RequestError(f"there is no part {number!r} of {parts!r}: parts are counted from 0")
-        # The first value whose part, `value * parts >> 64`, is this one: rounded up.
+        # The first value whose part, `value * parts >> 64`, is `number`: rounded up.
         first, end = -(-number * HASHES // parts), -(-(number + 1) * HASHES // parts)
         return cls(by, ((first, end),))
 
     def hash_of(self, uid: str, namespace: str | None) -> int:
-        """The hash that decides of an object."""
+        """The hash that decides whether an object is selected."""
         return shard_hash(uid) if self.by == "uid" else _hash_of_namespace(namespace or "")
 
     def matches(self, uid: str, namespace: str | None) -> bool:
@@ -422,13 +424,13 @@ class ShardSelector(msgspec.Struct, frozen=True):
         return any(first <= found < end for first, end in self.ranges)
 
     def __str__(self) -> str:
-        """The text for a server, which needs one range at least: the smallest one where nothing is selected."""
+        """The text for a server. It needs at least one range: the smallest one if nothing is selected."""
         return " || ".join(f"shardRange(object.metadata.{self.by}, '0x{first:016x}', '0x{end:016x}')"
                            for first, end in self.ranges or ((0, 1),))
 
     @property
     def words(self) -> str:
-        """In few words, for logs: `3 of 16 by uid`."""
+        """A short description for logs: `3 of 16 by uid`."""
         if not self.ranges:
             return f"none by {self.by}"
         if len(self.ranges) == 1:
@@ -441,12 +443,12 @@ class ShardSelector(msgspec.Struct, frozen=True):
 
 
 def part_of_hash(found: int, parts: int) -> int:
-    """The part, counted from 0, in which this hash is: see `ShardSelector.part`."""
+    """The part, counted from 0, that contains this hash: see `ShardSelector.part`."""
     return found * parts >> 64
 
 
 def _joined(ranges: object) -> tuple[tuple[int, int], ...]:
-    """The ranges in order, those that meet as one."""
+    """The ranges in order, with adjacent ranges joined."""
     joined: list[tuple[int, int]] = []
     try:
         pairs = sorted((first, end) for first, end in ranges)  # type: ignore[attr-defined] # callers may not check

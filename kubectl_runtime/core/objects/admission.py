@@ -169,7 +169,7 @@ class AdmissionResponse(FrozenPart, frozen=True):
         """The answer as an admission with a JSON patch (RFC 6902) of the object. Raises RequestError for values that
         JSON cannot carry."""
         if not self.allowed:
-            raise RequestError("a request that is denied is not changed as well")
+            raise RequestError("a denied request cannot be patched")
         patch = encode_plain([dict(operation) for operation in operations])
         return msgspec.structs.replace(self, patch=patch, patch_type="JSONPatch")
 

@@ -96,7 +96,8 @@ def _check_places(child: Owned, owner: Owner) -> None:
         raise RequestError(f"{owner.ref} cannot own {child.ref}: "
                            "a cluster-scoped object has only cluster-scoped owners")
     if child.namespace and child.namespace != owner.namespace:
-        raise RequestError(f"{owner.ref} cannot own {child.ref}: an owner lives in the namespace of what it owns")
+        raise RequestError(f"{owner.ref} cannot own {child.ref}: an owner must be in the namespace of the objects "
+                           "that it owns")
 
 
 LONGEST = 63

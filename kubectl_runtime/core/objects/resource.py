@@ -401,7 +401,7 @@ class Resource(Identity, Declaring):
 
     @property
     def made_of(self) -> Mapping[str, Any] | None:
-        """The views of an object that was made here, of which nothing was looked at in its plain form; else None."""
+        """The views of an object that this program created, while its plain form was not read; otherwise None."""
         return self._views if self._record is None and self._plain is None else None
 
     def to_record(self, *, partial: bool = False, named: bool = True) -> Record:

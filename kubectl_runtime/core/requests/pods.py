@@ -96,7 +96,7 @@ class AttachParams:
             raise RequestError("tty=True and stderr=True: a terminal writes both to stdout")
         object.__setattr__(self, "stderr", not self.tty if self.stderr is None else self.stderr)
         if not (self.stdin or self.stdout or self.stderr):
-            raise RequestError("neither stdin, stdout nor stderr is asked for: nothing would be held")
+            raise RequestError("neither stdin, stdout nor stderr is requested: nothing would be attached")
 
     def query(self) -> Query:
         """The parameters of the request, as the API server names them."""
@@ -136,7 +136,7 @@ def port_forward(place: Place, name: Named, ports: Sequence[int]) -> Request:
     if wrong:
         raise RequestError(f"{operation}: {wrong[0]!r} is not a port: a number from 1 to 65535 is expected")
     if len(set(ports)) < len(ports):
-        raise RequestError(f"{operation}: a port stands twice in {list(ports)}; a second connection to it is a second "
+        raise RequestError(f"{operation}: a port occurs twice in {list(ports)}; a second connection to it is a second "
                            "port-forward")
     return _of_pod(place, name, "portforward", "port-forward", (("ports", str(port)) for port in ports))
 

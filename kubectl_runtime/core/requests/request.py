@@ -102,7 +102,7 @@ def segment(text: str, what: str) -> str:
     if not isinstance(text, str):
         raise RequestError(f"the {what} is of type {type(text).__name__}, where text is expected")
     if text in (".", "..") or "/" in text or "%" in text:
-        raise RequestError(f"{text!r} cannot be a {what}: it would be another path")
+        raise RequestError(f"{text!r} cannot be a {what}: it would change the path")
     if _AS_IT_IS(text):
         return text
     if not text:
@@ -307,8 +307,8 @@ class Place(msgspec.Struct, frozen=True):
         if namespace is not None and not resource.namespaced:
             raise RequestError(f"{resource.kind} is cluster-scoped: it has no namespace; use Api.all")
         if namespace == "":
-            raise RequestError(f"{resource.kind}: no namespace was given (None or an empty one): name one, or take "
-                               "Api.all, which is of all of them")
+            raise RequestError(f"{resource.kind}: no namespace was given (None or an empty one): name one, or use "
+                               "Api.all for all of them")
         root, plural = kind_root(resource.group, resource.version, resource.plural)
         within = "" if namespace is None else f"/namespaces/{segment(namespace, 'namespace')}"
         force_setattr(self, "_collection", f"{root}{within}/{plural}")

@@ -200,7 +200,7 @@ def test_what_comes_in_place_of_a_head_is_not_quoted(line: bytes) -> None:
         peer.close()
 
     with WireServer(answering(misplaced)) as server, server.client(client=FAST) as client:
-        with pytest.raises(TransportError, match="does not begin as an answer of HTTP") as caught:
+        with pytest.raises(TransportError, match="the answer is not HTTP") as caught:
             client.request(GET)
     assert "aHVudGVyMg" not in str(caught.value)
     assert ("https://" in str(caught.value)) == line.startswith(b"\x15")

@@ -254,6 +254,6 @@ def test_an_answer_that_was_not_asked_for_so_is_not_unpacked(body: bytes, author
     with WireServer(answering(reply), tls=tls) as issuer:
         credentials = AuthProviderCredentials("oidc", settings(issuer.url, **authority_of(authority)))
         begun = time.process_time()
-        with pytest.raises(AuthError, match="no such JSON"):
+        with pytest.raises(AuthError, match="not the expected JSON"):
             credentials.header()
         assert time.process_time() - begun < 1

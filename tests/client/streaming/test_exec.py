@@ -397,7 +397,7 @@ def test_it_works_over_tls_with_the_clients_own_trust_and_certificate():
 
 @pytest.mark.parametrize(("options", "match"), [
     ({"tty": True, "stderr": True}, "a terminal writes both"),
-    ({"stdout": False, "stderr": False}, "nothing would be held")])
+    ({"stdout": False, "stderr": False}, "nothing would be attached")])
 def test_streams_that_make_no_sense_are_refused_before_anything_is_sent(options, match):
     server = WireServer(answering(says()))
     with pods(server) as api:
