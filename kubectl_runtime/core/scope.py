@@ -272,6 +272,6 @@ def scoped_cut() -> StopToken | None:
 
 
 def with_scope(stop: StopToken, clock: Clock) -> StopToken:
-    """`stop`; within a run, a token that is set as soon as `stop` or the end of the run is."""
+    """`stop`; within a run, a token that is set when `stop` is set or when the run must end."""
     scoped = scoped_stop()
     return stop if scoped is None else FirstOf(stop, scoped, clock=clock)

@@ -202,7 +202,7 @@ def read_files(path: str | Path, *, recursive: bool = False) -> Iterator[Documen
         return
     files = list(_manifests_in(str(path), recursive))
     if not files:
-        raise ManifestError(str(path), f"there is no file in it that ends with {', '.join(EXTENSIONS)}")
+        raise ManifestError(str(path), f"it has no file that ends with {', '.join(EXTENSIONS)}")
     for file in files:
         yield from read_text(Path(file).read_bytes(), file)
 
@@ -285,8 +285,8 @@ def _documents(source: str | bytes | Path, recursive: bool) -> Iterator[Document
         return
     documents = read_text(source, "the YAML text")
     if len(documents) == 1 and isinstance(documents[0].value, str):
-        raise ManifestError("the YAML text", f"there is no file or folder {documents[0].value!r}, and as a text it is "
-                                             "no Kubernetes object")
+        raise ManifestError("the YAML text", f"there is no file or folder {documents[0].value!r}, and as text it is "
+                                             "not a Kubernetes object")
     yield from documents
 
 

@@ -7,7 +7,7 @@ aliases of aliases multiply ("a billion laughs"), so sizes are counted in the tr
 part of a large document may come from aliases.
 
 The written YAML reads back unchanged by Go's rules (kubectl, the API server) and by YAML 1.1's (PyYAML). Text that
-either would read as something else is in double quotes; text of several lines is a block. Aliases are never written.
+one of them would read as something else is quoted; text of several lines is a block. Aliases are never written.
 """
 from __future__ import annotations
 

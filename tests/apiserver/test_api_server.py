@@ -82,7 +82,7 @@ def test_manifests_are_loaded_from_text_files_folders_and_objects(server, tmp_pa
     ("kind: Pod\napiVersion: null\nmetadata: {name: a}\n", "document 1, line 1.: it has no apiVersion$"),
     ("a: [", r"the YAML text, document 1, line \d: yaml: "),
     ("- a\n- b\n", "there is a list where a Kubernetes object is expected"),
-    ("manifest.yaml", "there is no file or folder 'manifest.yaml', and as a text it is no"),
+    ("manifest.yaml", "there is no file or folder 'manifest.yaml', and as text it is not"),
     ("kind: ConfigMap\napiVersion: v1\nmetadata: 5\n", "the YAML text, document 1, line 1 is no Kubernetes object"),
     ("kind: [x]\napiVersion: v1\n", "the YAML text, document 1, line 1 is no Kubernetes object"),
     ("kind: A\napiVersion: 1\n", "the YAML text, document 1, line 1 is no Kubernetes object"),

@@ -372,7 +372,7 @@ class Renewal(Generic[Value]):
         if attempt.value is not None:
             return attempt.value
         if stop is not None and stop.is_set():
-            raise AuthError(f"{self._name} is not waited for, as {stop.reason or 'the stop token was set'}")
+            raise AuthError(f"gave up waiting for {self._name}: {stop.reason or 'the stop token was set'}")
         raise AuthError(f"{self._name} gave no credentials within the call's deadline")
 
     def _abandon_after(self, attempt: _Attempt[Value], stop: StopToken) -> None:

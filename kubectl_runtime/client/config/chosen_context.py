@@ -110,11 +110,11 @@ def _check_user(user: Entry[User], has_certificate: bool) -> None:
     try:
         checked_header(bearer(who.token or ""), "the token")
     except AuthError as error:
-        _refuse(user, "token", f"is of no use: {error}")
+        _refuse(user, "token", f"cannot be used: {error}")
     try:
         FixedCredentials.basic(who.username or "", who.password or "")
     except AuthError as error:
-        _refuse(user, "username", f"and password are of no use: {error}")
+        _refuse(user, "username", f"and password cannot be used: {error}")
     if has_certificate and not (who.client_key or who.client_key_data):
         _refuse(user, "client-key", "is missing: a client certificate needs both the certificate and its key")
     if who.exec_ is not None and who.auth_provider is not None:
@@ -183,7 +183,7 @@ def _file(entry: Entry[Any], field: str, path: str | None, data: str | None) -> 
     if absolute is None:
         return None
     if data:
-        _refuse(entry, field, f"stands beside {field}-data: keep one of the two")
+        _refuse(entry, field, f"is set beside {field}-data: keep one of the two")
     try:
         with open(absolute, "rb"):
             return absolute

@@ -207,7 +207,8 @@ class ExecCredentials:
         except msgspec.ValidationError as error:
             raise AuthError(f"{plugin} printed something that is not an ExecCredential: {explained(error)}") from None
         except (ValueError, *DECODE_FAILURES):
-            raise AuthError(f"{plugin} printed something that is not an ExecCredential: no JSON, no YAML") from None
+            raise AuthError(f"{plugin} printed something that is not an ExecCredential: neither JSON nor "
+                            "YAML") from None
         if answer.kind != "ExecCredential" or answer.api_version != spec.api_version:
             raise AuthError(f"{plugin} printed something other than the ExecCredential of {spec.api_version} that the "
                             "kubeconfig asks for")

@@ -172,7 +172,7 @@ def typed(value: object, source: str) -> Document:
     for path, extensions in _extensions(document):
         names = [entry.name if entry is not None else None for entry in extensions or ()]
         if len(set(names)) < len(names):
-            raise ConfigError(f"{source}: {path} holds a name twice")
+            raise ConfigError(f"{source}: {path} has the same name twice")
     return document
 
 

@@ -57,8 +57,8 @@ log = guarded_logger(__name__)
 T = TypeVar("T")
 
 _WARN_AT = 4
-"""The retry, about two seconds after the call began, from which on retries are logged as warnings: without them the
-caller would learn of the trouble only when the call gives up."""
+"""The number of the retry, about two seconds after the call began, that is logged as a warning: without it the caller
+would learn of the trouble only when the call gives up."""
 
 _WARN_EVERY = 60.0
 """Seconds between two warnings of a client, even if its server fails and recovers many times in between."""

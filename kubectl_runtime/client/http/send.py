@@ -170,7 +170,7 @@ class RateLimit(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not (isinstance(self.qps, int | float) and 0 < self.qps < float("inf")):
             raise ConfigError(f"RateLimit(qps={self.qps!r}): a number of calls a second above 0 is expected; "
-                              "without a limit give none")
+                              "omit rate_limit for no limit")
         if type(self.burst) is not int or self.burst < 1:
             raise ConfigError(f"RateLimit(burst={self.burst!r}): a whole number of calls, 1 or more, is expected")
 

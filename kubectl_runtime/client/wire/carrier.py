@@ -275,7 +275,7 @@ class RequestsCarrier:
                     response = self._hooked(response, call, arguments)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS and "Upgrade" not in call.headers:
                 response.close()
-                raise FramingError("it has switched protocols, which was not asked for")
+                raise FramingError("it has switched protocols without being asked to")
             opened = call.streaming and response.status_code < 300
             if opened:
                 check_coding(response, call.request)

@@ -145,7 +145,7 @@ def _resolve(key: tuple[int, str, int], found: Future[list[Address]]) -> None:
     error = None
     try:
         result = _addresses(key[1], key[2])
-    except BaseException as failure:  # noqa: BLE001 - whatever it is, those who wait must learn of it
+    except BaseException as failure:  # noqa: BLE001 - waiting callers must get the error
         error = failure
     with _lock:
         _running.pop(key, None)
@@ -336,7 +336,7 @@ def _check_framing(headers: Mapping[str, str]) -> None:
         raise HTTPException(f"its Transfer-Encoding {coding[:100]!r} cannot be read")
     length = headers.get("content-length")
     if length is not None and "chunked" not in (coding or "").lower() and not _is_length(length):
-        raise HTTPException(f"its Content-Length {length[:100]!r} is no length")
+        raise HTTPException(f"its Content-Length {length[:100]!r} is not a length")
 
 
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
@@ -440,7 +440,7 @@ class ApiConnection(HTTPConnection):
             raise ProxyError(f"the proxy {via.place}", error) from error
         except HTTPException as error:
             connection.close()
-            no_http = OSError(f"the proxy's answer to CONNECT is no HTTP: {text_of(error)}")
+            no_http = OSError(f"the proxy's answer to CONNECT is not HTTP: {text_of(error)}")
             raise ProxyError(f"the proxy {via.place}", no_http) from error
         except BaseException:
             connection.close()
@@ -521,7 +521,8 @@ class ApiConnection(HTTPConnection):
         connection: Any = self.sock
         answer = super().getresponse() if asked is None else self._quick_answer(connection, *asked)
         if answer.length_remaining is None and not answer.chunked:
-            # Where the connection's end ends the body only close_notify tells an end from a cut; else the framing does.
+            # If the body ends with the connection, only close_notify shows that it is whole; otherwise the framing
+            # does.
             connection.suppress_ragged_eofs = False
         if self.limits.streaming and answer.status < 300:
             connection.deadline = None

@@ -441,7 +441,7 @@ def check_coding(response: Response, request: Request) -> None:
         if response.status_code >= 300:
             raise
         response.close()
-        raise UnexpectedAnswer(f"{request.operation}: the answer has {coding}, which was not asked for and cannot be "
+        raise UnexpectedAnswer(f"{request.operation}: the answer has {coding}, which was not requested and cannot be "
                                "read. Is a proxy in the way?") from None
 
 

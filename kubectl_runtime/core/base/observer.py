@@ -202,8 +202,8 @@ METHODS = tuple(name for name, value in vars(Observer).items() if callable(value
 
 
 class _Together(Observer):
-    """Passes each notification to the observers that override its method. Methods are instance attributes: those that
-    no observer overrides remain the base class's, which cost no more than with `NO_OBSERVER`."""
+    """Passes each notification to the observers that override its method. Methods are instance attributes. A method
+    that no observer overrides is the base class's empty one and costs as little as with `NO_OBSERVER`."""
 
     __slots__ = ("observers", *METHODS)
 
@@ -275,7 +275,7 @@ def tell(hearers: Hearers, *values: Any) -> None:
     for hear, guard in hearers:
         try:
             hear(*values)
-        except BaseException as error:  # noqa: BLE001 - it may be anybody's
+        except BaseException as error:  # noqa: BLE001 - an observer may raise anything
             guard.failed(error)
         else:
             if guard.count:

@@ -218,7 +218,7 @@ def label_selection(given: LabelSelection | None) -> Selector | str | None:
         try:
             plain = converted(dict(plain), _StrictLabelSelector)
         except msgspec.ValidationError as error:
-            raise RequestError(f"no label selector: {error}") from None
+            raise RequestError(f"not a label selector: {error}") from None
     if isinstance(plain, LabelSelector):
         return Selector.from_label_selector(plain)
     raise RequestError(f"a value of type {type(given).__name__} is not a label selector: "

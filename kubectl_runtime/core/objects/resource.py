@@ -226,7 +226,7 @@ if not TYPE_CHECKING:  # type checkers report that these are read-only; Python's
         setattr(Identity, _name, getattr(Identity, _name).setter(_assigning(_name)))
     for _name in ("kind", "api_version"):
         setattr(Identity, _name, getattr(Identity, _name).setter(
-            _refusing(_name, "it is that of the class: Kind.of(ApiResource(...)) gives the class for another")))
+            _refusing(_name, "it belongs to the class: Kind.of(ApiResource(...)) is the class for another")))
     for _name in ("name_any", "ref"):
         setattr(Identity, _name, getattr(Identity, _name).setter(
             _refusing(_name, "it follows from metadata.name and metadata.namespace")))

@@ -313,7 +313,7 @@ class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
     def apply(cls, field_manager: str) -> PatchParams:
         """Parameters for server-side apply, under this field manager's name."""
         if not field_manager:
-            raise RequestError("server-side apply needs a field manager: a name for who owns the applied fields")
+            raise RequestError("server-side apply needs a field manager: the name of the owner of the applied fields")
         return cls(field_manager=field_manager)
 
     def forced(self) -> Self:
@@ -455,7 +455,7 @@ def params_or_default(given: P | None, kind: type[P]) -> P:
         default: P = _default(kind)  # type: ignore[arg-type] # classes are hashable
         return default
     if not isinstance(given, kind):
-        raise RequestError(f"{given!r} stands where {kind.__name__}(…) is expected")
+        raise RequestError(f"{kind.__name__}(…) is expected, not {given!r}")
     return given
 
 

@@ -138,7 +138,7 @@ def object_name(place: Placed, named: Any) -> str:
         raise RequestError(f"{named!r} is not the name of an object of {wanted.full_name}: give a name as text, or an "
                            "object of that kind")
     if (ref.kind, ref.group) != (wanted.kind, wanted.group):
-        raise RequestError(f"{ref} stands where the name of a {wanted.kind} is expected: it is of another kind")
+        raise RequestError(f"the name of a {wanted.kind} is expected, but {ref} is of another kind")
     if ref.namespace is not None and place.namespace is not None and ref.namespace != place.namespace:
         raise RequestError(f"{ref} is in namespace {ref.namespace!r}, but the request is for namespace "
                            f"{place.namespace!r}")

@@ -129,6 +129,6 @@ def test_a_proxy_that_speaks_no_http_has_sent_nothing() -> None:
     quick = RetryPolicy(base=0.001, maximum=0.002)
     with WireServer(greet) as proxy:
         with Client(Config(cluster_url="https://cluster.example.com", proxy_url=proxy.url), retry=quick) as client:
-            with pytest.raises(TransportError, match="the proxy's answer to CONNECT is no HTTP") as caught:
+            with pytest.raises(TransportError, match="the proxy's answer to CONNECT is not HTTP") as caught:
                 Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
     assert not isinstance(caught.value, OutcomeUnknownError)

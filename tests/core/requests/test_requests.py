@@ -102,9 +102,9 @@ def test_what_cannot_be_a_name_is_refused_before_any_request(name: str) -> None:
 
 
 def test_what_is_no_parameters_is_named() -> None:
-    with pytest.raises(RequestError, match=r"'default' stands where GetParams\(…\) is expected"):
+    with pytest.raises(RequestError, match=r"GetParams\(…\) is expected, not 'default'"):
         build.get(PLACE, "a", "default")  # type: ignore[arg-type]
-    with pytest.raises(RequestError, match=r"'a=b' stands where ListParams"):
+    with pytest.raises(RequestError, match=r"ListParams\(…\) is expected, not 'a=b'"):
         build.list_(PLACE, "a=b")  # type: ignore[arg-type]
 
 
