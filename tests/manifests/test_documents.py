@@ -62,7 +62,7 @@ def test_the_place_of_a_document_leaves_out_what_is_empty():
     ("a: 1\n---\n\nb: c: d\n", r"^x\.yaml, document 2, line 4: yaml: .*mapping values are not allowed"),
     ("a: 1\n---\nb: 1\nc: !!int x\n", r"^x\.yaml, document 2, line 4: yaml: cannot decode !!str `x` as a !!int$"),
     ("a: *nope", r"^x\.yaml, document 1, line 1: yaml: "),
-    ("a: 1\n--- {b: 2}\n", r"^x\.yaml, line 2: a line that begins with --- parts documents"),
+    ("a: 1\n--- {b: 2}\n", r"^x\.yaml, line 2: a line that begins with --- separates documents"),
     ('{"a": 1}\n{"b": }\n', r"^x\.yaml, document 2, line 2: json: Expecting value$"),
     ('{"a": 1} x', r"^x\.yaml, document 2, line 1: what follows the JSON"),
     ('{\n"a": 1,\n"b": [}', r"^x\.yaml, document 1, line 3: json: Expecting value$"),

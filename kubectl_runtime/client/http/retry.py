@@ -164,7 +164,7 @@ def retry_after(header: str | None, details: int | None, now: datetime) -> float
     """Seconds that the server asked to wait: its `Retry-After` header (seconds or date), else the Status; None if it
     asked for no wait.
 
-    A header is ignored if it is neither, is negative, or is beyond `_LONGEST_WAIT`. A date in the past is 0.
+    An invalid or negative header, and one beyond `_LONGEST_WAIT`, is ignored. A date in the past is 0.
     """
     parsed = _parse_header(header.strip(), now) if header else None
     if parsed is None and details is not None and details > 0:

@@ -335,8 +335,8 @@ def _current() -> SentRequest | None:
 
 
 def connects(connection: socket.socket) -> bool:
-    """This thread's request is about to connect this socket, and may put TLS on it. Returns whether it must: a socket
-    without a connection cannot be shut down, so it must not if a token was set before."""
+    """This thread's request is about to connect this socket, and may put TLS on it. Returns False if it must not
+    connect because a token was set before: a socket without a connection cannot be shut down."""
     interrupt = _current()
     if interrupt is None:
         return True

@@ -23,7 +23,7 @@ from kubectl_runtime.core.base.plain import Key, key_of, namespace_or_none
 
 
 class Scope(Enum):
-    """Whether objects of a kind are in a namespace (`Scope.NAMESPACED`) or cluster-scoped (`Scope.CLUSTER`).
+    """The scope of a kind: its objects are in namespaces (`Scope.NAMESPACED`) or cluster-scoped (`Scope.CLUSTER`).
 
     >>> Node.api_resource.scope
     <Scope.CLUSTER: 'Cluster'>

@@ -91,7 +91,7 @@ class TestKubeconfigs:
         ({"server": f"https://{'a' * 70}.example"}, {}, r"clusters\[0\].cluster.server: the server URL"),
         ({"tls-server-name": "a b"}, {}, r"clusters\[0\].cluster: tls-server-name is 'a b'"),
         ({"proxy-url": "http://u:geheim@[p"}, {}, r"clusters\[0\].cluster.proxy-url is not a proxy URL"),
-        ({"proxy-url": "ftp://p"}, {}, r"clusters\[0\].cluster.proxy-url has to begin with"),
+        ({"proxy-url": "ftp://p"}, {}, r"clusters\[0\].cluster.proxy-url must begin with"),
         ({}, {"username": "a:b", "password": "geheim"}, r"users\[0\].user.username and password cannot be used"),
         ({}, {"token": "geheim\nx"}, r"users\[0\].user.token cannot be used"),
         ({}, {"as": "jane\r\nX-Evil: geheim"}, r"users\[0\].user.as cannot be sent in a header"),
