@@ -4,6 +4,7 @@
     Api.namespaced(client, Pod, "default")      one namespace
     Api.default_namespaced(client, Pod)         the namespace of the client's configuration
     Api.namespaces(client, Pod, ["a", "b"])     several, for controllers (see `Namespaces`)
+    Api.namespaces(client, Pod, like="team-*")  those that exist at each moment (see `SelectedNamespaces`)
 
 Options are keywords, or one prepared value (`params`), not both.
 
@@ -27,6 +28,7 @@ from kubectl_runtime.client.api.api_base import ListVerbs, ObjectList, gone
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.entry import Entry
 from kubectl_runtime.client.api.pods import PodVerbs
+from kubectl_runtime.client.api.selected import NamespaceSelection, NamespaceSet, SelectedNamespaces
 from kubectl_runtime.client.api.watch import WatchEvent, WatchStream, open_watch
 from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.clock import Duration, period_of, seconds
@@ -326,15 +328,43 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
     @overload
     @classmethod
+    def namespaces(cls, client: Client, kind: type[R],  # type: ignore[overload-overlap]  # a set is iterable, too
+                   namespaces: NamespaceSet) -> SelectedNamespaces[R]: ...
+    @overload
+    @classmethod
+    def namespaces(cls, client: Client, kind: ApiResource,  # type: ignore[overload-overlap]  # as above
+                   namespaces: NamespaceSet) -> SelectedNamespaces[DynamicObject]: ...
+    @overload
+    @classmethod
+    def namespaces(cls, client: Client, kind: type[R], *, like: str | None = ...,
+                   labels: LabelSelection | None = ...) -> SelectedNamespaces[R]: ...
+    @overload
+    @classmethod
+    def namespaces(cls, client: Client, kind: ApiResource, *, like: str | None = ...,
+                   labels: LabelSelection | None = ...) -> SelectedNamespaces[DynamicObject]: ...
+    @overload
+    @classmethod
     def namespaces(cls, client: Client, kind: type[R], namespaces: Iterable[str]) -> Namespaces[R]: ...
     @overload
     @classmethod
     def namespaces(cls, client: Client, kind: ApiResource, namespaces: Iterable[str]) -> Namespaces[DynamicObject]: ...
     @classmethod
-    def namespaces(cls, client: Client, kind: type[Any] | ApiResource, namespaces: Iterable[str]) -> Namespaces[Any]:
-        """The kind in several namespaces, for a controller: one watch per namespace, one store. Raises RequestError
-        for a cluster-scoped kind, an empty list, and a string instead of a list."""
-        names = () if isinstance(namespaces, str) else tuple(dict.fromkeys(namespaces))
+    def namespaces(cls, client: Client, kind: type[Any] | ApiResource, namespaces: Any = None, *,
+                   like: str | None = None, labels: LabelSelection | None = None) -> Any:
+        """The kind in several namespaces, for a controller; no request is made.
+
+        A list of names: one watch of each, one store of all. A `NamespaceSet`, `like="team-*"` (`*` and `?`), `labels`
+        of the namespaces: those that are chosen at each moment, in one watch of the whole cluster that keeps these
+        alone; without the right to that, one watch of each, 100 at most. Raises RequestError for a cluster-scoped kind,
+        no choice or two, a text in place of a list, and a malformed pattern or selector.
+        """
+        if namespaces is not None and (like is not None or labels is not None):
+            raise RequestError("namespaces are chosen by names or by like= and labels=, not by both")
+        if isinstance(namespaces, NamespaceSet):
+            return SelectedNamespaces(_api(client, kind, None), NamespaceSelection(chosen=namespaces))
+        if like is not None or labels is not None:
+            return SelectedNamespaces(_api(client, kind, None), NamespaceSelection.of(like, labels))
+        names = () if isinstance(namespaces, str | None) else tuple(dict.fromkeys(namespaces))
         if not names:
             raise RequestError(f"the namespaces of an Api are a list of at least one name, not {namespaces!r}")
         return Namespaces(tuple(_api(client, kind, name or "") for name in names))

@@ -91,6 +91,14 @@ class StoreWriter(Generic[K]):
         """All stored objects. Only for the thread that writes, and not to be kept beyond the next write."""
         return self.state.records
 
+    def states(self) -> dict[Key, Record]:
+        """All stored objects, and those that this process wrote and the watch has not shown yet. Only for the thread
+        that writes."""
+        state = self.state
+        with state.condition:
+            own = {key: entry.last for key, entry in state.overlay.entries.items() if entry.last is not None}
+            return {**own, **state.records}
+
     def commit(self, changes: Changes, gone: Sequence[Record] = (), version: str = "") -> Observers:
         """Make these changes; who has to be told of them.
 

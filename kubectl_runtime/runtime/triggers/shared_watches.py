@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from kubectl_runtime.client.api.selected import SelectedNamespaces
 from kubectl_runtime.client.http.send import PROBE_SECONDS
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import RequestError
@@ -55,6 +56,7 @@ from kubectl_runtime.core.requests.params import IDLE_MARGIN
 from kubectl_runtime.runtime.store.reflector import Commit, Reflector
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.store.store_writer import StoreWriter, Written
+from kubectl_runtime.runtime.triggers.namespaces_driver import NamespacesDriver
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscriber, Subscription
 from kubectl_runtime.runtime.watch.backoff import IDLE_PAUSE, FailureLog, WatchFailures, WatchTarget, absent
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, ListSemantic, WatcherConfig
@@ -79,8 +81,10 @@ class WatchedWrites:
     watch's thread; all else is safe to use from any thread."""
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None,
-                 writer: StoreWriter[Any]) -> None:
-        """`api` in the form that is stored."""
+                 writer: StoreWriter[Any], admits: Callable[[str | None], bool] | None = None) -> None:
+        """`api` in the form that is stored. `admits`: whether it may hold objects of a namespace; None: of each that
+        `api` is about."""
+        self._admits = admits
         self._written = Written(api, config, modify)
         self._writer = writer
         self._client: Any = getattr(api, "client", None)
@@ -100,7 +104,10 @@ class WatchedWrites:
             self._forget()
 
     def _was_written(self, write: Write) -> None:
-        own = None if self.deaf else self._written.entry(write)
+        admits = self._admits
+        if self.deaf or (admits is not None and not admits(write.ref.namespace)):
+            return
+        own = self._written.entry(write)
         if own is None:
             return
         unseen, observers = self._writer.wrote(write.ref.key, own)
@@ -151,11 +158,17 @@ class Watch(Generic[K]):
         self._writer: StoreWriter[K] = StoreWriter(api.resource, self._read, clock=clock)
         self._relist_triggers = relist_triggers
         self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
-        verifier = None if config.verify is None else Verifier(
+        verifier = None if config.verify is None or isinstance(api, SelectedNamespaces) else Verifier(
             given, config, seconds(config.verify), self._writer.held, stop, clock.monotonic())
-        self._driver = WatchDriver(api, config, stop, clock, rng, verifier)
+        self._driver: WatchDriver | NamespacesDriver
+        if isinstance(api, SelectedNamespaces):
+            self._driver = driver = NamespacesDriver(api, config, stop, clock, rng, shared_watches(api).take,
+                                                     self._writer.states)
+            admits: Callable[[str | None], bool] | None = driver.admits
+        else:
+            self._driver, admits = WatchDriver(api, config, stop, clock, rng, verifier), None
         self._config = config
-        self.writes = WatchedWrites(api, config, self._modify, self._writer)
+        self.writes = WatchedWrites(api, config, self._modify, self._writer, admits)
         self._on_undivided: tuple[Callable[[], None], ...] | None = ()
         """Called when the server turns out not to divide by `config.shard`; None: it has."""
         self._hooks = threading.Lock()
@@ -293,6 +306,8 @@ class Watch(Generic[K]):
 
     def run(self) -> None:
         """Step until the stop token is set. Blocks."""
+        if isinstance(self._driver, NamespacesDriver):
+            self._driver.threaded = True
         while not self.stopped:
             self._step_since = self._clock.monotonic()
             wait = self.step()
@@ -608,7 +623,7 @@ def selection_of(api: WatchApi[Any], config: WatcherConfig) -> Hashable:
     """Which objects a watch is about, how recent, and its backoff: the part of the key that is no form."""
     options = tuple((option.name, str(getattr(config, option.name) or "") if option.name.endswith("_selector")
                      else getattr(config, option.name)) for option in fields(config) if option.name not in _HOW_ONLY)
-    return api.resource, api.namespace, config.failure_backoff, options
+    return api.resource, api.namespace, getattr(api, "selection", None), config.failure_backoff, options
 
 
 def form_of(api: WatchApi[Any], config: WatcherConfig, modify: Modify | None) -> Hashable:

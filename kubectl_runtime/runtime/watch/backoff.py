@@ -74,18 +74,23 @@ class WatchTarget:
     label_selector: str | None = None
     field_selector: str | None = None
     shard: str | None = None
+    selection: str = ""
+    """What chooses the namespaces, where they come and go."""
 
     @classmethod
     def of(cls, api: Any, config: Any) -> WatchTarget:
         """What a watch of `api` with this WatcherConfig is about."""
         shard = None if config.shard is None else config.shard.words
-        return cls(api.resource, api.namespace, config.label_text, config.field_text, shard)
+        return cls(api.resource, api.namespace, config.label_text, config.field_text, shard,
+                   str(getattr(api, "selection", "")))
 
     def __str__(self) -> str:
         """`deployments.apps in namespace prod (labels app=web)`."""
         parts = [self.resource.full_name]
         if self.namespace:
             parts.append(f"in namespace {self.namespace}")
+        if self.selection:
+            parts.append(f"in the namespaces of {self.selection}")
         selectors = {"labels": self.label_selector, "fields": self.field_selector, "shard": self.shard}
         if any(selectors.values()):
             parts.append(f"({', '.join(f'{what} {text}' for what, text in selectors.items() if text)})")

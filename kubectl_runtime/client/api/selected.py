@@ -1,0 +1,213 @@
+"""Namespaces that come and go: one kind in those that a pattern, labels or a set of names choose at each moment.
+
+    NamespaceSet           names that code changes while a controller runs
+    NamespaceSelection     what chooses: a pattern of names, labels of namespaces, or a NamespaceSet
+    SelectedNamespaces     one kind in the chosen namespaces, as one thing to watch; made by `Api.namespaces`
+
+Nothing here makes a request: `runtime.triggers.namespaces_driver` watches. A pattern is the one choice that a name
+alone decides; who has labels only the server knows.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.meta.gvk import ApiResource, Scope
+from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
+from kubectl_runtime.core.requests.request import Place, checked_label
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.client import Client
+
+K = TypeVar("K")
+
+NAMESPACE = ApiResource("", "v1", "Namespace", "namespaces", Scope.CLUSTER)
+
+_OF_PATTERNS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-*?")
+_LONGEST = 63
+
+
+class NamespaceSet:
+    """The names of namespaces, for `Api.namespaces`; what watches them follows each change. Safe to use from any
+    thread.
+
+    Raises RequestError for what is no name of a namespace, and for a text in place of a list of names.
+
+    >>> tenants = NamespaceSet(["team-a"])
+    >>> controller = Controller(Api.namespaces(client, ConfigMap, tenants))
+    >>> tenants.add("team-b")
+    >>> sorted(tenants)
+    ['team-a', 'team-b']
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._lock = ForkSafeLock()
+        self._names = _checked(names)
+        self._listeners: dict[object, Callable[[], None]] = {}
+
+    def set(self, names: Iterable[str]) -> None:
+        """Let these be the names, and no others."""
+        found = _checked(names)
+        self._change(lambda _: found)
+
+    def add(self, *names: str) -> None:
+        """Let these be among the names."""
+        found = _checked(names)
+        self._change(lambda known: known | found)
+
+    def discard(self, *names: str) -> None:
+        """Let these not be among the names."""
+        found = _checked(names)
+        self._change(lambda known: known - found)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names at this moment."""
+        return self._names
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener`, which must neither block nor raise, after each change, in the thread that made it. Returns
+        a function that ends this."""
+        key = object()
+        with self._lock:
+            self._listeners[key] = listener
+
+        def forget() -> None:
+            with self._lock:
+                self._listeners.pop(key, None)
+        return forget
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"NamespaceSet({sorted(self._names)})"
+
+    def _change(self, change: Callable[[frozenset[str]], frozenset[str]]) -> None:
+        with self._lock:
+            before, self._names = self._names, change(self._names)
+            listeners = [] if before == self._names else [*self._listeners.values()]
+        for listener in listeners:
+            listener()
+
+
+@dataclass(frozen=True)
+class NamespaceSelection:
+    """What chooses namespaces: a pattern (`*` and `?`) and labels, which both have to match, or a set."""
+
+    like: str | None = None
+    labels: str | None = None
+    """As a request carries them."""
+    chosen: NamespaceSet | None = None
+
+    @classmethod
+    def of(cls, like: object, labels: LabelSelection | None) -> NamespaceSelection:
+        """A pattern, labels, or both. Raises RequestError for what can be neither, and for an empty one, which would
+        be all namespaces."""
+        if like is not None and (not isinstance(like, str) or not like or not _OF_PATTERNS.issuperset(like)
+                                 or len(like.replace("*", "")) > _LONGEST):
+            raise RequestError(f"like is a pattern of names of namespaces, such as 'team-*', not {like!r}")
+        text = None if labels is None else str(Selector.of(labels))
+        if text == "":
+            raise RequestError("labels select namespaces, such as {'team': 'a'}; an empty selector is every namespace, "
+                               "and that is Api.all")
+        return cls(like, text)
+
+    @property
+    def decides_by_name(self) -> bool:
+        """Whether a name alone says if a namespace is chosen, at any time."""
+        return self.chosen is None and self.labels is None
+
+    def fits(self, name: object) -> bool:
+        """Whether a namespace of this name may be chosen, now or later."""
+        if self.like is not None:
+            return isinstance(name, str) and fnmatchcase(name, self.like)
+        return True
+
+    def __str__(self) -> str:
+        if self.chosen is not None:
+            return "a set"
+        return " and ".join(text for text in (self.like, self.labels and f"labels {self.labels}") if text)
+
+
+class SelectedNamespaces(Generic[K]):
+    """One kind in the namespaces that are chosen at each moment, made by `Api.namespaces`: for a controller's watches
+    and for `watch_store`. It has no verbs: take an `Api.namespaced`. Immutable; safe to use from any thread.
+
+    >>> Controller(Api.namespaces(client, ConfigMap, like="team-*"))
+    <...Controller ...>
+    """
+
+    def __init__(self, everywhere: Any, selection: NamespaceSelection) -> None:
+        """`everywhere`: the Api of the kind in all namespaces."""
+        if not everywhere.resource.namespaced:
+            raise RequestError(f"{everywhere.resource.full_name} is cluster-scoped: it has no namespace; use Api.all")
+        self.everywhere = everywhere  # an `Api[K]`, which makes this class and cannot be known here
+        self.selection = selection
+
+    @property
+    def client(self) -> Client:
+        """The client."""
+        return self.everywhere.client  # type: ignore[no-any-return]
+
+    @property
+    def resource(self) -> ApiResource:
+        """The kind's ApiResource."""
+        return self.everywhere.resource  # type: ignore[no-any-return]
+
+    @property
+    def kind(self) -> type[K]:
+        """The kind's resource class."""
+        return self.everywhere.kind  # type: ignore[no-any-return]
+
+    @property
+    def form(self) -> Any:
+        """In which form objects are kept."""
+        return self.everywhere.form
+
+    @property
+    def place(self) -> Place:
+        """Where a request for all of them goes."""
+        return self.everywhere.place  # type: ignore[no-any-return]
+
+    @property
+    def namespace(self) -> None:
+        """None: there are several."""
+
+    def within(self, namespace: str) -> Any:
+        """The same Api of one namespace."""
+        api = self.everywhere
+        return type(api)(api.client, api.kind, replace(api.place, namespace=namespace), api.form)
+
+    def of_namespaces(self) -> Any:
+        """The Api of the Namespaces' metadata."""
+        return type(self.everywhere).all(self.client, NAMESPACE).with_metadata_only()
+
+    def with_metadata_only(self) -> SelectedNamespaces[Any]:
+        """An Api of the same namespaces that asks for metadata alone: see `Api.with_metadata_only`."""
+        return SelectedNamespaces(self.everywhere.with_metadata_only(), self.selection)
+
+    def with_fields(self, view: type[Any]) -> SelectedNamespaces[Any]:
+        """An Api of the same namespaces that keeps only the fields of `view`: see `Api.with_fields`."""
+        return SelectedNamespaces(self.everywhere.with_fields(view), self.selection)
+
+    def __repr__(self) -> str:
+        return f"<Api of {self.resource.full_name} in the namespaces of {self.selection}>"
+
+
+def _checked(names: Iterable[str]) -> frozenset[str]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise RequestError(f"the names of namespaces are a list, not {names!r}")
+    return frozenset(checked_label(name, "a namespace") for name in names)

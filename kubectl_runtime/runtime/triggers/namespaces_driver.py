@@ -1,0 +1,583 @@
+"""`NamespacesDriver`: what a `WatchDriver` is to one place, for namespaces that come and go. Its watch has one store.
+
+    everywhere   one watch of the whole cluster; objects of other namespaces are dropped before anything keeps them.
+                 A namespace that comes is listed and joined; of one that goes, the objects are deleted
+    each         after a 403 to the first list or watch of the cluster: a shared watch of each namespace, `MOST` at
+                 most. What they bring comes in their order, a namespace as a whole
+
+    a namespace                  everywhere                                 each
+    comes                        listed at version v; its events up to v    asked for one object; its watch is taken
+                                 are dropped, as the list has them
+    goes                         Delete of what is stored                   the same; its watch is given back
+    comes, without the right     -                                          logged once and skipped; asked again when
+                                                                            the namespace changes, and each minute
+
+Nothing is given out before the namespaces are known and the first lists are complete. With a pattern, a name says by
+itself whether its namespace is chosen, so in the first way no namespace is watched.
+
+Which namespaces there are is a shared watch of their metadata (`Membership`). A change of them wakes the thread that
+reads: the open watch of the cluster ends, and goes on from its last version. For the thread of its watch; a simulation
+has no further thread, and the watches of this are stepped by `advance`.
+"""
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from kubectl_runtime.client.api.api_base import walk
+from kubectl_runtime.client.api.selected import NamespaceSelection, SelectedNamespaces
+from kubectl_runtime.client.http.send import Outage
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.guard import as_exception, guarded_logger
+from kubectl_runtime.core.base.observer import Observer
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.requests.params import ListParams, WatchParams
+from kubectl_runtime.core.requests.request import Retry
+from kubectl_runtime.runtime.triggers.triggers import OfHeads
+from kubectl_runtime.runtime.watch.config import WatcherConfig
+from kubectl_runtime.runtime.watch.driver import Advance, WatchDriver
+from kubectl_runtime.runtime.watch.event import (
+    CARRIERS,
+    INIT,
+    INIT_DONE,
+    Apply,
+    Delete,
+    Event,
+    Failed,
+    Init,
+    InitApply,
+)
+from kubectl_runtime.runtime.watch.machine import is_lower
+from kubectl_runtime.runtime.watch.states import (
+    Listed,
+    Listing,
+    State,
+    Streaming,
+    WatchBatch,
+    WatchError,
+    Watching,
+)
+
+log = guarded_logger(__name__)
+
+MOST = 100
+"""Namespaces that are watched one by one at most: each takes a thread and a connection."""
+
+ASK_AGAIN = 60.0
+"""Seconds after which a namespace without the right is asked again: a role is often bound after it was made."""
+
+LOOK_SECONDS = 1.0
+"""The longest time between two looks at which namespaces are due."""
+
+SOON = 0.001
+"""Seconds after a look that found nothing new: it has waited itself."""
+
+BACKLOG = 10_000
+"""Events that wait for the store until the threads that bring them are slowed down."""
+
+JOIN_SECONDS = 2.0
+"""How long the end waits for each thread, which takes a millisecond unless user code holds it up."""
+
+
+class Taken(Protocol):
+    """A user's part of a shared watch: `shared_watches.Share`."""
+
+    @property
+    def watch(self) -> Any:
+        """The watch."""
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """Its thread, if it was started."""
+
+    def start(self) -> None:
+        """Have a thread run the watch."""
+
+    def subscribe(self, subscription: Any, sink: Any, on_complete: Callable[[], None] = ...) -> Callable[[], None]:
+        """Pass what the watch sees through `subscription`."""
+
+    def release(self, reason: str = ...) -> None:
+        """Give it back."""
+
+
+Take = Callable[..., Taken]
+"""Takes a part of a shared watch: `SharedWatches.take`."""
+
+
+class Membership:
+    """Which namespaces are chosen at this moment. `on_change` is called in whichever thread has changed that."""
+
+    def __init__(self, api: SelectedNamespaces[Any], take: Callable[..., Taken],
+                 on_change: Callable[[], None]) -> None:
+        self._api = api
+        self.selection: NamespaceSelection = api.selection
+        self._take = take
+        self._on_change = on_change
+        self._versions: dict[str, str] = {}
+        """Replaced whole once they are listed: other threads look at it."""
+        self._names: frozenset[str] | None = None
+        self._forget: Callable[[], None] = lambda: None
+        self.share: Taken | None = None
+        if self.selection.chosen is not None:
+            self._forget = self.selection.chosen.on_change(on_change)
+
+    def begin(self, *, threaded: bool) -> float | None:
+        """Watch the namespaces, if they are needed and not watched yet; where there are no threads, make a step, and
+        return what the step does."""
+        if self.selection.chosen is not None:
+            return None
+        if self.share is None:
+            self.share = self._take(self._api.of_namespaces(), WatcherConfig(label_selector=self.selection.labels))
+            self.share.subscribe(OfHeads(self._changed), lambda _: None, self._listed)
+            if threaded:
+                self.share.start()
+        if threaded:
+            return None
+        wait: float | None = self.share.watch.step()
+        return wait
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The names; None while they are not known."""
+        if self.selection.chosen is not None:
+            return self.selection.chosen.names
+        return self._names
+
+    @property
+    def trouble(self) -> str:
+        """Why the names are not known; empty when nothing is wrong."""
+        return "" if self._names is not None or self.share is None else self.share.watch.state.last_error
+
+    def version(self, name: str) -> str:
+        """What says whether a namespace has changed; empty where nothing does."""
+        return self._versions.get(name, "")
+
+    def close(self) -> Iterable[Taken]:
+        """Give back what it watches; that is returned."""
+        self._forget()
+        if self.share is None:
+            return ()
+        self.share.release()
+        return (self.share,)
+
+    def _changed(self, event: Event[Record]) -> Iterable[Any]:
+        if isinstance(event, CARRIERS) and self.selection.fits(event.obj.head.name):
+            head = event.obj.head
+            versions = self._versions if self._names is None else {**self._versions}
+            if isinstance(event, Delete):
+                versions.pop(head.name, None)
+            else:
+                versions[head.name] = head.resource_version
+            self._versions = versions
+            if self._names is not None:
+                self._publish()
+        return ()
+
+    def _listed(self) -> None:
+        if self._names is None:
+            self._publish()
+
+    def _publish(self) -> None:
+        if self._names is None or self._versions.keys() != self._names:
+            self._names = frozenset(self._versions)
+        self._on_change()
+
+
+class _Everywhere:
+    """The Api of the whole cluster, whose open watch can be woken: it then gives an empty batch and goes on from where
+    it was."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+        self.client, self.resource, self.kind = api.client, api.resource, api.kind
+        self.namespace: str | None = None
+        self.nudge = StopToken()
+
+    def list_page(self, params: ListParams, *, stop: StopToken, retry: Retry) -> Any:
+        return self._api.list_page(params, stop=stop, retry=retry)
+
+    def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[WatchBatch]:
+        return _Woken(self, partial(self._api.open_watch, params), resource_version, stop,
+                      initial=params.send_initial_events)
+
+
+class _Woken(Iterator[WatchBatch]):
+    def __init__(self, owner: _Everywhere, open_watch: Callable[[str, StopToken], Any], version: str,
+                 stop: StopToken, *, initial: bool) -> None:
+        """`initial`: it begins with a list, in the middle of which it could not go on; so it is not woken there."""
+        self._owner = owner
+        self._open_watch = open_watch
+        self._version = version
+        self._stop = stop
+        self._initial = initial
+        self._nudge = owner.nudge
+        self._stream: Any = None
+        self.flow_schema = ""
+        self._open()
+
+    @property
+    def broke(self) -> Any:
+        return getattr(self._stream, "broke", None)
+
+    def __next__(self) -> WatchBatch:
+        if self._stream is None:
+            self._open()
+            if self._stream is None:
+                return []
+        try:
+            batch: WatchBatch | None = next(self._stream, None)
+        except Exception:
+            if not self._is_woken:
+                raise
+            batch = None
+        if batch is None:
+            if not self._is_woken:
+                raise StopIteration
+            self.close()
+            return []
+        if batch:
+            self._version = next((event.resource_version for event in reversed(batch) if event.resource_version),
+                                 self._version)
+            self._initial = self._initial and not any(event.initial_events_end for event in batch)
+        return batch
+
+    def close(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    @property
+    def _is_woken(self) -> bool:
+        return not self._initial and self._nudge.is_set() and not self._stop.is_set()
+
+    def _open(self) -> None:
+        self._nudge = self._owner.nudge
+        stop = self._stop if self._initial else FirstOf(self._stop, self._nudge)
+        try:
+            self._stream = self._open_watch(self._version, stop)
+        except Exception:
+            if not self._is_woken:
+                raise
+        else:
+            self.flow_schema = getattr(self._stream, "flow_schema", "")
+
+
+class _Refusals(Observer):
+    """Hears of watches of single namespaces that are refused."""
+
+    def __init__(self, on_refusal: Callable[[str], None]) -> None:
+        self._on_refusal = on_refusal
+
+    def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:  # noqa: ARG002
+        if isinstance(error, ApiError) and error.is_forbidden:
+            self._on_refusal(watch)
+
+
+class NamespacesDriver:
+    """See the module. `known` gives what the store holds and what this process wrote of it."""
+
+    def __init__(self, api: SelectedNamespaces[Any], config: WatcherConfig, stop: StopToken, clock: Clock,
+                 rng: random.Random, take: Take, known: Callable[[], Mapping[Key, Record]]) -> None:
+        """Raises RequestError for `config.verify`, which compares with a list of one place."""
+        if config.verify is not None:
+            raise RequestError(f"verify={config.verify} compares a store with one list, and {api!r} has several")
+        self._api = api
+        self._config = config
+        self._stop = stop
+        self._clock = clock
+        self._known = known
+        self._take = partial(take, clock=clock, rng=rng)
+        self._target = f"{api.resource.full_name} in the namespaces of {api.selection}"
+        self.threaded = False
+        """Whether a thread of its own calls `advance`, which may then block and begin further threads."""
+        self._members = Membership(api, self._take, self._wake)
+        self._everywhere = _Everywhere(api.everywhere)
+        self._cluster: WatchDriver | None = WatchDriver(self._everywhere, config, stop, clock, rng)
+        self._is_proven = False
+        """Whether a watch of the cluster was open once."""
+        self._inside: frozenset[str] = frozenset()
+        """Whose objects the store has, or will have after the list in progress."""
+        self._floors: dict[str, str] = {}
+        """The version of the list by which a namespace was joined, until the watch has passed it."""
+        self._each: dict[str, Taken] = {}
+        self._listed: set[str] = set()
+        """Whose first list is complete."""
+        self._skipped: dict[str, tuple[str, float]] = {}
+        """Namespaces without the right: their version, and when they are asked again."""
+        self._refused: set[str] = set()
+        self._is_complete = self._is_crowded = False
+        self._heard = 0.0
+        """When the last of the single watches to hear something has heard it."""
+        self._changed = threading.Condition()
+        self._arrived: deque[tuple[Taken, Event[Record]]] = deque()
+        self._observer = _Refusals(self._refuse)
+        self._forget = stop.on_set(self._wake)
+
+    @property
+    def state(self) -> State:
+        """The state of the cluster's watch; of single ones whether all have been listed."""
+        if self._cluster is not None:
+            return self._cluster.state
+        return Watching("", "", 0.0) if self._is_complete else Streaming(Listing(), 0.0)
+
+    @property
+    def server_trouble(self) -> Exception | None:
+        """As `WatchDriver.server_trouble`; single watches say it themselves."""
+        return None if self._cluster is None else self._cluster.server_trouble
+
+    @property
+    def outage(self) -> Outage | None:
+        """As `WatchDriver.outage`."""
+        if self._cluster is not None:
+            return self._cluster.outage
+        found: Outage | None = self._api.client.reachability.outage
+        return found
+
+    def admits(self, namespace: str | None) -> bool:
+        """Whether the store has, or may get, objects of this namespace. Safe to call from any thread."""
+        selection = self._api.selection
+        if selection.decides_by_name:
+            return selection.fits(namespace)
+        return namespace in self._inside or namespace in (self._members.names or ())
+
+    def advance(self) -> Advance:
+        """As `WatchDriver.advance`."""
+        if self._everywhere.nudge.is_set():
+            self._everywhere.nudge = StopToken()
+        by_name = self._cluster is not None and self._api.selection.decides_by_name
+        waited = None if by_name else self._members.begin(threaded=self.threaded)
+        names = None if by_name else self._members.names
+        if names is None and not by_name:
+            if trouble := self._members.trouble:
+                return Advance([Failed(WatchError(f"the namespaces are not known: {trouble}"), "list")])
+            return Advance([], waited)
+        found = self._of_cluster(names) if self._cluster is not None else self._of_each(names or frozenset())
+        return found._replace(wait=0.0) if waited == 0 and found.wait is None else found
+
+    def restart(self) -> None:
+        """Trust nothing that is known and begin with a list again."""
+        if self._cluster is not None:
+            self._cluster.restart()
+            return
+        self._give_back(self._each)
+        self._is_complete = False
+
+    def close(self) -> None:
+        """Give back every watch, and wait for their threads."""
+        self._forget()
+        if self._cluster is not None:
+            self._cluster.close()
+        taken = [*self._members.close(), *self._give_back(self._each)]
+        for share in taken:
+            thread = share.thread
+            if thread is not None and share.watch.stop.is_set() and thread is not threading.current_thread():
+                thread.join(JOIN_SECONDS)
+
+    # --- one watch of the cluster ---
+
+    def _of_cluster(self, names: frozenset[str] | None) -> Advance:
+        cluster = self._cluster
+        assert cluster is not None
+        if names is not None and names is not self._inside and isinstance(cluster.state, Listed | Watching):
+            if names != self._inside:
+                return self._moved(names)
+            self._inside = names
+        out, wait, frame = cluster.advance()
+        self._is_proven = self._is_proven or isinstance(cluster.state, Watching)
+        failure = out[-1] if out and isinstance(out[-1], Failed) else None
+        if failure is not None and _is_refusal(failure.error) and not self._is_proven:
+            log.info("%s cannot be watched in all namespaces (%s): there is a watch for each namespace", self._target,
+                     failure.error)
+            cluster.close()
+            self._cluster = None
+            return Advance([])
+        return Advance([event for event in out if self._passes(event, names)], wait, frame)
+
+    def _passes(self, event: Event[Record] | Failed, names: frozenset[str] | None) -> bool:
+        if isinstance(event, Init):
+            self._inside, self._floors = names or frozenset(), {}
+        if not isinstance(event, CARRIERS):
+            return True
+        head = event.obj.head
+        if names is None:
+            return self._api.selection.fits(head.namespace)
+        if head.namespace not in self._inside:
+            return False
+        floor = self._floors.get(head.namespace) if self._floors else None
+        if floor is None or isinstance(event, InitApply):
+            return True
+        if head.resource_version == floor or is_lower(head.resource_version, floor):
+            return False
+        del self._floors[head.namespace]
+        return True
+
+    def _moved(self, names: frozenset[str]) -> Advance:
+        """Namespaces have come or gone: one that came is joined at a time, so that no step is long."""
+        gone, came = self._inside - names, sorted(names - self._inside)
+        out: list[Event[Record] | Failed] = [*self._deleted(gone)]
+        self._inside -= gone
+        for name in gone:
+            self._floors.pop(name, None)
+        if came:
+            try:
+                records, version = self._read(came[0])
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
+                return Advance(out if self._stop.is_set() else [*out, Failed(as_exception(error), "list")])
+            self._inside |= {came[0]}
+            self._floors[came[0]] = version
+            out += map(Apply, records)
+        return Advance(out)
+
+    def _read(self, name: str) -> tuple[list[Record], str]:
+        """All of one namespace, and the version that this is of. Blocks, and raises as a list does."""
+        api, config, version = self._api.within(name), self._config, ""
+        params = ListParams(label_selector=config.label_text, field_selector=config.field_text, limit=config.page_size)
+        records: dict[Key, Record] = {}
+
+        def fetch(asked: ListParams) -> Any:
+            return api.list_page(asked, stop=self._stop, retry=Retry.SAFE)
+
+        for meta, page in walk(fetch, params, f"list {self._api.resource.full_name} in namespace {name}"):
+            version = meta.resource_version or version
+            records.update((record.key, record) for record in page)
+        return [*records.values()], version
+
+    # --- a watch of each namespace ---
+
+    def _of_each(self, names: frozenset[str]) -> Advance:
+        out: list[Event[Record] | Failed] = [*self._follow(names)]
+        waits: list[float] = []
+        if not self.threaded:
+            waits = [wait for share in self._each.values() if (wait := share.watch.step()) is not None]
+        with self._changed:
+            if self.threaded and not (out or self._arrived or self._refused or self._stop.is_set() or self._may_begin):
+                self._clock.wait(self._changed, LOOK_SECONDS)
+            shares = [*self._each.values()]
+            while self._arrived:
+                share, event = self._arrived.popleft()
+                if share in shares:
+                    out.append(event)
+            self._changed.notify_all()
+        if not self._is_complete:
+            if not self._may_begin:
+                return Advance([], SOON if self.threaded else min(waits, default=None))
+            self._is_complete = True
+            records = (record for share in shares for record in share.watch.stored.records.values())
+            return Advance([INIT, *map(InitApply, [*records]), INIT_DONE])
+        if out:
+            return Advance(out, 0.0, len(out))
+        heard = min((share.watch.state.last_event or 0.0 for share in shares), default=self._heard)
+        if heard > self._heard:  # all of them work
+            self._heard = heard
+            return Advance([])
+        return Advance([], SOON if self.threaded else min(waits, default=None))
+
+    def _follow(self, names: frozenset[str]) -> list[Event[Record]]:
+        """Give back the watches of namespaces that have gone, and take one for each that has come."""
+        refused, self._refused = self._refused, set()
+        for name in refused:
+            self._skip(name, float("inf"))
+        gone = [name for name in self._each if name not in names or name in refused]
+        deletions = self._deleted(frozenset(gone)) if gone else []
+        self._give_back(gone)
+        for name in [name for name in self._skipped if name not in names]:
+            del self._skipped[name]
+        now = self._clock.monotonic()
+        waiting = [name for name in sorted(names.difference(self._each)) if self._is_due(name, now)]
+        for name in waiting[:MOST - len(self._each)]:
+            if self._may_read(name, now):
+                self._begin(name)
+        left = len(names) - len(self._each) - len(self._skipped)
+        if left > 0 and not self._is_crowded:
+            log.warning("%s: %d namespaces are not watched: without the right to list and watch %s in all namespaces "
+                        "each takes a watch, and there are %d at most; grant it by a ClusterRole", self._target, left,
+                        self._api.resource.plural, MOST)
+        self._is_crowded = left > 0
+        return deletions
+
+    def _is_due(self, name: str, now: float) -> bool:
+        version, again = self._skipped.get(name, (None, 0.0))
+        return version is None or now >= again or version != self._members.version(name)
+
+    def _may_read(self, name: str, now: float) -> bool:
+        """Ask for one object of a namespace; False when that is refused, which is logged once. Any other failure is
+        for its watch to deal with."""
+        try:
+            self._api.within(name).list_page(ListParams(limit=1), stop=self._stop, retry=Retry.NEVER)
+        except BaseException as error:  # noqa: BLE001 - as above
+            if not _is_refusal(as_exception(error)):
+                return True
+            if name not in self._skipped:
+                log.warning("%s: namespace %s is skipped: %s. It is asked again when it changes, and each minute; "
+                            "grant list and watch there", self._target, name, error)
+            self._skip(name, now + ASK_AGAIN)
+            return False
+        return True
+
+    def _skip(self, name: str, again: float) -> None:
+        self._skipped[name] = self._members.version(name), again
+
+    def _begin(self, name: str) -> None:
+        self._skipped.pop(name, None)
+        config = replace(self._config, validate=False)  # the watch that these are for validates
+        share = self._take(self._api.within(name), config, observer=self._observer, name=name)
+        self._each[name] = share
+        share.subscribe(OfHeads(partial(self._collect, share)), lambda _: None, partial(self._completed, name))
+        if self.threaded:
+            share.start()
+
+    def _collect(self, share: Taken, event: Event[Record]) -> Iterable[Any]:
+        if isinstance(event, Apply | Delete):
+            with self._changed:
+                if self.threaded and len(self._arrived) > BACKLOG and not share.watch.stop.is_set():
+                    self._clock.wait(self._changed, LOOK_SECONDS)
+                self._arrived.append((share, event))
+                self._changed.notify_all()
+        return ()
+
+    def _completed(self, name: str) -> None:
+        with self._changed:
+            self._listed.add(name)
+            self._changed.notify_all()
+
+    def _refuse(self, name: str) -> None:
+        """The watch of this namespace was refused, in its own thread."""
+        with self._changed:
+            self._refused.add(name)
+            self._changed.notify_all()
+
+    @property
+    def _may_begin(self) -> bool:
+        """Whether all have been listed, and nothing was given out yet."""
+        return not self._is_complete and self._listed.issuperset(self._each)
+
+    def _give_back(self, names: Iterable[str]) -> list[Taken]:
+        given = []
+        for name in [*names]:
+            share = self._each.pop(name)
+            self._listed.discard(name)
+            share.release()
+            given.append(share)
+        return given
+
+    def _deleted(self, names: frozenset[str]) -> list[Event[Record]]:
+        known = self._known() if names else {}
+        return [Delete(record) for (namespace, _), record in known.items() if namespace in names]
+
+    def _wake(self) -> None:
+        if self.threaded:
+            self._everywhere.nudge.set("the namespaces have changed")
+            with self._changed:
+                self._changed.notify_all()
+
+
+def _is_refusal(error: object) -> bool:
+    return isinstance(error, ApiError) and error.is_forbidden
