@@ -186,6 +186,11 @@ class SelectedNamespaces(Generic[K]):
     def namespace(self) -> None:
         """None: there are several."""
 
+    @property
+    def apis(self) -> tuple[Any, ...]:
+        """What a controller watches: itself, as one watch serves all of them."""
+        return (self,)
+
     def within(self, namespace: str) -> Any:
         """The same Api of one namespace."""
         api = self.everywhere

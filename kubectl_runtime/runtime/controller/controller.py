@@ -83,6 +83,7 @@ if TYPE_CHECKING:
 
     from kubectl_runtime.client.api.api import Api, Namespaces
     from kubectl_runtime.client.api.client import Client
+    from kubectl_runtime.client.api.selected import SelectedNamespaces
     from kubectl_runtime.core.base.observer import Observer  # noqa: F401 - the signature names it, for the reference
     from kubectl_runtime.core.codec.views import Modify  # noqa: F401 - the signature names it, for the reference
     from kubectl_runtime.runtime.controller.options import Debounce  # noqa: F401 - the signature names it, for the reference
@@ -112,7 +113,8 @@ class Controller(Generic[K]):
     """
 
     @takes_options(WatchOptions)
-    def __init__(self, api: Api[K] | Namespaces[K], **options: Unpack[WatchOptions[K]]) -> None:
+    def __init__(self, api: Api[K] | Namespaces[K] | SelectedNamespaces[K],
+                 **options: Unpack[WatchOptions[K]]) -> None:
         """Reconcile the objects of `api`, at most `concurrency` of them at the same time.
 
         - `watch`: how to list and watch: selectors, page size, the wait after a failure.
@@ -190,9 +192,9 @@ class Controller(Generic[K]):
         assert store is not None
         return store
 
-    def owns(self, api: Api[Any] | Namespaces[Any], *, watch: WatcherConfig = DEFAULT_CONFIG,
-             whole: bool = False, predicate: Predicate[Any] | None = None, controller_only: bool = False,
-             indexes: IndexFunctions[Any] | None = None) -> Self:
+    def owns(self, api: Api[Any] | Namespaces[Any] | SelectedNamespaces[Any], *,
+             watch: WatcherConfig = DEFAULT_CONFIG, whole: bool = False, predicate: Predicate[Any] | None = None,
+             controller_only: bool = False, indexes: IndexFunctions[Any] | None = None) -> Self:
         """Objects of `api` are made by the reconciler, with an owner reference; changes of one trigger its owner.
 
         A deletion is a change as well. Only their metadata is watched and kept, which is all that `ctx.ensure` needs
@@ -219,14 +221,17 @@ class Controller(Generic[K]):
                                      declared_by=".owns(api, indexes={...})"))
 
     @overload
-    def watches(self, api: Api[R] | Namespaces[R], mapper: Mapper[R], *, watch: WatcherConfig = ...,
+    def watches(self, api: Api[R] | Namespaces[R] | SelectedNamespaces[R], mapper: Mapper[R], *,
+                watch: WatcherConfig = ...,
                 predicate: Predicate[R] | None = ..., on: Literal["object"] = ...,
                 indexes: IndexFunctions[R] | None = ...) -> Self: ...
     @overload
-    def watches(self, api: Api[R] | Namespaces[R], mapper: EventMapper[R], *, watch: WatcherConfig = ...,
+    def watches(self, api: Api[R] | Namespaces[R] | SelectedNamespaces[R], mapper: EventMapper[R], *,
+                watch: WatcherConfig = ...,
                 predicate: Predicate[R] | None = ..., on: Literal["event"],
                 indexes: IndexFunctions[R] | None = ...) -> Self: ...
-    def watches(self, api: Api[Any] | Namespaces[Any], mapper: Mapper[Any] | EventMapper[Any], *,
+    def watches(self, api: Api[Any] | Namespaces[Any] | SelectedNamespaces[Any],
+                mapper: Mapper[Any] | EventMapper[Any], *,
                 watch: WatcherConfig = DEFAULT_CONFIG, predicate: Predicate[Any] | None = None,
                 on: On = "object", indexes: IndexFunctions[Any] | None = None) -> Self:
         """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, EVERYTHING

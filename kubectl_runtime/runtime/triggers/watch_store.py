@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from kubectl_runtime.client.api.client import OwnWrites
+from kubectl_runtime.client.api.selected import SelectedNamespaces
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_api, check_callback, check_type, guarded_logger, not_awaitable
@@ -216,7 +217,7 @@ class WatchedStore(Store[K]):
             return Size(len(stored.records), stored.bytes)
 
 
-def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
+def watch_store(api: WatchApi[K] | SelectedNamespaces[K], config: WatcherConfig = DEFAULT_CONFIG, *,
                 indexes: IndexFunctions[K] | None = None, modify: Modify | None = None) -> WatchedStore[K]:
     """A store of the objects of `api`, for a `with` block. Blocks nowhere: `wait_until_ready` does.
 
@@ -239,8 +240,9 @@ def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
     client = getattr(api, "client", None)
     clock = getattr(client, "clock", SYSTEM_CLOCK)
     own_writes = getattr(client, "own_writes", OwnWrites.OVERLAY) is OwnWrites.OVERLAY
-    kind = as_configured(api, config).kind
-    share = shared_watches(api).take(api, config, modify=modify, clock=clock,
+    watched: Any = api
+    kind: type[K] = as_configured(watched, config).kind
+    share = shared_watches(watched).take(watched, config, modify=modify, clock=clock,
                                      observer=getattr(client, "observer", NO_OBSERVER))
     found: WatchedStore[K] = WatchedStore(share, kind, client, clock, own_writes=own_writes)
     try:
