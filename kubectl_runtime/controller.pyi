@@ -10,6 +10,7 @@ from kubectl_runtime.runtime.events import Recorder as Recorder
 from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
 from kubectl_runtime.runtime.finalizer import finalizer as finalizer
 from kubectl_runtime.runtime.queue.runs import KeyBackoff as KeyBackoff
+from kubectl_runtime.runtime.queue.work_queue import KeyRate as KeyRate
 from kubectl_runtime.runtime.reconcile.reconciler import Action as Action
 from kubectl_runtime.runtime.reconcile.reconciler import Context as Context
 from kubectl_runtime.runtime.reconcile.reconciler import Reconciler as Reconciler

@@ -91,7 +91,7 @@ from kubectl_runtime.runtime.triggers.triggers import (
 from kubectl_runtime.runtime.watch.backoff import WatchTarget
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.event import Event
-from kubectl_runtime.runtime.watch.states import namespaces_of
+from kubectl_runtime.runtime.watch.states import namespaces_of, pattern_of
 
 WARN_EVERY = 30.0
 """Seconds between two warnings about what is missing."""
@@ -608,7 +608,7 @@ class Assembly(Generic[K]):
             recorder=self.recorder, reads=self.reads, run_timeout=plan.run_timeout)
         rate_limit = None if options.retry_rate is None else RetryRateLimit(options.retry_rate)
         queue = WorkQueue(Scheduler(debounce=seconds(options.debounce.quiet), max_wait=options.debounce.limit,
-                                    rate_limit=rate_limit), rate_limit)
+                                    rate_limit=rate_limit), rate_limit, plan.key_rate)
         self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
         self.flight = None if options.record is None else FlightRecorder(options.record, plan.name, plan.clock)
         self.execute = self._execute(reconcile, error_policy, environment)
@@ -617,7 +617,7 @@ class Assembly(Generic[K]):
         self.runner = Runner(queue, self.execute, executor, concurrency=options.concurrency, clock=plan.clock,
                              name=plan.name, observer=options.observer, on_bug=partial(on_bug, "the executor"))
         self.inbox = Inbox(plan.resource, self.store, self._schedule(), logger=self.logger, on_bug=on_bug,
-                           namespaces=namespaces)
+                           namespaces=namespaces, pattern=pattern_of(main.api) if isinstance(main, WatchPlan) else "")
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
         begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._taken.trouble_of, clock=plan.clock,

@@ -57,6 +57,7 @@ from kubectl_runtime.runtime.controller.plan import (
 )
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.lifecycle.lifecycle import DEFAULT_GRACE
+from kubectl_runtime.runtime.queue.work_queue import KeyRate
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles, ResultCallback
 from kubectl_runtime.runtime.store.indexes import IndexFunctions, check_indexes
 from kubectl_runtime.runtime.store.store import Store, StoreState
@@ -324,6 +325,17 @@ class Controller(Generic[K]):
         Raises RequestError for what is no duration above 0.
         """
         self._plan = replace(self._plan, resync=period_of("resync", period))
+        return self
+
+    def key_rate(self, rate: KeyRate | None) -> Self:
+        """Let one object have at most `rate.runs` runs in each `rate.per`, whatever asks for them: changes, related
+        objects, requeues, retries, your own triggers. What comes beyond that is one run when its time has come.
+
+        Without it, and with None, there is no limit. Other objects do not wait. Raises RequestError for anything else.
+        """
+        if rate is not None:
+            check_type("key_rate", rate, KeyRate, "KeyRate(runs=10, per=60)")
+        self._plan = replace(self._plan, key_rate=rate)
         return self
 
     def run_timeout(self, timeout: Duration) -> Self:

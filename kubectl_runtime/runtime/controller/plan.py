@@ -21,6 +21,7 @@ import typing
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.core.requests.request import list_
 from kubectl_runtime.runtime.controller.options import ControllerOptions
 from kubectl_runtime.runtime.lifecycle.lifecycle import DEFAULT_GRACE
+from kubectl_runtime.runtime.queue.work_queue import KeyRate
 from kubectl_runtime.runtime.reconcile.invoker import success_function
 from kubectl_runtime.runtime.reconcile.reconciler import (
     Context,
@@ -52,7 +54,7 @@ from kubectl_runtime.runtime.triggers.streams import TriggerSource
 from kubectl_runtime.runtime.triggers.triggers import Subscription
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.driver import reader_of
-from kubectl_runtime.runtime.watch.states import WatchApi, WatchApis, apis_of, as_configured, namespaces_of
+from kubectl_runtime.runtime.watch.states import WatchApi, WatchApis, apis_of, as_configured, namespaces_of, pattern_of
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
@@ -116,6 +118,7 @@ class Plan:
     sync_timeout: float | None = None
     resync: float | None = None
     run_timeout: float | None = None
+    key_rate: KeyRate | None = None
     on_gone: GoneFunction | None = None
     grace: float = DEFAULT_GRACE
     on_result: ResultCallback | None = None
@@ -268,11 +271,16 @@ def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
 
 def check_children(api: Any, owners: Any) -> None:
     """Raise RequestError where the children that `api` gives are in none of the namespaces of `owners`."""
-    children, own = namespaces_of(api), namespaces_of(owners)
-    if children and own and not children & own:
-        raise RequestError(f"owns: {api.resource.full_name} of {', '.join(sorted(children))} can have no owner in "
-                           f"{', '.join(sorted(own))}, where this controller reconciles {owners.resource.full_name}: "
-                           "an owner is in the namespace of what it owns")
+    children, own, like, own_like = namespaces_of(api), namespaces_of(owners), pattern_of(api), pattern_of(owners)
+    if children and own:
+        meet = bool(children & own)
+    else:  # two patterns may meet in a name that nobody has thought of yet
+        names, pattern = (children, own_like) if children else (own, like)
+        meet = not names or not pattern or any(fnmatchcase(name, pattern) for name in names)
+    if not meet:
+        raise RequestError(f"owns: {api.resource.full_name} of {like or ', '.join(sorted(children))} can have no owner "
+                           f"in {own_like or ', '.join(sorted(own))}, where this controller reconciles "
+                           f"{owners.resource.full_name}: an owner is in the namespace of what it owns")
 
 
 def check_predicate(predicate: Any) -> None:

@@ -24,6 +24,9 @@ A trigger that says the object itself was deleted is a `forget` instead: it drop
 nothing to reconcile; a run in progress then leaves nothing behind. If the object is created again, that is a new
 trigger. What another replica works for is forgotten as well.
 
+With a `KeyRate` a key that has had its runs waits for the next one, as a loop does: `finish` moves what is scheduled,
+and triggers join that. It counts by name: a deletion does not begin it again.
+
 Retries pass the scheduler's rate limit, which is told here how they end. What a run asks for stays in that run's class.
 The own events of a run that ended well are no news: they ask in the bulk class, so that after a start each object is
 seen once before any is seen twice. Those of what the library itself wrote on top of the version that the run was given
@@ -46,11 +49,14 @@ It is taken under the queue's lock and holds nothing that the queue goes on to c
 """
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from kubectl_runtime.core.base.clock import Duration, period_of, seconds
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.plain import Key, key_of
 from kubectl_runtime.runtime.queue.own_writes import OwnEvents, Version
 from kubectl_runtime.runtime.queue.runs import (
@@ -182,6 +188,61 @@ MAX_CAUSES = 10_000
 # Python 3.11 takes a third of a microsecond to look up a member of an enum.
 _DELETED = Reason.OBJECT_DELETED
 
+@dataclass(frozen=True, slots=True)
+class KeyRate:
+    """The most runs of one object within some time: `runs` in each period of `per`, whatever asks for them. A run
+    beyond that waits until the first of the last `runs` began `per` ago; what asks for it meanwhile is one run.
+
+    `per` is seconds or a `timedelta`. Raises RequestError for fewer than one run, and for what is no duration above 0.
+
+    >>> controller = Controller(Api.all(client, ConfigMap)).key_rate(KeyRate(runs=10, per=60))
+    """
+
+    runs: int
+    per: Duration
+
+    def __post_init__(self) -> None:
+        runs: object = self.runs  # callers may not check their types
+        if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
+            raise RequestError(f"a KeyRate's runs are a whole number of at least 1, not {runs!r}")
+        period_of("per", self.per)
+
+
+class KeyRates:
+    """When the last runs of each key began, as far as a KeyRate has to know. Pure; its owner passes the time."""
+
+    def __init__(self, rate: KeyRate) -> None:
+        self._runs, self._per = rate.runs, seconds(rate.per)
+        self._began: dict[Key, deque[float]] = {}
+        """In the order in which their last run began, so that those that no longer count are in front."""
+
+    def __len__(self) -> int:
+        """Of how many keys anything is kept."""
+        return len(self._began)
+
+    def began(self, key: Key, now: float) -> list[Key]:
+        """A run of `key` begins. Returns keys that are free, and of which nothing is kept any more."""
+        times = self._began.pop(key, None) or deque(maxlen=self._runs)
+        times.append(now)
+        self._began[key] = times
+        free: list[Key] = []
+        for other, began in self._began.items():
+            if began[-1] + self._per > now or len(free) == _FREED:
+                break
+            free.append(other)
+        for other in free:
+            del self._began[other]
+        return free
+
+    def next_at(self, key: Key) -> float:
+        """When the next run of `key` may begin; a time in the past when it may at once."""
+        times = self._began.get(key)
+        return times[0] + self._per if times is not None and len(times) == self._runs else 0.0
+
+
+_FREED = 10
+"""Keys that are forgotten at most when one runs: no run pays for many."""
+
 _STRANGE: tuple[None] = (None,)
 """Of an entry that other triggers have joined, of which no cause can be an own write."""
 
@@ -192,8 +253,10 @@ class WorkQueue:
     The owner serialises calls and passes the time of one monotonic clock.
     """
 
-    def __init__(self, scheduler: Scheduler[Key, ReconcileRequest], rate_limit: RetryRateLimit | None = None) -> None:
+    def __init__(self, scheduler: Scheduler[Key, ReconcileRequest], rate_limit: RetryRateLimit | None = None,
+                 key_rate: KeyRate | None = None) -> None:
         """`rate_limit` is the scheduler's, if it has one."""
+        self._rates = None if key_rate is None else KeyRates(key_rate)
         self._scheduler = scheduler
         self.due = scheduler.ready_count
         """`due(now)`: how many keys could run now, were there enough workers; those that run already, again, are among
@@ -210,7 +273,7 @@ class WorkQueue:
         self._streaks: dict[Key, tuple[Streak, int]] = {}
         self._own_events = OwnEvents()
         self._requeue_delays: dict[Key, float] = {}
-        """Keys in a loop, and when each may run next."""
+        """Keys in a loop, or with as many runs as a KeyRate lets them have, and when each may run next."""
         self.on_forget: Callable[[Key], object] = lambda _: None
         """Told of keys whose object was deleted; it takes no time."""
         self._closed = False
@@ -290,6 +353,9 @@ class WorkQueue:
         # By position: for names Python makes a dict.
         self._running[key] = run = Run(key, entry.message, self._failing.get(key), now, now - entry.at, entry.further,
                                        entry.retry, entry.bulk, self._streaks.get(key))
+        if self._rates is not None:
+            for free in self._rates.began(key, now):
+                self._requeue_delays.pop(free, None)
         return run
 
     def finish(self, run: Run, outcome: Outcome, now: float) -> bool:
@@ -300,7 +366,7 @@ class WorkQueue:
         if self._closed:
             return False
         if outcome is SUCCEEDED and run.writes is NO_WRITES and not run.retry and run.in_a_row is None and (
-                key not in self._failing):  # as most do
+                key not in self._failing) and self._rates is None:  # as most do
             self._scheduler.release(key)
             return False
         self._tell_rate_limit(run, outcome, now)
@@ -326,8 +392,11 @@ class WorkQueue:
         if no_news:
             self._scheduler.to_bulk(key)
         self._scheduler.release(key)
+        again = 0.0 if self._rates is None else self._rates.next_at(key)
         if outcome.delays_requeue and not run.forgotten:
-            self._delay_requeue(key, now + LEAST, now)
+            again = max(again, now + LEAST)
+        if again > now:
+            self._delay_requeue(key, again, now)
         elif self._requeue_delays:
             self._requeue_delays.pop(key, None)
         return retried
@@ -355,6 +424,8 @@ class WorkQueue:
         self._scheduler.remove(key)
         self._streaks.pop(key, None)
         self._requeue_delays.pop(key, None)
+        if self._rates is not None and (again := self._rates.next_at(key)):  # a namesake is made again and again, too
+            self._requeue_delays[key] = again
         self.on_forget(key)
         run = self._running.get(key)
         if run is not None:

@@ -44,6 +44,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, StrEnum
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -508,9 +509,9 @@ class Inbox:
 
     def __init__(self, resource: ApiResource, store: Store[Any], schedule: Sink, *,
                  logger: GuardedLogger, on_bug: Callable[[str, BaseException], None],
-                 namespaces: frozenset[str] = frozenset()) -> None:
-        """`schedule` takes requests of `resource`, whose objects `store` keeps: those in `namespaces`, or in all of
-        them where that is empty. `on_bug` hears of what it raises."""
+                 namespaces: frozenset[str] = frozenset(), pattern: str = "") -> None:
+        """`schedule` takes requests of `resource`, whose objects `store` keeps: those in `namespaces` or in namespaces
+        like `pattern`; in all of them where both are empty. `on_bug` hears of what it raises."""
         self._resource = resource
         self._namespaced = resource.namespaced
         self._store = store
@@ -518,6 +519,7 @@ class Inbox:
         self._logger = logger
         self._on_bug = on_bug
         self._namespaces = namespaces
+        self._pattern = pattern
         self._reporting = ForkSafeLock()
         self._reported: set[tuple[str, str | None]] = set()
 
@@ -541,7 +543,7 @@ class Inbox:
         """A sink for requests that `origin`, a user's function, may make for any object: one that is in none of the
         controller's namespaces is not in its store, so it is ignored, and logged once for each of these namespaces.
         Without an `origin` nothing is logged."""
-        return partial(self._sink_from, origin) if self._namespaces else self.sink
+        return partial(self._sink_from, origin) if self._namespaces or self._pattern else self.sink
 
     def trigger(self, item: Any) -> None:
         """Reconcile an object or ref. Raises RequestError when it is not of the controller's kind and namespaces."""
@@ -590,13 +592,16 @@ class Inbox:
 
     def _is_elsewhere(self, ref: ObjectRef) -> bool:
         """Whether it is of the controller's kind, and in none of its namespaces."""
-        own, namespaces = self._resource, self._namespaces
-        return (bool(namespaces) and bool(ref.namespace) and ref.namespace not in namespaces
-                and ref.kind == own.kind and ref.group == own.group)
+        own, namespace = self._resource, ref.namespace
+        if not namespace or ref.kind != own.kind or ref.group != own.group:
+            return False
+        if self._pattern:
+            return not fnmatchcase(namespace, self._pattern)
+        return bool(self._namespaces) and namespace not in self._namespaces
 
     @property
     def _scope(self) -> str:
-        return ", ".join(sorted(self._namespaces))
+        return self._pattern or ", ".join(sorted(self._namespaces))
 
     def _own(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
         accepted: list[ReconcileRequest] = []
@@ -610,7 +615,10 @@ class Inbox:
                 accepted.append(ReconcileRequest(ref_of(request.ref, self._resource), request.reason, request.cause,
                                                  request.bulk))
             except RequestError as error:
-                self._logger.error("a trigger (%s) is ignored: %s", request.reason, error)
+                what = f"{request.reason}: {request.ref.resource.full_name}"
+                if self._is_new(what, "one" if request.ref.namespace else None):  # whichever: others fail alike
+                    self._logger.error("a trigger (%s) is ignored, and so are others like it: %s", request.reason,
+                                       error)
         return accepted
 
 

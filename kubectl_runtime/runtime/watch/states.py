@@ -118,6 +118,11 @@ def namespaces_of(api: WatchApi[Any] | WatchApis[Any]) -> frozenset[str]:
     return frozenset() if None in found or not api.resource.namespaced else frozenset(filter(None, found))
 
 
+def pattern_of(api: WatchApi[Any] | WatchApis[Any]) -> str:
+    """The pattern that the names of the watched namespaces match; empty where there is none."""
+    return getattr(getattr(api, "selection", None), "like", None) or ""
+
+
 def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
     """The `api` in the form that `config` asks for. Raises RequestError when it has no such form."""
     if config.fields is None:
