@@ -165,8 +165,7 @@ class Membership:
         self._forget()
         if self.share is None:
             return ()
-        self.share.release()
-        return (self.share,)
+        return (_released(self.share),)
 
     def _changed(self, event: Event[Record]) -> Iterable[Any]:
         if isinstance(event, CARRIERS) and self.selection.fits(event.obj.head.name):
@@ -564,8 +563,7 @@ class NamespacesDriver:
         for name in [*names]:
             share = self._each.pop(name)
             self._listed.discard(name)
-            share.release()
-            given.append(share)
+            given.append(_released(share))
         return given
 
     def _deleted(self, names: frozenset[str]) -> list[Event[Record]]:
@@ -577,6 +575,14 @@ class NamespacesDriver:
             self._everywhere.nudge.set("the namespaces have changed")
             with self._changed:
                 self._changed.notify_all()
+
+
+def _released(share: Taken) -> Taken:
+    """The share, given back. Where no thread runs its watch, it is brought to its end."""
+    share.release()
+    if share.thread is None and share.watch.stop.is_set():
+        share.watch.step()
+    return share
 
 
 def _is_refusal(error: object) -> bool:

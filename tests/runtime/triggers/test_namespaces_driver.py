@@ -98,7 +98,7 @@ class Seen:
 
     def end(self) -> None:
         self.controller.begin_stop()
-        self.simulation.settle(5)
+        self.simulation.settle(60)  # where something waits for its next attempt
         assert self.watches == 0
         assert self.controller.has_ended
 
@@ -219,3 +219,226 @@ def test_many_namespaces_come_and_go_in_ten_minutes_and_watches_follow(how: str,
         seen = Seen(simulation, client, chosen(how, client, NamespaceSet()))
         follow(simulation, world, seen, how, number, user)
         seen.end()
+
+
+def disturb(world: World, rng: random.Random) -> None:
+    """One of the ways in which a watch of the cluster, of a namespace or of the namespaces is interrupted."""
+    faults = world.server.faults
+    match rng.randrange(6):
+        case 0:
+            faults.on("watch").first().expire_watch()
+        case 1:
+            faults.on("list").first().status(500)
+        case 2:
+            faults.on("watch").first(2).drop()
+        case 3:
+            world.server.expire_history()
+            faults.on("watch").first().end_watch()
+        case 4:
+            faults.on("watch").first().end_watch(1)
+        case _:
+            faults.on("list", resource="configmaps").first(2).throttle(2)
+
+
+@RIGHTS
+@HOW
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_comes_goes_and_breaks_the_store_is_what_a_filter_would_be(
+        how: str, user: str | None, seed: int) -> None:
+    rng, names = random.Random(seed), NamespaceSet()
+    with simulated(seed) as (simulation, world):
+        client = simulation.client(world.server, user)
+        seen = Seen(simulation, client, chosen(how, client, names), watch=WatcherConfig(page_size=3))
+        versions: dict[str, int] = {}
+        back: list[str] = []
+        watch = next(iter(seen.controller.assembly.watches.values()))
+
+        def hear(event: Any) -> Any:
+            obj = getattr(event, "obj", None)
+            if obj is not None and type(event).__name__ == "Apply":
+                if int(obj.resource_version) <= versions.get(obj.uid, 0):
+                    back.append(f"{obj.ref} from {versions[obj.uid]} to {obj.resource_version}")
+                versions[obj.uid] = int(obj.resource_version)
+            elif obj is not None:
+                versions.pop(obj.uid, None)
+            return ()
+
+        watch.subscribe(hear, lambda _: None)
+        spaces: dict[str, bool] = {}  # by name, whether it is chosen
+        objects: dict[str, set[str]] = {}
+        for turn in range(60):
+            name = rng.choice(list(spaces)) if spaces else ""
+            match rng.randrange(8):
+                case 0 | 1 if len(spaces) < 8:
+                    name = f"{rng.choice(['team', 'other'])}-{turn}"
+                    spaces[name], objects[name] = name.startswith("team"), set()
+                    world.come(name, **({"team": "t"} if spaces[name] else {}))
+                    if spaces[name]:
+                        names.add(name)
+                case 2 if name and how != "like":
+                    spaces[name] = not spaces[name]
+                    world.label(name, team="t" if spaces[name] else None)
+                    (names.add if spaces[name] else names.discard)(name)
+                case 3 if name:
+                    for obj in objects.pop(name):
+                        world.maps(name).delete(obj)
+                    world.namespaces.delete(name)
+                    names.discard(name)
+                    del spaces[name]
+                case 4 if name and objects[name]:
+                    gone = objects[name].pop()
+                    world.maps(name).delete(gone)
+                case 5 if name and objects[name]:
+                    world.maps(name).patch(sorted(objects[name])[0], Patch.merge({"data": {"turn": str(turn)}}))
+                case 6:
+                    disturb(world, rng)
+                case _ if name:
+                    objects[name].add(f"m{turn}")
+                    world.put(name, f"m{turn}")
+            if rng.random() < 0.7:
+                simulation.run(rng.randrange(40))
+            else:
+                simulation.settle(rng.choice([1, 20]))
+        world.server.faults.clear()
+        simulation.settle(400)
+        assert seen.stored == {f"{name}/{obj}" for name, is_chosen in spaces.items() if is_chosen
+                               for obj in objects[name]}
+        assert back == []
+        there = {obj.uid: obj.resource_version for name in spaces for obj in world.maps(name).list().items}
+        assert all(there[obj.uid] == obj.resource_version for obj in seen.controller.store)
+        seen.end()
+
+
+def test_a_namespace_without_the_right_is_told_once_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    with simulated() as (simulation, world):
+        for name in ("team-a", "team-b"):
+            world.come(name, granted=False)
+            world.put(name, "m")
+        world.grant("team-a")
+        client = simulation.client(world.server, "alice")
+        seen = Seen(simulation, client, chosen("like", client, NamespaceSet()))
+        assert seen.runs(300) == seen.stored == {"team-a/m"}
+        assert [record.message for record in caplog.records if "is skipped" in record.message and "team-b" in
+                record.message and "grant list and watch there" in record.message] == [caplog.records[0].message]
+        assert len(caplog.records) == 1
+        world.grant("team-b")
+        assert seen.runs(61) == {"team-b/m"}  # by itself: a role is bound after its namespace was made
+        world.come("team-c", granted=False)
+        world.put("team-c", "m")
+        assert seen.runs(1) == set()
+        world.grant("team-c")
+        assert seen.runs(1) == set()
+        world.label("team-c", note="x")
+        assert seen.runs(1) == {"team-c/m"}  # as it has changed
+        world._of("RoleBinding", "team-c").delete("maps")
+        world.server.drop_connections()
+        seen.runs(400)
+        assert seen.stored == {"team-a/m", "team-b/m"}
+        assert sum("team-c" in record.message for record in caplog.records) <= 4
+        seen.end()
+
+
+def test_more_than_a_hundred_namespaces_one_by_one_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    with simulated() as (simulation, world):
+        names = NamespaceSet(f"n{number:03}" for number in range(MOST + 2))
+        for name in names:
+            world.come(name)
+        world.put(f"n{MOST:03}", "late")
+        client = simulation.client(world.server, "alice")
+        seen = Seen(simulation, client, Api.namespaces(client, ConfigMap, names))
+        assert seen.runs() == set()
+        assert seen.watches == MOST + 1
+        assert [record.message.partition(": ")[2][:33] for record in caplog.records] == [
+            "2 namespaces are not watched: wit"]
+        names.discard("n000")
+        assert seen.runs() == {f"n{MOST:03}/late"}  # it takes the place
+        assert len(caplog.records) == 1
+        seen.end()
+
+
+def test_without_the_right_to_watch_namespaces_the_error_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with simulated() as (simulation, world):
+        client = simulation.client(world.server, "bob")
+        seen = Seen(simulation, client, chosen("labels", client, NamespaceSet()))
+        simulation.settle(60)
+        assert not seen.controller.is_ready
+        missing = seen.controller.assembly.gate.missing()
+        assert "configmaps in the namespaces of labels team" in missing
+        assert "the namespaces are not known: cannot list namespaces" in missing
+        assert "grant the verb 'list' on resource 'namespaces'" in missing
+        seen.end()
+
+
+@pytest.mark.parametrize("arguments", [
+    {}, {"like": ""}, {"like": "Team-*"}, {"like": "team/*"}, {"like": 5}, {"like": "[a-z]"}, {"like": "a" * 64},
+    {"labels": ""}, {"labels": {}}, {"labels": "a in ("}, {"labels": 5}, {"namespaces": []}, {"namespaces": "team"},
+    {"namespaces": ["a"], "like": "a*"}, {"namespaces": NamespaceSet(["a"]), "labels": "a"}])
+def test_what_chooses_nothing_is_refused(arguments: dict[str, Any]) -> None:
+    with Simulation() as simulation, pytest.raises(RequestError):
+        Api.namespaces(simulation.client(simulation.serve()), ConfigMap, **arguments)
+
+
+def test_what_cannot_be_done_with_several_namespaces_is_refused() -> None:
+    for names in ("team", None, 5, [""], ["A"], [None], ["a/b"]):
+        with pytest.raises(RequestError):
+            NamespaceSet(names)  # type: ignore[arg-type]
+    with Simulation() as simulation:
+        client = simulation.client(simulation.serve())
+        api = Api.namespaces(client, ConfigMap, like="a*")
+        with pytest.raises(RequestError, match="cluster-scoped"):
+            Api.namespaces(client, Namespace, like="a*")
+        with pytest.raises(RequestError, match="stream is of one"):
+            watcher(api)  # type: ignore[call-overload]
+        with pytest.raises(RequestError, match="verify"):
+            watch_store(api, WatcherConfig(verify=60))
+        for own, children in ((api, ["b", "c"]), (Api.namespaces(client, ConfigMap, ["b"]), "a*")):
+            of_children = Api.namespaces(client, ConfigMap, like=children) if isinstance(
+                children, str) else Api.namespaces(client, ConfigMap, children)
+            with pytest.raises(RequestError, match="can have no owner"):
+                Controller(own).owns(of_children)
+        Controller(api).owns(Api.namespaces(client, ConfigMap, ["a1", "b"])).owns(Api.all(client, ConfigMap))
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("watch ")}
+
+
+@pytest.mark.parametrize("user", [None, "alice"], ids=["cluster", "each"])
+def test_threads_follow_a_set_and_none_is_left(user: str | None) -> None:
+    before = threads()
+    with ApiServer(authorization_mode="RBAC") as server, server.client() as admin, server.client(user) as client:
+        world, names = World(server, admin), NamespaceSet(["one"])
+        for name in ("one", "two", "three"):
+            world.come(name)
+            world.put(name, "m")
+        api = Api.namespaces(client, ConfigMap, names)
+        with watch_store(api, modify=lambda obj: obj) as store:
+            store.wait_until_ready(LIMIT)
+            assert [obj.namespace for obj in store] == ["one"]
+            names.add("two", "three")
+            eventually(lambda: len(store), lambda found: found == 3, timeout=LIMIT)
+            assert len(threads() - before) == (1 if user is None else 4)
+            world.maps("three").patch("m", Patch.merge({"data": {"k": "v"}}))
+            eventually(lambda: store.get("m", "three"), lambda obj: obj is not None and obj.data == {"k": "v"},
+                       timeout=LIMIT)
+            names.set(["three"])
+            eventually(lambda: len(store), lambda found: found == 1, timeout=LIMIT)
+            eventually(lambda: len(threads() - before), lambda found: found == (1 if user is None else 2),
+                       timeout=LIMIT)
+        assert threads() == before
+
+
+def test_what_this_process_writes_is_read_at_once_where_it_is_chosen() -> None:
+    with ApiServer() as server, server.client() as client:
+        names = NamespaceSet(["one"])
+        for name in ("one", "two"):
+            Api.all(client, Namespace).create({"metadata": {"name": name}})
+        with watch_store(Api.namespaces(client, ConfigMap, names)) as store:
+            store.wait_until_ready(LIMIT)
+            for name in ("one", "two"):
+                Api.namespaced(client, ConfigMap, name).create({"metadata": {"name": "m"}})
+            assert [obj.namespace for obj in store] == ["one"]
+            names.set(["two"])
+            eventually(lambda: [obj.namespace for obj in store], lambda found: found == ["two"], timeout=LIMIT)
