@@ -53,6 +53,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import NamedTuple
 
 from kubectl_runtime.core.base.clock import Duration, period_of, seconds
@@ -193,7 +194,7 @@ class KeyRate:
     """The most runs of one object within some time: `runs` in each period of `per`, whatever asks for them. A run
     beyond that waits until the first of the last `runs` began `per` ago; what asks for it meanwhile is one run.
 
-    `per` is seconds or a `timedelta`. Raises RequestError for fewer than one run, and for what is no duration above 0.
+    `per` is seconds or a `timedelta`. Raises RequestError for fewer than one run, and for what is no finite time above 0.
 
     >>> controller = Controller(Api.all(client, ConfigMap)).key_rate(KeyRate(runs=10, per=60))
     """
@@ -205,7 +206,8 @@ class KeyRate:
         runs: object = self.runs  # callers may not check their types
         if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
             raise RequestError(f"a KeyRate's runs are a whole number of at least 1, not {runs!r}")
-        period_of("per", self.per)
+        if period_of("per", self.per) == inf:
+            raise RequestError("a KeyRate's per is finite: runs that never come again are no rate")
 
 
 class KeyRates:

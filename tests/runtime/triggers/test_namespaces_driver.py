@@ -1,5 +1,5 @@
-"""Namespaces that come and go: what a store and its controller see of them, with the rights for the cluster and without,
-in simulations and over sockets."""
+"""Namespaces that come and go: what a store and its controller see of them, with the rights for the cluster and
+without, in simulations and over sockets."""
 from __future__ import annotations
 
 import logging
@@ -15,16 +15,17 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.selected import NamespaceSet
-from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.requests.params import Patch
 from kubectl_runtime.resources import ConfigMap, Namespace
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action
-from kubectl_runtime.runtime.triggers.namespaces_driver import MOST, NamespacesDriver
+from kubectl_runtime.runtime.triggers.namespaces_driver import MOST
 from kubectl_runtime.runtime.triggers.shared_watches import SharedWatches
 from kubectl_runtime.runtime.triggers.watch_store import watch_store
 from kubectl_runtime.runtime.watch.config import WatcherConfig
+from kubectl_runtime.runtime.watch.event import Apply, Delete
 from kubectl_runtime.runtime.watch.watcher import watcher
 from kubectl_runtime.testing import Simulation, eventually
 
@@ -255,7 +256,7 @@ def test_whatever_comes_goes_and_breaks_the_store_is_what_a_filter_would_be(
 
         def hear(event: Any) -> Any:
             obj = getattr(event, "obj", None)
-            if obj is not None and type(event).__name__ == "Apply":
+            if isinstance(event, Apply):
                 if int(obj.resource_version) <= versions.get(obj.uid, 0):
                     back.append(f"{obj.ref} from {versions[obj.uid]} to {obj.resource_version}")
                 versions[obj.uid] = int(obj.resource_version)
@@ -289,16 +290,17 @@ def test_whatever_comes_goes_and_breaks_the_store_is_what_a_filter_would_be(
                     gone = objects[name].pop()
                     world.maps(name).delete(gone)
                 case 5 if name and objects[name]:
-                    world.maps(name).patch(sorted(objects[name])[0], Patch.merge({"data": {"turn": str(turn)}}))
+                    world.maps(name).patch(min(objects[name]), Patch.merge({"data": {"turn": str(turn)}}))
                 case 6:
                     disturb(world, rng)
                 case _ if name:
                     objects[name].add(f"m{turn}")
                     world.put(name, f"m{turn}")
-            if rng.random() < 0.7:
-                simulation.run(rng.randrange(40))
-            else:
-                simulation.settle(rng.choice([1, 20]))
+            match rng.randrange(6):  # several changes may come at once
+                case 0 | 1:
+                    simulation.run(rng.randrange(40))
+                case 2 | 3:
+                    simulation.settle(rng.choice([1, 20]))
         world.server.faults.clear()
         simulation.settle(400)
         assert seen.stored == {f"{name}/{obj}" for name, is_chosen in spaces.items() if is_chosen
@@ -306,6 +308,37 @@ def test_whatever_comes_goes_and_breaks_the_store_is_what_a_filter_would_be(
         assert back == []
         there = {obj.uid: obj.resource_version for name in spaces for obj in world.maps(name).list().items}
         assert all(there[obj.uid] == obj.resource_version for obj in seen.controller.store)
+        seen.end()
+
+
+@RIGHTS
+@pytest.mark.parametrize("how", ["labels", "set"])
+def test_what_happened_before_a_namespace_was_joined_is_not_played_again(how: str, user: str | None) -> None:
+    with simulated() as (simulation, world):
+        for name in ("one", "two"):
+            world.come(name, **({"team": "x"} if name == "one" else {}))
+        client, names = simulation.client(world.server, user), NamespaceSet(["one"])
+        seen = Seen(simulation, client, chosen(how, client, names))
+        assert seen.runs() == set()
+        heard: list[tuple[str, str, Any]] = []
+        watch = next(iter(seen.controller.assembly.watches.values()))
+
+        def hear(event: Any) -> Any:
+            if isinstance(event, Apply | Delete):
+                heard.append((type(event).__name__, event.obj.name, event.obj.data))
+            return ()
+
+        watch.subscribe(hear, lambda _: None)
+        for name in ("kept", "gone", "late"):  # nobody has read of these yet
+            world.put("two", name)
+        world.maps("two").patch("kept", Patch.merge({"data": {"k": "new"}}))
+        world.maps("two").delete("gone")
+        world.label("two", team="y")
+        names.add("two")
+        world.maps("two").delete("late")
+        world.put("two", "later")
+        assert seen.runs() == {"two/kept", "two/later"}
+        assert sorted(heard, key=str) == [("Apply", "kept", {"k": "new"}), ("Apply", "later", {})]
         seen.end()
 
 
@@ -442,3 +475,27 @@ def test_what_this_process_writes_is_read_at_once_where_it_is_chosen() -> None:
             assert [obj.namespace for obj in store] == ["one"]
             names.set(["two"])
             eventually(lambda: [obj.namespace for obj in store], lambda found: found == ["two"], timeout=LIMIT)
+
+
+@pytest.mark.parametrize("user", [None, "alice"], ids=["cluster", "each"])
+def test_a_set_that_changes_all_the_time_misses_nothing_over_sockets(user: str | None) -> None:
+    rng = random.Random(7)
+    with ApiServer(authorization_mode="RBAC") as server, server.client() as admin, server.client(user) as client:
+        world, names, spaces = World(server, admin), NamespaceSet(["n0"]), [f"n{number}" for number in range(5)]
+        for name in spaces:
+            world.come(name)
+            world.put(name, "first")
+        with watch_store(Api.namespaces(client, ConfigMap, names)) as store:
+            store.wait_until_ready(LIMIT)
+            for turn in range(60):
+                name = rng.choice(spaces)
+                (names.add if rng.random() < 0.6 else names.discard)(name)
+                world.put(rng.choice(spaces), f"m{turn}")
+                if turn % 3 == 0:
+                    world.maps(rng.choice(spaces)).patch("first", Patch.merge({"data": {"turn": str(turn)}}))
+            names.set(spaces[:3])
+            wanted = {(obj.uid, obj.resource_version) for name in spaces[:3] for obj in world.maps(name).list().items}
+            eventually(lambda: {(obj.uid, obj.resource_version) for obj in store}, lambda found: found == wanted,
+                       timeout=LIMIT)
+            assert store.watch_state.consecutive_failures == 0
+            assert store.watch_state.relists == 0
