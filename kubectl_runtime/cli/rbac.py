@@ -40,7 +40,7 @@ from kubectl_runtime.manager.manager import Manager
 from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
-from kubectl_runtime.runtime.watch.states import apis_of, namespaces_of
+from kubectl_runtime.runtime.watch.states import namespaces_of, places_of
 from kubectl_runtime.testing.rights_recorder import Recorded
 from kubectl_runtime.webhooks.server import WebhookServer
 
@@ -203,9 +203,10 @@ def _parts(made: BoundController[Any] | Manager) -> tuple[list[Plan], LeaderElec
 
 def _watched(plan: Plan) -> Iterator[Right]:
     for watch in (plan.main, *plan.related):
-        for api in apis_of(watch.api) if isinstance(watch, WatchPlan) else ():  # a stream is watched by somebody else
+        places = places_of(watch.api) if isinstance(watch, WatchPlan) else ()  # a stream is watched by somebody else
+        for resource, place in places:
             for verb in ("list", "watch"):
-                yield Right(api.resource.group, api.resource.plural, verb, api.namespace)
+                yield Right(resource.group, resource.plural, verb, place)
     own = namespaces_of(plan.main.api) if isinstance(plan.main, WatchPlan) else frozenset()
     for resource in map(api_resource_of, plan.reads):
         for namespace in sorted(own) if own and resource.namespaced else (None,):

@@ -48,7 +48,7 @@ from kubectl_runtime.crd.customresource import definitions_of
 from kubectl_runtime.manager.manager import Manager
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
-from kubectl_runtime.runtime.watch.states import apis_of, namespaces_of
+from kubectl_runtime.runtime.watch.states import namespaces_of, places_of
 from kubectl_runtime.testing.lab.world import controllers_of, kinds_of
 from kubectl_runtime.webhooks.answering import Application
 from kubectl_runtime.webhooks.server import WebhookServer
@@ -103,14 +103,14 @@ class Program:
     @staticmethod
     def watched_by(plan: Plan) -> list[ApiResource]:
         """The kinds that a controller watches."""
-        return [*(api.resource for watch in (plan.main, *plan.related) if isinstance(watch, WatchPlan)
-                  for api in apis_of(watch.api)), *map(api_resource_of, plan.reads)]
+        return [*(resource for watch in (plan.main, *plan.related) if isinstance(watch, WatchPlan)
+                  for resource, _ in places_of(watch.api)), *map(api_resource_of, plan.reads)]
 
     def _declared(self) -> Iterator[tuple[ApiResource, str | None]]:
         for plan in self.plans():
             for watch in (plan.main, *plan.related):
-                for api in apis_of(watch.api) if isinstance(watch, WatchPlan) else ():
-                    yield api.resource, api.namespace
+                if isinstance(watch, WatchPlan):
+                    yield from places_of(watch.api)
             own = namespaces_of(plan.main.api) if isinstance(plan.main, WatchPlan) else frozenset()
             for resource in map(api_resource_of, plan.reads):
                 for namespace in own if own and resource.namespaced else (None,):

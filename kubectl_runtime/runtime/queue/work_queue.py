@@ -194,7 +194,8 @@ class KeyRate:
     """The most runs of one object within some time: `runs` in each period of `per`, whatever asks for them. A run
     beyond that waits until the first of the last `runs` began `per` ago; what asks for it meanwhile is one run.
 
-    `per` is seconds or a `timedelta`. Raises RequestError for fewer than one run, and for what is no finite time above 0.
+    `per` is seconds or a `timedelta`. Raises RequestError for fewer than one run, and for what is no finite time above
+    0.
 
     >>> controller = Controller(Api.all(client, ConfigMap)).key_rate(KeyRate(runs=10, per=60))
     """

@@ -281,7 +281,8 @@ class _Refusals(Observer):
 
 
 class NamespacesDriver:
-    """See the module. `known` gives what the store holds and what this process wrote of it."""
+    """Drives the watch of one kind in namespaces that come and go. `known` gives what the store holds and what this
+    process wrote of it."""
 
     def __init__(self, api: SelectedNamespaces[Any], config: WatcherConfig, stop: StopToken, clock: Clock,
                  rng: random.Random, take: Take, known: Callable[[], Mapping[Key, Record]]) -> None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 import msgspec
 
 from kubectl_runtime.client.api.api_base import TokenTrail
+from kubectl_runtime.client.api.selected import NAMESPACE
 from kubectl_runtime.core.base.errors import KubeError, RequestError, Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Record
@@ -116,6 +117,14 @@ def namespaces_of(api: WatchApi[Any] | WatchApis[Any]) -> frozenset[str]:
     """The namespaces that are watched; empty where all are, or the kind has none."""
     found = {getattr(one, "namespace", None) for one in apis_of(api)}
     return frozenset() if None in found or not api.resource.namespaced else frozenset(filter(None, found))
+
+
+def places_of(api: WatchApi[Any] | WatchApis[Any]) -> Iterator[tuple[ApiResource, str | None]]:
+    """Each kind that is watched, and its namespace: None for all. Namespaces themselves, where their labels choose."""
+    for one in apis_of(api):
+        yield one.resource, getattr(one, "namespace", None)
+    if getattr(getattr(api, "selection", None), "labels", None) is not None:
+        yield NAMESPACE, None
 
 
 def pattern_of(api: WatchApi[Any] | WatchApis[Any]) -> str:
