@@ -204,9 +204,9 @@ def _parts(made: BoundController[Any] | Manager) -> tuple[list[Plan], LeaderElec
 def _watched(plan: Plan) -> Iterator[Right]:
     for watch in (plan.main, *plan.related):
         places = places_of(watch.api) if isinstance(watch, WatchPlan) else ()  # a stream is watched by somebody else
-        for resource, place in places:
+        for resource, within in places:
             for verb in ("list", "watch"):
-                yield Right(resource.group, resource.plural, verb, place)
+                yield Right(resource.group, resource.plural, verb, within)
     own = namespaces_of(plan.main.api) if isinstance(plan.main, WatchPlan) else frozenset()
     for resource in map(api_resource_of, plan.reads):
         for namespace in sorted(own) if own and resource.namespaced else (None,):

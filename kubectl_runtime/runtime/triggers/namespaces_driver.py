@@ -38,7 +38,7 @@ from kubectl_runtime.core.base.guard import as_exception, guarded_logger
 from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import FirstOf, StopToken
-from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.codec.views import Record, is_in_shard
 from kubectl_runtime.core.requests.params import ListParams, WatchParams
 from kubectl_runtime.core.requests.request import Retry
 from kubectl_runtime.runtime.triggers.triggers import OfHeads
@@ -329,6 +329,11 @@ class NamespacesDriver:
         return Watching("", "", 0.0) if self._is_complete else Streaming(Listing(), 0.0)
 
     @property
+    def unasked(self) -> bool:
+        """As `WatchDriver.unasked`, of the cluster's watch."""
+        return self._cluster is not None and self._cluster.unasked
+
+    @property
     def server_trouble(self) -> Exception | None:
         """As `WatchDriver.server_trouble`; single watches say it themselves."""
         return None if self._cluster is None else self._cluster.server_trouble
@@ -439,7 +444,8 @@ class NamespacesDriver:
     def _read(self, name: str) -> tuple[list[Record], str]:
         """All of one namespace, and the version that this is of. Blocks, and raises as a list does."""
         api, config, version = self._api.within(name), self._config, ""
-        params = ListParams(label_selector=config.label_text, field_selector=config.field_text, limit=config.page_size)
+        params = ListParams(label_selector=config.label_text, field_selector=config.field_text, limit=config.page_size,
+                            shard=config.shard)
         records: dict[Key, Record] = {}
 
         def fetch(asked: ListParams) -> Any:
@@ -447,7 +453,7 @@ class NamespacesDriver:
 
         for meta, page in walk(fetch, params, f"list {self._api.resource.full_name} in namespace {name}"):
             version = meta.resource_version or version
-            records.update((record.key, record) for record in page)
+            records.update((record.key, record) for record in page if is_in_shard(config.shard, record))
         return [*records.values()], version
 
     # --- a watch of each namespace ---
