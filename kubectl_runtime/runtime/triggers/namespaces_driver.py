@@ -35,6 +35,7 @@ from kubectl_runtime.client.http.send import Outage
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.guard import as_exception, guarded_logger
+from kubectl_runtime.core.base.interpreter import renewed_in_children
 from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import FirstOf, StopToken
@@ -320,6 +321,12 @@ class NamespacesDriver:
         self._arrived: deque[tuple[Taken, Event[Record]]] = deque()
         self._observer = _Refusals(self._refuse)
         self._forget = stop.on_set(self._wake)
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In the child of a fork nothing moves it, and to wake it would end a connection of the parent. For that child
+        alone."""
+        self.threaded, self._changed = False, threading.Condition()
 
     @property
     def state(self) -> State:
