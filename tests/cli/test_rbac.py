@@ -40,6 +40,12 @@ def here(client):
 def several(client):
     return Controller(Api.namespaces(client, ConfigMap, ["a", "b"])).bind(nothing)
 
+def like(client):
+    return Controller(Api.namespaces(client, ConfigMap, like="team-*")).bind(nothing)
+
+def labelled(client):
+    return Controller(Api.namespaces(client, ConfigMap, labels="team")).bind(nothing)
+
 def manager(client):
     made = Manager(client, leader=LeaderElection("x"), serve=None)
     made.add(Controller(Api.all(client, Node)).bind(nothing))
@@ -140,6 +146,15 @@ def test_what_a_controller_says_that_it_reads_is_granted(capsys: pytest.CaptureF
 def test_each_of_several_namespaces_gets_a_role(capsys: pytest.CaptureFixture[str]) -> None:
     rules = [("", "configmaps", WATCHED)]
     assert granted(printed(capsys, "rbac_program:several")) == {("Role", "a"): rules, ("Role", "b"): rules}
+
+
+def test_namespaces_that_come_and_go_need_the_cluster_and_labels_need_namespaces(
+        capsys: pytest.CaptureFixture[str]) -> None:
+    maps = ("", "configmaps", WATCHED)
+    assert granted(printed(capsys, "rbac_program:like")) == {("ClusterRole", None): [maps]}
+    assert {key: sorted(rules) for key, rules in granted(printed(capsys, "rbac_program:labelled")).items()} in (
+        {("ClusterRole", None): [maps, ("", "namespaces", WATCHED)]},
+        {("ClusterRole", None): [("", "configmaps, namespaces", WATCHED)]})
 
 
 def test_a_manager_needs_what_its_controllers_watch_and_its_lease(capsys: pytest.CaptureFixture[str]) -> None:

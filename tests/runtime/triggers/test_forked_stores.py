@@ -145,3 +145,31 @@ def test_a_controllers_store_is_no_trap_in_the_child_either() -> None:
                 forked_while_held(child, running.store._states[0].condition, client.shared._lock)
                 assert ran.acquire(timeout=20), "the controller of the parent goes on"
     """)
+
+
+@pytest.mark.parametrize("user", [None, "alice"], ids=["cluster", "each"])
+def test_a_set_of_namespaces_changes_in_the_child_and_the_parents_watch_goes_on(user: str | None) -> None:
+    program(f"""
+    from kubectl_runtime.api import NamespaceSet
+    from kubectl_runtime.kinds import ApiResource
+
+    user = {user!r}
+    with ApiServer(authorization_mode="RBAC") as server, server.client() as admin, server.client(user) as client:
+        rbac = "rbac.authorization.k8s.io"
+        rules = [{{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}}]
+        bound = {{"roleRef": {{"apiGroup": rbac, "kind": "Role", "name": "maps"}},
+                 "subjects": [{{"kind": "User", "name": "alice", "apiGroup": rbac}}]}}
+        for kind, content in (("Role", {{"rules": rules}}), ("RoleBinding", bound)):
+            Api.namespaced(admin, ApiResource(rbac, "v1", kind, kind.lower() + "s"), "default").create(
+                {{"metadata": {{"name": "maps"}}, **content}})
+        maps, names = Api.namespaced(admin, ConfigMap, "default"), NamespaceSet(["default"])
+        with watch_store(Api.namespaces(client, ConfigMap, names)) as store:
+            store.wait_until_ready(20)
+            watch = store._share.watch
+            forked_while_held(lambda: (names.add("kube-system"), names.discard("default")),
+                              watch._driver._changed, names._lock)
+            arrived = heard(store, "after")
+            maps.create(body("after"))
+            assert arrived.wait(20)
+            assert sorted(names) == ["default"] and store.watch_state.consecutive_failures == 0
+    """)

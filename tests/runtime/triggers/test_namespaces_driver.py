@@ -499,3 +499,44 @@ def test_a_set_that_changes_all_the_time_misses_nothing_over_sockets(user: str |
                        timeout=LIMIT)
             assert store.watch_state.consecutive_failures == 0
             assert store.watch_state.relists == 0
+
+
+def test_users_of_the_same_choice_share_its_watch_and_others_do_not() -> None:
+    with Simulation() as simulation:
+        client, names = simulation.client(simulation.serve()), NamespaceSet(["a"])
+        shared = client.shared.get(SharedWatches)
+        same = [({"like": "a*"}, {"like": "a*"}), ({"labels": "team"}, {"labels": "team"}),
+                ({"labels": {"a": "b"}}, {"labels": "a=b"}), ({"namespaces": names}, {"namespaces": names})]
+        other = [({"like": "a*"}, {"like": "b*"}), ({"labels": "team"}, {"labels": "team", "like": "a*"}),
+                 ({"namespaces": names}, {"namespaces": NamespaceSet(["a"])})]
+        for choices, count in ((same, 1), (other, 2)):
+            for one, two in choices:
+                stores = [watch_store(Api.namespaces(client, ConfigMap, **choice)) for choice in (one, two)]
+                assert len(shared) == count, (one, two)
+                for store in stores:
+                    store.close()
+
+
+@pytest.mark.parametrize("phase", ["ready", "at once", "no rights"])
+@pytest.mark.parametrize("user", [None, "alice"], ids=["cluster", "each"])
+def test_a_controller_that_stops_leaves_no_thread(user: str | None, phase: str) -> None:
+    before = {*threading.enumerate()}
+    with ApiServer(authorization_mode="RBAC") as server, server.client() as admin:
+        world = World(server, admin)
+        for name in ("one", "two"):
+            world.come(name, team="x")
+            world.put(name, "m")
+        with server.client("bob" if phase == "no rights" else user) as client:
+            ran: list[str | None] = []
+            of_teams = Api.namespaces(client, ConfigMap, labels="team")
+            controller = Controller(of_teams).owns(Api.namespaces(client, ConfigMap, labels="team=x"))
+            running = controller.start(lambda obj, _ctx: ran.append(obj.namespace) or Action.await_change())
+            if phase == "ready":
+                running.wait_until_ready(LIMIT)
+                eventually(lambda: sorted(map(str, ran)), lambda found: found == ["one", "two"], timeout=LIMIT)
+            elif phase == "no rights":
+                eventually(lambda: running.why_not_ready, lambda text: "namespaces are not known" in text, timeout=LIMIT)
+            running.stop(10)
+            assert [thread.name for thread in threading.enumerate()
+                    if thread not in before and thread.name.startswith("watch ")] == []
+            assert len(client.shared.get(SharedWatches)) == 0
