@@ -224,7 +224,7 @@ class KeyRates:
         return len(self._began)
 
     def began(self, key: Key, now: float) -> list[Key]:
-        """A run of `key` begins. Returns keys that are free, and of which nothing is kept any more."""
+        """A run of `key` begins. Returns keys that are free, and are forgotten by that."""
         times = self._began.pop(key, None) or deque(maxlen=self._runs)
         times.append(now)
         self._began[key] = times

@@ -212,7 +212,7 @@ class _Everywhere:
 class _Woken(Iterator[WatchBatch]):
     def __init__(self, owner: _Everywhere, open_watch: Callable[[str, StopToken], Any], version: str,
                  stop: StopToken, *, initial: bool) -> None:
-        """`initial`: it begins with a list, in the middle of which it could not go on; so it is not woken there."""
+        """`initial`: it begins with a list, which cannot be resumed in the middle, so it is not woken there."""
         self._owner = owner
         self._open_watch = open_watch
         self._version = version

@@ -372,6 +372,24 @@ def test_a_namespace_without_the_right_is_told_once_and_asked_again(caplog: pyte
         seen.end()
 
 
+def test_who_may_list_the_cluster_and_not_watch_it_gets_a_watch_of_each() -> None:
+    with simulated() as (simulation, world):
+        world._of("ClusterRole").create({"metadata": {"name": "lists"}, "rules": [
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]})
+        world._of("ClusterRoleBinding").create(world._binding("lists"))
+        for name in ("team-a", "other"):
+            world.come(name)
+            world.put(name, "m")
+        client = simulation.client(world.server, "alice")
+        seen = Seen(simulation, client, chosen("like", client, NamespaceSet()))
+        assert seen.runs() == seen.stored == {"team-a/m"}
+        world.put("team-a", "n")
+        world.maps("team-a").delete("m")
+        assert seen.runs() == {"team-a/n"}
+        assert seen.stored == {"team-a/n"}
+        seen.end()
+
+
 def test_more_than_a_hundred_namespaces_one_by_one_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     with simulated() as (simulation, world):
@@ -535,7 +553,8 @@ def test_a_controller_that_stops_leaves_no_thread(user: str | None, phase: str) 
                 running.wait_until_ready(LIMIT)
                 eventually(lambda: sorted(map(str, ran)), lambda found: found == ["one", "two"], timeout=LIMIT)
             elif phase == "no rights":
-                eventually(lambda: running.why_not_ready, lambda text: "namespaces are not known" in text, timeout=LIMIT)
+                eventually(lambda: running.why_not_ready, lambda why: "namespaces are not known" in why,
+                           timeout=LIMIT)
             running.stop(10)
             assert [thread.name for thread in threading.enumerate()
                     if thread not in before and thread.name.startswith("watch ")] == []
