@@ -1,27 +1,21 @@
-"""Which versions a run has made itself: what its writes were answered, less those that changed nothing.
+"""`RunWrites`: which versions a run made itself. They are the versions that its writes returned, except no-ops.
 
-    answered version                                        is ours
-    the one that was stored before                          no: nothing was changed
-    another one, and what was sent stood there before,
-    or was sent on top of that very version                 no: somebody else made it, just before the write came
+    returned version                                        own version?
+    the version that was stored before                      no: nothing was changed
+    another one, but the sent content was already stored,
+    or was sent on top of that very version                 no: another client made it just before the write
     another one                                             yes
-    none, after a deletion: the object is gone              the deletion of this uid is
+    none, after a deletion: the object is gone              yes: the deletion of this uid
 
-The middle row costs two decodings, so it is looked at only after a failure, when it matters: the event of an own write
-does not bring a retry forward, the change of somebody else does. Where that cannot be told (the object is not watched,
-only its metadata or declared fields are, or somebody made exactly the change that was sent), the version is ours.
+The second row costs two decodings, so it is checked only after a failure: an own event does not bring a retry forward,
+a foreign change does. The version counts as own where the check is impossible: the object is not watched, the store has
+only metadata or declared fields, or another client made exactly the change that was sent.
 
-`OwnEvents`: the changes that are still to come back on a watch, of what a key's last runs wrote and ended well with.
+`OwnEvents`: the events of own writes that a watch has not delivered yet, after successful runs. Such an event carries
+nothing new for its key, so it may run after others; but the key must run, since the server may have changed what was
+sent. Events of *quiet* versions, which the library itself made for a run, lead to no run.
 
-    a run of `key` ended well, having made `versions`    `expect`: remembered
-    a change to one of them asks for `key`               `met`: True once, then forgotten
-    anything else                                        False
-    a run ended, for which the library itself made       `expect`, quiet: remembered
-    `versions` on top of what the run was given
-    a change to one of them asks for `key`               `met_quiet`: True once; it leads to no run
-
-Such a change tells its key what it knows, so it need not go before others. It must still be looked at: the server may
-have made something else of what was sent. Pure; the owner serialises calls.
+Pure; the owner serialises the calls.
 """
 from __future__ import annotations
 
@@ -48,23 +42,23 @@ _decode = msgspec.json.Decoder().decode
 
 
 class RunWrites:
-    """The writes of one run. Those of several threads may come at once."""
+    """The writes of one run. Several threads may use it at once."""
 
     __slots__ = ("_compared", "_versions", "begun", "last")
 
     def __init__(self) -> None:
         self.begun: dict[int, tuple[Key | None, Record | None]] = {}
-        """What each thread is going to write, None for a new object, and how that is stored."""
+        """What each thread is about to write (None: a new object), and the stored object."""
         self._versions: dict[Version, None] = {}
         self._compared: dict[Version, tuple[Record, bytes]] = {}
         self.last: list[tuple[Record | None, Record]] = []
-        """The newest two objects that were changed: as stored before, as answered."""
+        """The last two changed objects: as stored before, and as returned."""
 
     def __len__(self) -> int:
         return len(self._versions)
 
     def add(self, write: Write, before: Record | None) -> None:
-        """`write` was answered; `before` is how the object was stored then, None when it was not."""
+        """`write` was answered; `before` is the object as it was stored when the write began, None when it was not."""
         if not write.uid or (write.record is None and not write.resource_version and write.verb != "delete"):
             return
         version = (write.uid, write.resource_version)
@@ -74,24 +68,24 @@ class RunWrites:
         record, sent = write.record, write.sent
         if known and before is not None and record is not None and sent and len(self._compared) < MOST_COMPARED:
             self._compared[version] = (before, sent)
-        self._versions[version] = None  # only now: another thread that sees it finds the comparison
+        self._versions[version] = None  # last: another thread that sees the version then finds the comparison
         if record is None:
             return
         self.last = [*self.last[-1:], (before if known else None, record)]
 
     def versions(self) -> dict[Version, None]:
-        """All that were answered, without a look at what they changed."""
+        """All returned versions, without a comparison of contents."""
         return self._versions.copy()
 
     def changes(self) -> dict[Version, None]:
-        """Those that are ours, see the module. Decodes what was sent."""
+        """The own versions, see the module. Decodes what was sent."""
         return {version: None for version in self._versions.copy()
                 if version not in self._compared or not stood_there(*self._compared[version], version[1])}
 
 
 def stood_there(before: Record, sent: bytes, answered: str = "") -> bool:
-    """Whether to send `sent` (an object, a patch) would have changed nothing in `before`, or has changed nothing in the
-    version that it was sent on top of, since `answered` is that one; False when it is unknown."""
+    """Whether sending `sent` (an object, a patch) to `before` changes nothing, or `sent` names `answered` as the
+    version that it is based on. False when this is unknown."""
     try:
         found = _decode(before.raw)
         wanted = _decode(sent)
@@ -111,7 +105,7 @@ def stood_there(before: Record, sent: bytes, answered: str = "") -> bool:
 
 
 def _holds(found: Any, wanted: Any) -> bool:
-    """Whether `wanted` is a part of `found`; null stands for what is absent."""
+    """Whether `wanted` is part of `found`; null stands for an absent value."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(_holds(found.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):
@@ -120,7 +114,7 @@ def _holds(found: Any, wanted: Any) -> bool:
 
 
 def _done(operation: Any, found: Any) -> bool:
-    """Whether one operation of a JSON patch has nothing left to do."""
+    """Whether one operation of a JSON patch would change nothing."""
     kind = operation.get("op")
     if kind == "test":
         return True
@@ -143,23 +137,23 @@ def _at(found: Any, path: str) -> tuple[bool, Any]:
 
 
 MAX_EXPECTED = 10_000
-"""Of one controller (about 3 MB); older ones are forgotten, and the event of such a write counts as news."""
+"""Per controller (about 3 MB). Older versions are forgotten; the event of a forgotten write counts as news."""
 
 
 class OwnEvents:
-    """What one controller's runs wrote and have not heard of yet."""
+    """What the runs of one controller wrote and the watch has not delivered yet."""
 
     __slots__ = ("expected",)
 
     def __init__(self) -> None:
         self.expected: OrderedDict[tuple[Key, Version], bool] = OrderedDict()
-        """And whether they are quiet. Not to be changed by others."""
+        """The expected versions of each key, and whether they are quiet. To be changed only by this class."""
 
     def __len__(self) -> int:
         return len(self.expected)
 
     def expect(self, key: Key, versions: Iterable[Version], *, quiet: bool = False) -> None:
-        """A run of `key` made these; `quiet`: its own reconciler did not."""
+        """A run of `key` made these versions; `quiet`: the library made them, not the reconciler."""
         expected = self.expected
         for version in versions:
             expected[(key, version)] = quiet
@@ -167,7 +161,7 @@ class OwnEvents:
             expected.popitem(last=False)
 
     def met(self, key: Key, cause: Version) -> bool:
-        """Whether the change to version `cause`, or the end of its object, is one of those that `key` made."""
+        """Whether `key` made version `cause` or deleted its object; forgets the version."""
         expected = self.expected
         for version in (cause, (cause[0], "")):
             if (key, version) in expected:
@@ -176,12 +170,12 @@ class OwnEvents:
         return False
 
     def met_quiet(self, key: Key, cause: Version) -> bool:
-        """As `met`, of those that are quiet."""
+        """As `met`, for quiet versions."""
         if not self.expected.get((key, cause)):
             return False
         del self.expected[(key, cause)]
         return True
 
     def clear(self) -> None:
-        """Expect nothing."""
+        """Forget all expected events."""
         self.expected.clear()

@@ -1,55 +1,35 @@
-"""`Run`: one execution of the reconciler for one key, and `Outcome`: how it ended.
+"""`Run`: one execution of the reconciler for one key. `Outcome`: how it ended.
 
-A run also collects what is written through the client in its scope (see `core.scope`), which `record_write` reports.
-It is made by the thread that works for it, and keeps that thread's id. A write by a thread that a reconciler started
-belongs to no run, unless the thread has a copy of the run's context.
+A run collects what the library writes in its scope (see `core.scope` and `record_write`). A write by a thread that the
+reconciler started belongs to no run, unless that thread has a copy of the run's context.
 
-`RunHistory`: the last runs of one controller, and its slowest keys. Pure; its owner serialises the calls.
+Two things may happen to a key many times in a row without a failure (`Streak`):
 
-    recent    the last `RECENT` runs that have ended
-    slowest   the `SLOWEST` keys with the longest runs of the last hour, each with its longest one
+    in a row                     1      2      3      4      5      6 and more
+    requeue after less than 0.1 s  5 ms   10     20     40     80     100 ms, or the requested delay if it is longer
+    a conflict                   5 ms   10     20     40     80     an ordinary failure
 
-What is kept of a run is a row of plain values: neither its object, nor its error, nor anything that these refer to. A
-run costs about 0.25 µs here, whether anybody looks or not.
+A requeue delay of 0.1 s or more is kept and ends the row. A conflict is not a failure: the object has changed since it
+was read, and the next run gets the newer version. The delays of conflicts are jittered, so that two writers do not
+collide again.
 
-What a key may ask for in a row: to run again at once, and to have lost against somebody else. Pure functions.
-
-    in a row                    1      2      3      4      5      6 and more
-    asks for less than 0.1 s    5 ms   10     20     40     80     100 ms, or what it asks if that is more
-    a conflict                  5 ms   10     20     40     80     an ordinary failure
-
-The first is for a reconciler that polls something: ten times a second is often enough, and one that always asks for 0
-would otherwise keep a processor busy. 0.1 s or more are kept as asked, and end the row. A conflict is not a failure:
-the object has changed since it was read, the watch is about to say so, and the next run works on the newer one. Five
-conflicts in a row count as a failure. The delays of conflicts are jittered, so that two writers which disturb each
-other do not retry at the same moments.
-
-A key in a loop (see `LoopDetector`) waits 0.1 s after each run, whatever asks for the next one: what loops keeps
-neither a processor nor the API server busy. Changes in this time are seen by the run that follows.
-
-Failures of keys: how often each has failed in a row, how long it waits then, and which writes it made while failing.
+`Failures` keeps the failing keys: the count of failures in a row and the writes that the key made meanwhile.
 
     failure of the first run, or of a retry   count + 1; waits `KeyBackoff.delay(count)`
-    failure of a run that a trigger made      count kept: much that changes does not make a key worse
-    failure of another generation or uid      count 1: what failed before was something else
+    failure of a run that a trigger made      count kept: frequent changes do not make a key worse
+    failure of another generation or uid      count 1: an earlier spec or object failed before
     success, gone                             state dropped: the next failure is the first
-    trigger                                   count kept: a key does not become healthy by being looked at
+    trigger                                   count kept: a trigger does not make a key healthy
     its own event                             recognised by `is_own_event`, so that it does not bring the retry forward
 
-Pure; the owner serialises calls. Numbers: client-go's per-item limiter (5 ms doubling up to 1000 s), jittered here.
+`RetryRateLimit` limits the retries of all failing keys of one controller together: when a dependency is down, thousands
+of keys fail at once. Each retry takes a token. A successful retry doubles the rate as long as retries are held back; a
+failed retry halves it, down to the configured rate. From `OPEN` on nothing is held back. Waiting keys reserve no time,
+unlike in client-go's bucket, so that a new rate holds for all of them at once. Triggers are not held back.
 
-`RetryRateLimit`: how many retries of one controller may begin, all its failing keys together. Pure: no clock, no lock.
+`RunHistory` keeps the last runs of one controller and its slowest keys.
 
-A dependency that is down makes every key fail. Each key backs off by itself, but thousands of keys that each wait
-their turn are still a flood, and those that were put off for minutes would be late once the dependency is back. So:
-
-    tokens   one for each retry that begins; at most `BURST` are saved up, `rate` come back a second
-    rate     begins at the lowest; a retry that succeeds doubles it as long as retries are held back, one that fails
-             halves it, never below the lowest; from `OPEN` on nothing is held back
-
-No time is reserved for a key that waits, so that a new rate holds for all of them at once. (client-go's bucket reserves
-times in advance: the last of 10,000 failing keys waits a quarter of an hour, even if the first ones succeed meanwhile.)
-Triggers are not held back.
+Everything here is pure: the owner passes the time and serialises the calls.
 """
 from __future__ import annotations
 
@@ -84,10 +64,10 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 
 MAX_REMEMBERED_WRITES = 10_000
-"""Per failing key; older ones are forgotten, and the event of such a write counts as a change by somebody else."""
+"""Per failing key. Older writes are forgotten; the event of a forgotten write counts as a foreign change."""
 
 MAX_REMEMBERED_IN_ALL = 200_000
-"""By one controller (about 50 MB); beyond that, the keys that have failed longest forget theirs."""
+"""Per controller (about 50 MB). Beyond that, the keys that have failed longest forget their writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +90,19 @@ DEFAULT_KEY_BACKOFF = KeyBackoff()
 
 
 class Subject(msgspec.Struct, frozen=True, gc=False):
-    """What a run reconciled: an object, and the generation of its spec where its kind counts them."""
+    """What a run reconciled: the object's uid, and the generation of its spec where its kind has one."""
 
     uid: str
     generation: int | None = None
 
     @classmethod
     def of(cls, record: Record) -> Subject:
-        """Of one whose head did not decode only the uid counts."""
+        """The subject of `record`. Without a decodable head it has only the uid."""
         return cls(record.uid, None if record.problem is not None else record.head.generation)
 
     def differs_from(self, other: Subject) -> bool:
-        """Whether it is another object, or its spec was changed: kinds without generation never say the latter."""
+        """Whether the object is another one or its spec was changed. Kinds without generation never show a changed
+        spec."""
         counted = self.generation is not None and other.generation is not None
         return self.uid != other.uid or (counted and self.generation != other.generation)
 
@@ -133,21 +114,20 @@ class FailureState:
     count: int = 0
     writes: dict[Version, None] = field(default_factory=dict)
     waits_beyond: frozenset[str] = frozenset()
-    """The resourceVersions that a terminal error is about; see `Run.has_nothing_new`."""
+    """The resourceVersions that a terminal error covers; see `Run.has_nothing_new`."""
     subject: Subject | None = None
     foreign: int = 0
-    """How many of the last failing runs in a row had writes that changed nothing and were answered with a new version.
-    """
+    """How many of the last failing runs in a row had writes that changed nothing and yet got a new version."""
     told: object = None
-    """What the log was told."""
+    """What the log keeps of the failure (`Told`)."""
 
 
 class Failures(Generic[K]):
-    """The failing keys of one controller; a key that does not fail costs nothing."""
+    """The failing keys of one controller."""
 
     def __init__(self) -> None:
         self.states: dict[K, FailureState] = {}
-        """Not to be changed by others."""
+        """To be changed only by this class."""
         self._remembered = 0
 
     def __len__(self) -> int:
@@ -159,15 +139,15 @@ class Failures(Generic[K]):
         return self.states
 
     def first(self, most: int) -> list[tuple[K, FailureState]]:
-        """Up to `most` of them, those that have failed longest."""
+        """Up to `most` failing keys, those that have failed longest first."""
         return list(islice(self.states.items(), most))
 
     def get(self, key: K) -> FailureState | None:
-        """How `key` fails; None when it does not."""
+        """The failure state of `key`; None when it does not fail."""
         return self.states.get(key)
 
     def failed(self, key: K, count: int, writes: dict[Version, None]) -> FailureState:
-        """`key` failed, the `count`-th time in a row, and its run made these versions."""
+        """`key` failed for the `count`-th time in a row, and its run made the versions `writes`."""
         state = self.states.get(key)
         if state is None:
             state = self.states[key] = FailureState()
@@ -182,7 +162,7 @@ class Failures(Generic[K]):
             self._remembered -= len(state.writes)
 
     def is_own_event(self, key: K, cause: Version | None) -> bool:
-        """Whether a change to this version is one that `key` itself made while it was failing."""
+        """Whether `cause` is a version that `key` itself made while it was failing."""
         state = self.states.get(key)
         return state is not None and cause is not None and is_own(cause, state.writes)
 
@@ -199,7 +179,7 @@ class Failures(Generic[K]):
                     other.writes.clear()
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all failures."""
         self.states.clear()
         self._remembered = 0
 
@@ -210,26 +190,25 @@ def is_own(cause: Version, writes: Mapping[Version, None]) -> bool:
 
 
 RETRY_RATE = 10.0
-"""Retries a second while runs fail, as client-go's default bucket has them."""
+"""Retries a second while runs fail: client-go's default."""
 
 BURST = 100
-"""Retries that may begin at once after a time without any; client-go's as well."""
+"""Retries that may begin at once after a quiet time: client-go's default."""
 
 OPEN = 100_000.0
 """Retries a second: more than any queue hands out."""
 
 _ROUNDING = 1e-6
-"""A token that is so nearly there counts: the time at which it is due was computed from its missing share."""
+"""Tolerance for a token that is almost there: its due time was computed from the missing share."""
 
 
 class RetryRateLimit:
-    """Limits how many retries begin in a second while runs fail. Times are seconds of one monotonic clock; its owner
-    serialises the calls."""
+    """Limits how many retries begin in a second while runs fail. Times are seconds of one monotonic clock."""
 
     def __init__(self, rate: float = RETRY_RATE) -> None:
-        """`rate`: the lowest, in retries a second. Raises RequestError when it is not a positive number."""
+        """`rate`: the lowest rate, in retries a second. Raises RequestError when it is not a positive number."""
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate < float("inf"):
-            raise RequestError(f"retry_rate is the retries a second while runs fail, or None for no limit; "
+            raise RequestError(f"retry_rate is the number of retries a second while runs fail, or None for no limit; "
                                f"not {rate!r}")
         self._lowest = float(rate)
         self._rate = self._lowest
@@ -237,7 +216,7 @@ class RetryRateLimit:
         self._as_of: float | None = None
 
     def take(self, now: float) -> bool:
-        """Whether a retry may begin now; then it counts."""
+        """Take a token for a retry that begins now; whether there was one."""
         if self._rate >= OPEN:
             return True
         self._refill(now)
@@ -247,12 +226,12 @@ class RetryRateLimit:
         return True
 
     def next_at(self) -> float:
-        """When `take` says yes again if nothing changes."""
+        """When `take` will return True again if nothing changes."""
         as_of = self._as_of or 0.0
         return as_of if self._rate >= OPEN else as_of + max(0.0, 1 - self._tokens) / self._rate
 
     def succeeded(self, now: float, *, holding: bool) -> None:
-        """A retry succeeded; `holding`: others are held back."""
+        """A retry succeeded; `holding`: other retries are held back."""
         if holding:
             self._refill(now)
             self._rate = min(OPEN, 2 * self._rate)
@@ -269,11 +248,11 @@ class RetryRateLimit:
 
 
 Known = Callable[[ObjectRef], Record | None]
-"""How an object is stored at this moment by the controller; None when it is not."""
+"""Returns an object as the controller's store has it now; None when the store does not have it."""
 
 
 class Requeued(str):
-    """A reason of a request that comes from nothing but time: a run asked for it."""
+    """The reason of a request that an earlier run made: a requeue or a retry."""
 
     __slots__ = ()
 
@@ -283,12 +262,12 @@ RETRIED = Requeued("tried again after a failure")
 
 @lru_cache(maxsize=512)  # most programs have a few delays; one text serves all keys
 def requeued_after(delay: float) -> Requeued:
-    """The reason of a run that the one before asked for, `delay` seconds before."""
+    """The reason of a run that the run before requested, to begin after `delay` seconds."""
     return Requeued(f"asked to run again after {delay:.4g} s")
 
 
 class Streak(Enum):
-    """What a key may do many times in a row without failing."""
+    """What may happen to a key many times in a row without a failure."""
 
     SOON = "it asks to run again at once"
     CONFLICT = "somebody else was faster"
@@ -296,78 +275,78 @@ class Streak(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended, and when the key is to run again (seconds from now; None: when something changes)."""
+    """How a run ended. `delay`: seconds until the key runs again; None: it runs when something changes."""
 
     delay: float | None = None
     result: RunResult = RunResult.SUCCESS
     error: BaseException | None = field(default=None, compare=False)
-    """What made it fail."""
+    """The error that made the run fail."""
     own: dict[Version, None] | None = None
-    """After a failure: the versions that the run made itself. None: all that its writes were answered."""
+    """After a failure: the versions that the run made itself. None: every version that its writes returned."""
     waits_beyond: frozenset[str] = frozenset()
-    """After a terminal error: the resourceVersions of the object that are no news."""
+    """After a terminal error: the resourceVersions of the object that lead to no new run."""
     streak: Streak | None = None
     delays_requeue: bool = False
-    """Its key is in a loop: the next run has to wait, whatever asks for it."""
+    """The key is in a loop: the next run waits, whatever requests it."""
     told: object = None
-    """After a failure: what the log was told of it, for the next run of this key."""
+    """After a failure: what the log keeps of it for the next run of this key (`Told`)."""
 
     @property
     def failed(self) -> bool:
-        """Whether it counts as a failure."""
+        """Whether the run counts as a failure."""
         return self.result in (RunResult.ERROR, RunResult.TERMINAL_ERROR)
 
     @property
     def keeps_failures(self) -> bool:
-        """Whether the count of failures stays as it is: it says neither that the key works nor that it does not."""
+        """Whether the failure count is left unchanged because the outcome is inconclusive."""
         return self.result is RunResult.SKIPPED or self.streak is Streak.CONFLICT
 
 
 SUCCEEDED = Outcome()
 GONE = Outcome(result=RunResult.GONE)
-"""There was no such object: nothing was reconciled, and as after a success nothing about the key is kept."""
+"""The object did not exist. As after a success, no state of the key is kept."""
 
 SKIPPED = Outcome(result=RunResult.SKIPPED)
-"""Nothing ran; what is known of the key's failures stays."""
+"""No run took place; the failure state of the key is kept."""
 
 MOST_FOREIGN = 3
-"""Failures in a row with writes that seem to have met somebody else's change; from then on all answers are taken for
-own changes: an admission webhook that puts the time into each write looks the same, and must not defeat the backoff."""
+"""Failures in a row whose writes seem to have met a foreign change. From then on every returned version counts as an
+own change: an admission webhook that puts the time into each write looks the same, and must not defeat the backoff."""
 
 NO_WRITES = RunWrites()
-"""Of a run that has written nothing."""
+"""The writes of a run that has written nothing."""
 
 
 class Run:
     """A key that runs now. The queue makes it; while it runs, it belongs to the running thread.
 
-    What most runs do not need is not an attribute of theirs but of the class.
+    Rarely used fields are class attributes, so that most instances stay small.
     """
 
     failures = 0
     """Failures in a row before this run."""
     waits_beyond: frozenset[str] = frozenset()
     _written: Mapping[Version, None] = {}
-    """What the runs of this key made while it was failing."""
+    """The versions that the runs of this key made while it was failing."""
     foreign = 0
     told: object = None
     depth = 0
-    """How many keys were due when this one had been taken out."""
+    """How many keys were due after this key had been taken out."""
     retry = False
-    """Nothing but the last failure asked for it."""
+    """The run is a retry: only the last failure requested it."""
     bulk = False
     in_a_row: tuple[Streak, int] | None = None
     stop: StopToken | None = None
-    """Where it has a time of its own: set when that is up, or with the shutdown."""
+    """The stop token of a run with a timeout; set when the time is up, or by the shutdown."""
     writes = NO_WRITES
     triggered_itself = False
-    """The reconciler has triggered its own key."""
+    """The reconciler has triggered its own key during this run."""
     forgotten = False
-    """The object was deleted meanwhile: the outcome says nothing about its successor."""
+    """The object was deleted during the run: the outcome says nothing about a successor."""
     record: Record | None = None
-    """The object that it looks at."""
+    """The object that the run reconciles."""
     latest: Record | None = None
-    """The object as the server answered the last write of it in this run."""
+    """The object as the server returned it for the last write of this run."""
     reads: dict[Any, Any] | None = None
     """What it has read, as far as that is a dependency, and of what only values matter (see `runtime.reads`)."""
     reads_over = False
@@ -376,19 +355,19 @@ class Run:
     """The object is cleaned up, so that it depends on nothing any more."""
     _subject: Subject | None = None
     quiet: Mapping[Version, None] = {}
-    """The versions of its object that the library made on top of the one that the run was given."""
+    """The versions of the object that the library made on top of the version that the run was given."""
     waiting_for: tuple[str, ...] = ()
-    """The children that are not ready, in words, in the order in which they were named."""
+    """The children that are not ready, as text, in the order in which they were named."""
 
     def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float,
                  waited: float = 0.0, causes: Sequence[Version | None] | None = None, retry: bool = False,
                  bulk: bool = False, streak: tuple[Streak, int] | None = None) -> None:
-        """`causes`: where there are others than the request's."""
+        """`causes`: the changes that led to the run, when there are more than the request's."""
         self.key = key
         self.request = request
         self.started = started
         self.waited = waited
-        """Seconds since the key was due."""
+        """Seconds between the due time and the start."""
         self._causes = causes
         self.thread_id = threading.get_ident()
         self.known: Known = _nothing
@@ -406,33 +385,33 @@ class Run:
 
     @property
     def causes(self) -> Sequence[Version | None]:
-        """The changes that led to it, None for an unknown one; empty when only time has passed."""
+        """The changes that led to the run, None for an unknown change; empty when only time has passed."""
         return causes_of(self.request, self._causes)
 
     @property
     def subject(self) -> Subject | None:
-        """What it looks at, or what failed before."""
+        """The subject of this run; before its object is known, the subject that failed before."""
         record = self.record
         if record is not None and self._subject is None:
             self._subject = Subject.of(record)
         return self._subject
 
     def has_nothing_new(self, record: Record) -> bool:
-        """Whether a terminal error has said all there is to say: `record` is the version that it was about, and nothing
-        asked for this run but changes of that object and of what the failed runs wrote."""
+        """Whether a run would repeat the last terminal error: `record` is a version that the error covers, and only
+        changes of that object and writes of the failed runs requested this run."""
         return record.head.resource_version in self.waits_beyond and all(
             cause is not None and (cause[0] == record.head.uid or is_own(cause, self._written))
             for cause in self.causes)
 
     def looks_at(self, record: Record) -> None:
-        """The object is this one now. Another generation or uid than what failed starts the count over."""
+        """Set the object of this run. If its generation or uid differs from what failed, the failure count is 0."""
         before, self.record, self._subject = self._subject, record, None
         if self.failures and before is not None and Subject.of(record).differs_from(before):
             self.failures, self.told = 0, None
 
     @property
     def failures_if_it_fails(self) -> int:
-        """Failures in a row if this run fails as well: a trigger's run does not raise the count."""
+        """Failures in a row if this run fails as well. A run that a trigger requested does not raise the count."""
         asked = self.retry or not self.failures or self.times_in_a_row(Streak.CONFLICT)
         return self.failures + 1 if asked else self.failures
 
@@ -441,12 +420,12 @@ class Run:
         return self.writes.versions() if self.foreign >= MOST_FOREIGN else self.writes.changes()
 
     def times_in_a_row(self, streak: Streak) -> int:
-        """How often the runs just before this one ended like that."""
+        """How many runs just before this one ended with this `streak`."""
         return self.in_a_row[1] if self.in_a_row is not None and self.in_a_row[0] is streak else 0
 
     def begins_write(self, ref: ObjectRef | None) -> None:
-        """A write of the object `ref` (None: of a new one) is going to be sent: what is stored now is what it changes.
-        When it is answered, the watch may have stored its outcome already."""
+        """This thread is about to write the object `ref` (None: a new object). Keep its stored version, since the watch
+        may have stored the outcome when the answer arrives."""
         begun = (None, None) if ref is None else (ref.key, self.known(ref))
         self._own_writes().begun[threading.get_ident()] = begun
 
@@ -462,23 +441,24 @@ class Run:
             self.latest = record
 
     def is_given(self, uid: str, version: str) -> bool:
-        """Whether the run knows this version of its object: it was given it, or the library made it for this run."""
+        """Whether this version of the object was given to the run, or made by the library for the run."""
         record = self.record
         return record is not None and record.uid == uid and (
             record.resource_version == version or (uid, version) in self.quiet)
 
     def wrote_quietly(self, uid: str, before: str, after: str) -> None:
-        """The library itself has made version `after` of the object of this uid in place of `before`, for this run: if
-        the run was given that version, the change leads to no other run."""
+        """The library itself replaced version `before` of the object with `after` for this run. If the run was given
+        `before`, the change leads to no other run."""
         if after != before and self.is_given(uid, before):
             self.quiet = {**self.quiet, (uid, after): None}
 
     def waits_for(self, *children: str) -> None:
-        """These children, such as `Deployment web`, are not ready. The next run begins without any."""
+        """Note that these children, such as `Deployment web`, are not ready. Each run starts with an empty list."""
         self.waiting_for = (*self.waiting_for, *(child for child in children if child not in self.waiting_for))
 
     def _own_writes(self) -> RunWrites:
-        """Most runs write nothing, so that costs them nothing. Threads with a copy of the context may come at once."""
+        """The writes, made on first use because most runs write nothing. Threads with a copy of the context may call
+        this at once."""
         writes: RunWrites = vars(self).setdefault("writes", RunWrites())
         return writes
 
@@ -488,7 +468,7 @@ Execute = Callable[[Run], Outcome]
 
 
 def causes_of(request: ReconcileRequest, further: Sequence[Version | None] | None) -> Sequence[Version | None]:
-    """All changes that led to `request`, where others joined it; without those it came from its own, or from time."""
+    """All changes that led to `request`: `further` if other requests joined it, else its own cause, if any."""
     if further is not None:
         return further
     return () if isinstance(request.reason, Requeued) else (request.cause,)
@@ -499,7 +479,7 @@ def _nothing(_ref: ObjectRef) -> None:
 
 
 def begin_write(ref: ObjectRef | None) -> None:
-    """For `WriteObservers.begun`: this thread is going to write."""
+    """For `WriteObservers.begun`: this thread is about to write."""
     run = current_run()
     if run is not None:
         run.begins_write(ref)
@@ -513,8 +493,7 @@ def is_triggered(key: Key) -> None:
 
 
 def record_write(write: Write) -> None:
-    """For `Client.on_write`: this thread wrote an object and was answered this version, whose event will come on a
-    watch."""
+    """For `Client.on_write`: this thread wrote an object, and the watch will deliver the returned version."""
     run = current_run()
     if run is not None:
         run.wrote(write)
@@ -536,24 +515,25 @@ class EndedRun(NamedTuple):
     ended: float
     result: RunResult
     told: object
-    """After a failure: what the log knows of it."""
+    """After a failure: what the log keeps of it (`Told`)."""
 
 
 class RunHistory:
-    """The last runs of a controller, and its slowest ones. Pure; its owner serialises the calls."""
+    """The last `RECENT` runs of a controller that have ended, and the `SLOWEST` keys with the longest runs of the last
+    hour. It keeps plain values, so no object and no error stays alive."""
 
     __slots__ = ("_floor", "_next_look", "_recent", "_slow", "failed", "runs")
 
     def __init__(self) -> None:
         self.runs = 0
-        """How many have ended since the start."""
+        """How many runs have ended since the start."""
         self.failed = 0
         self._recent: deque[tuple[Key, str, float, float, float, RunResult, object]] = deque(maxlen=RECENT)
         self._slow: dict[Key, EndedRun] = {}
         self._floor = 0.0
-        """A run that took no longer is not among the slowest."""
+        """A run that is not longer than this is not among the slowest."""
         self._next_look = inf
-        """When the first of the slowest is no longer of late."""
+        """When the first of the slowest runs is older than `LATELY`."""
 
     def ended(self, run: Run, outcome: Outcome, now: float) -> None:
         """`run` has ended at `now`."""
@@ -571,7 +551,7 @@ class RunHistory:
         return [EndedRun._make(row) for row in [*reversed(self._recent)][:most]]
 
     def slowest(self, most: int, now: float) -> list[EndedRun]:
-        """The slowest runs of the last while, up to `most`, the longest first."""
+        """The slowest runs of the last hour, up to `most`, the longest first."""
         found = (row for row in self._slow.values() if now - row.ended < LATELY)
         return sorted(found, key=lambda row: row.took, reverse=True)[:most]
 
@@ -592,17 +572,17 @@ class RunHistory:
 
 
 LEAST = 0.1
-"""Seconds; who asks to run again sooner is slowed down."""
+"""Seconds. A key that requests shorter delays in a row is slowed down to this."""
 
 CONFLICTS = 5
-"""How many in a row are retried quietly."""
+"""How many conflicts in a row are retried without counting as a failure."""
 
 _STEPS = Backoff(0.005, 2.0, LEAST)
 _JITTERED = Backoff(0.005, 2.0, LEAST, jitter=0.5)
 
 
 def requeued(run: Run, after: float) -> Outcome:
-    """The outcome of a `run` that succeeded and wants another one `after` so many seconds."""
+    """The outcome of a `run` that succeeded and requested another run `after` this many seconds."""
     if after >= LEAST:
         return Outcome(after, RunResult.REQUEUE_AFTER)
     times = run.times_in_a_row(Streak.SOON) + 1
@@ -611,7 +591,7 @@ def requeued(run: Run, after: float) -> Outcome:
 
 
 def conflicted(run: Run, error: BaseException, rng: random.Random) -> Outcome | None:
-    """The outcome of a `run` that met a newer version; None when that is to be handled as any other failure."""
+    """The outcome of a `run` that lost against a newer version; None when it counts as an ordinary failure."""
     times = run.times_in_a_row(Streak.CONFLICT) + 1
     if times > CONFLICTS:
         return None

@@ -1,38 +1,32 @@
-"""`Scheduler`: which key is to run when. Pure: no clock, lock or thread; its owner passes the time, serialises calls.
+"""`Scheduler`: when each key runs. Pure: no clock, lock or thread; its owner passes the time and serialises the calls.
 
-One entry per key, in one of four places:
+There is at most one entry per key, in one of four places:
 
     waiting   in the heap until `at`
-    limited   due, but a retry, of which the rate limit lets only some begin: oldest first
+    limited   due, but a retry that waits for the rate limit: oldest first
     ready     due, in the lane of its class, oldest due time first
-    held      due, but its key runs: set aside so that it blocks nobody, put at the head of its lane by `release`
+    held      due, but its key runs: set aside so that it blocks no other key; `release` puts it first in its lane
 
     input            no entry      waiting                            limited                ready, held
     add(at)          -> waiting    earlier: moved, message replaced;  not a retry: -> ready  dropped: it runs now anyway
                      or ready      else dropped                       else dropped
-    add(retry)       the same, -> limited instead of ready; with a trigger or timer in one entry it is a retry no longer
+    add(retry)       the same, -> limited instead of ready; an entry with a trigger or a timer is no retry
     trigger          -> waiting    moved to now + debounce, later or  -> ready               dropped
                      or ready      earlier, but never past the limit
-    pop_due          nothing       when due -> ready, limited         the limit lets it:     -> gone, or ready -> held
+    pop_due          nothing       when due -> ready, limited         the limit allows it:   -> gone, or ready -> held
                                                                       -> ready               if its key runs
     remove           nothing       -> gone                            -> gone                -> gone
 
-There are two classes. Keys of the *bulk* class (the initial list, a resync) run when no *fresh* one is due, and every
-`BULK_TURN`-th time all the same, so that neither starves. An entry that a fresh request joins is fresh from then on, at
-the end of the fresh lane if it was ready; the other way round nothing changes, unless its owner finds that nothing new
-was among the requests (`to_bulk`): it goes to the end of the bulk lane.
+There are two classes. *Background* entries (the initial list, a resync; `bulk` in the code) run when no *urgent* entry
+(`fresh` in the code) is due, and at every `BULK_TURN`-th turn, so that neither class starves. An urgent request turns
+the entry that it joins into an urgent entry, at the end of the urgent lane if it was ready. `to_bulk` is the way back
+for an entry whose requests carry nothing new.
 
-The *limit* is what makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time
-asked for, only ever decreases, and `at` never exceeds it. A key that is triggered for ever still runs.
+The *limit* makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time that was
+requested. It only decreases, and `at` never exceeds it, so a key that is triggered without end still runs.
 
-`Lane`: a queue of a scheduler's entries from which one in the middle can leave without a search.
-
-What leaves stays where it stood and is passed over later; before such items outnumber the live ones they are swept out.
-Nothing moves in a lane, so order is the order of arrival.
-
-`soonest`: the first items of a heap, without taking them out or sorting it.
-
-`Entry`: what a `Scheduler` keeps of one key that is to run, and the places where it can be.
+Entries that leave a lane or the heap stay in it as stale items, which are skipped, and swept out before they outnumber
+the live ones.
 """
 from __future__ import annotations
 
@@ -48,15 +42,15 @@ K = TypeVar("K", bound=Hashable)
 M = TypeVar("M")
 
 WAITING, LIMITED, READY, HELD, GONE = range(5)
-"""See the scheduler's table; what is gone has left it."""
+"""The places of the scheduler's table; a GONE entry has left it."""
 
 NO_ITEM = -1
 
 
 class Entry(Generic[K, M]):
-    """A key that is to run: its message (the request that decided the time), when, and of which class.
+    """A key that is to run: its message (the request that decided the time), when it runs, and its class.
 
-    Changed by the scheduler alone until it is popped.
+    Only the scheduler changes it until it is popped.
     """
 
     __slots__ = ("at", "bulk", "further", "item", "key", "limit", "message", "place", "retry")
@@ -69,39 +63,39 @@ class Entry(Generic[K, M]):
         self.limit = limit
         self.bulk = bulk
         self.retry = retry
-        """Nothing but a failure asked for this run."""
+        """Only a failure requested this run."""
         self.place = place
         self.item = NO_ITEM
-        """The number of its item in the heap, where items of its earlier times stay behind; NO_ITEM when it does not
-        wait."""
+        """The number of its current item in the heap, which may also have stale items of it; NO_ITEM when the entry
+        does not wait."""
         self.further: Sequence[Any] | None = None
-        """The owner's: what it keeps of messages that joined the entry; the scheduler does not look at it."""
+        """For the owner: what it keeps of messages that joined the entry. The scheduler does not use it."""
 
 
 FEW = 64
-"""Items that have left and are not worth sweeping out."""
+"""Stale items up to this number are not worth sweeping out."""
 
 
 class Lane(Generic[K, M]):
-    """One class of the queue: entries that are ready, in the order they came. Pure; its owner serialises the calls."""
+    """One class of the queue: ready entries in the order in which they came."""
 
     __slots__ = ("_bulk", "_place", "items", "left")
 
     def __init__(self, place: int, bulk: bool | None = None) -> None:
-        """Who came in once and is at this `place` still waits here; of this class, if one is given."""
+        """An entry belongs to this lane while it is at this `place` and, if `bulk` is given, of that class."""
         self._place = place
         self._bulk = bulk
         self.items: deque[Entry[K, M]] = deque()
-        """Those who wait, and some who have left; none: nobody waits."""
+        """The waiting entries, and some stale ones; an empty deque means that none waits."""
         self.left = 0
-        """How many of the items have left."""
+        """How many of the items are stale."""
 
     def __len__(self) -> int:
-        """How many wait here."""
+        """How many entries wait here."""
         return len(self.items) - self.left
 
     def pop(self) -> Entry[K, M] | None:
-        """Take out the one that has waited longest; None when none waits."""
+        """Take out the entry that has waited longest; None when none waits."""
         items, place, bulk = self.items, self._place, self._bulk
         while items:
             entry = items.popleft()
@@ -111,12 +105,12 @@ class Lane(Generic[K, M]):
         return None
 
     def first(self, most: int) -> list[Entry[K, M]]:
-        """Up to `most` of those who wait, longest first; fewer where many have left before them. Looks at four times
-        as many."""
+        """Up to `most` waiting entries, longest first. Looks at four times as many items, so it may return fewer if
+        many of them are stale."""
         return [entry for entry in islice(self.items, 4 * most) if self._belongs(entry)][:most]
 
     def leave(self) -> None:
-        """One that waited here does not belong here from now on."""
+        """Count an entry of this lane that does not belong to it any more."""
         self.left += 1
         if self.left > FEW and 2 * self.left > len(self.items):
             self.items = deque(entry for entry in self.items if self._belongs(entry))
@@ -134,15 +128,15 @@ class Lane(Generic[K, M]):
 T = TypeVar("T")
 
 VISITS = 8
-"""Items that are looked at for each one that is asked for."""
+"""Items that are looked at for each requested item."""
 
 
 def soonest(heap: Sequence[tuple[float, int, T]], most: int, wanted: Callable[[int, T], bool]) -> list[T]:
-    """Up to `most` of a heap of (time, order, item) for which `wanted(order, item)`, soonest first; fewer where too
-    many others come before them. Takes time in proportion to `most`, however large the heap is."""
+    """Up to `most` items of a heap of (time, order, item) for which `wanted(order, item)`, soonest first; fewer if too
+    many other items come before them. Takes time in proportion to `most`, however large the heap is."""
     found: list[T] = []
     ahead = [(heap[0][:2], 0)] if heap else []
-    for _ in range(VISITS * most):  # the smallest of a heap is its root; what follows an item lies just below it
+    for _ in range(VISITS * most):  # the smallest item of a heap is its root; the items after it lie just below it
         if not ahead or len(found) == most:
             break
         (_at, order), place = heapq.heappop(ahead)
@@ -155,13 +149,13 @@ def soonest(heap: Sequence[tuple[float, int, T]], most: int, wanted: Callable[[i
 
 
 MAX_DELAY = 180 * 24 * 3600.0
-"""Seconds; what is asked for later is clamped to this (timers of decades overflow what waits for them)."""
+"""Seconds. Later times are clamped to this: waits of decades overflow."""
 
 MAX_WAIT_FACTOR = 10
 """The default maximum wait of a debounced key, in debounces."""
 
 BULK_TURN = 8
-"""Of so many runs one is of the bulk class, however many fresh keys are due."""
+"""One run in this number is of the background class, however many urgent keys are due."""
 
 
 class Scheduler(Generic[K, M]):
@@ -170,7 +164,7 @@ class Scheduler(Generic[K, M]):
     def __init__(self, *, debounce: float = 0.0, max_wait: float | None = None,
                  rate_limit: RetryRateLimit | None = None) -> None:
         """`debounce`: seconds of quiet before a triggered key runs, but at most `max_wait` (default: 10 debounces).
-        `rate_limit`: holds retries back; None: nothing does."""
+        `rate_limit`: holds retries back; without it they are not held back."""
         if debounce < 0 or (max_wait is not None and max_wait < debounce):
             raise ValueError(f"debounce must be at least 0 and at most max_wait, not {debounce} and {max_wait}")
         self._debounce = debounce
@@ -178,7 +172,7 @@ class Scheduler(Generic[K, M]):
         self._rate_limit = rate_limit
         self._entries: dict[K, Entry[K, M]] = {}
         self.entry = self._entries.get
-        """`entry(key)`: its entry, to look at; None when nothing is scheduled for it."""
+        """`entry(key)`: its entry, read-only; None when nothing is scheduled for it."""
         self._heap: list[tuple[float, int, Entry[K, M]]] = []
         self._fresh: Lane[K, M] = Lane(READY, bulk=False)
         self._bulk: Lane[K, M] = Lane(READY, bulk=True)
@@ -186,7 +180,7 @@ class Scheduler(Generic[K, M]):
         self._fresh_in_a_row = 0
         self._items = count()
         self.waiting_retries = 0
-        """How many of those that wait for their time are retries."""
+        """How many waiting entries are retries."""
 
     def __len__(self) -> int:
         """How many keys have an entry."""
@@ -210,7 +204,7 @@ class Scheduler(Generic[K, M]):
         return len(self._limited)
 
     def first(self, most: int) -> tuple[list[Entry[K, M]], list[Entry[K, M]]]:
-        """Up to `most` that are ready, fresh ones first; up to `most` that wait and are not retries (see `soonest`)."""
+        """Up to `most` ready entries, urgent first; and up to `most` waiting entries that are no retries."""
         fresh = self._fresh.first(most)
         waiting = soonest(self._heap, most,
                           lambda item, entry: entry.item == item and not entry.retry)
@@ -224,17 +218,17 @@ class Scheduler(Generic[K, M]):
                 self._insert(Entry(key, message, now + self._debounce, now + self._max_wait, bulk, retry=False), now)
                 return
             if self._heap or self._limited.items:
-                self._promote(now)  # those that were due before this one go first
+                self._promote(now)  # entries that were due before this one go first
             self._entries[key] = entry = Entry(key, message, now, now, bulk, False, READY)
             (self._bulk if bulk else self._fresh).items.append(entry)
             return
         self._join(entry, message, bulk)
-        if entry.at > now:  # one that is due is never put off
+        if entry.at > now:  # a due entry is never put off
             entry.limit = min(entry.limit, now + self._max_wait)
             self._move(entry, min(now + self._debounce, entry.limit), message, now)
 
     def add(self, key: K, message: M, at: float, now: float, *, bulk: bool = False, retry: bool = False) -> None:
-        """Run `key` at the time `at` (a time in the past is now; one too far away is clamped), and not later.
+        """Run `key` at the time `at` at the latest. A time in the past is now; one too far away is clamped.
 
         A `retry` passes the rate limit when its time has come.
         """
@@ -251,7 +245,7 @@ class Scheduler(Generic[K, M]):
                 self._move(entry, at, message, now)
 
     def pop_due(self, now: float, running: Container[K]) -> Entry[K, M] | None:
-        """Take out the entry whose turn it is and whose key is not `running`; None when there is none."""
+        """Take out the next due entry whose key is not `running`; None when there is none."""
         if self._heap or self._limited.items:
             self._promote(now)
         bulk = self._bulk
@@ -269,30 +263,29 @@ class Scheduler(Generic[K, M]):
             return entry
 
     def release(self, key: K) -> None:
-        """`key` does not run any more: if an entry was held for it, that one is next of its class."""
+        """`key` does not run any more: an entry that was held for it becomes the next of its class."""
         entry = self._entries.get(key)
         if entry is not None and entry.place == HELD:
             entry.place = READY
             self._lane_of(entry).items.appendleft(entry)
 
     def to_bulk(self, key: K) -> None:
-        """What asked for `key`'s entry is no news after all: if it is due, it goes to the end of the bulk class.
-
-        For a key that does not run any more, instead of `release`.
+        """The pending requests turned out to carry nothing new: if the entry is due, move it to the end of the
+        background lane. Call it instead of `release`, for a key that does not run any more.
         """
         entry = self._entries.get(key)
         if entry is None or entry.place not in (READY, HELD):
             return
-        place, entry.place = entry.place, GONE  # first: `leave` may sweep out who does not belong to the lane
+        place, entry.place = entry.place, GONE  # first: `leave` may sweep out entries that do not belong to the lane
         if place == READY:
             self._lane_of(entry).leave()
-        # A new entry, since the old one may have left traces in both lanes.
+        # A new entry, since the old one may have stale items in both lanes.
         moved = self._entries[key] = Entry(key, entry.message, entry.at, entry.limit, True, entry.retry)
         moved.further = entry.further
         self._make_ready(moved)
 
     def remove(self, key: K) -> bool:
-        """Forget `key`'s entry; whether there was one."""
+        """Forget the entry of `key`; whether there was one."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return False
@@ -307,7 +300,7 @@ class Scheduler(Generic[K, M]):
         return True
 
     def clear(self) -> int:
-        """Forget everything; how many entries there were."""
+        """Forget all entries; returns how many there were."""
         dropped = len(self._entries)
         self._entries.clear()
         self._heap.clear()
@@ -317,14 +310,15 @@ class Scheduler(Generic[K, M]):
         return dropped
 
     def ready_count(self, now: float) -> int:
-        """How many entries are ready (their key may have begun to run since; `pop_due` looks)."""
+        """How many entries are ready. A key may have started to run since then; `pop_due` checks that."""
         if self._heap or self._limited.items:
             self._promote(now)
         fresh, bulk = self._fresh, self._bulk
         return len(fresh.items) - fresh.left + len(bulk.items) - bulk.left
 
     def next_due(self) -> float | None:
-        """When the next entry becomes ready by itself; None when none does. What is ready or held is not counted."""
+        """When the next waiting or limited entry becomes ready; None when there is none. Ready and held entries do not
+        count."""
         heap = self._heap
         limited = self._rate_limit.next_at() if self._rate_limit is not None and len(self._limited) else None
         while heap:
@@ -340,7 +334,7 @@ class Scheduler(Generic[K, M]):
         self._place(entry, now)
 
     def _join(self, entry: Entry[K, M], message: M, bulk: bool) -> None:
-        """A request that is not a retry came to an entry."""
+        """A request that is not a retry joins an entry."""
         self.waiting_retries -= entry.retry and entry.place == WAITING
         entry.retry = False
         if entry.bulk and not bulk:
@@ -363,11 +357,11 @@ class Scheduler(Generic[K, M]):
             self._compact()
 
     def _place(self, entry: Entry[K, M], now: float) -> None:
-        """Bring an entry that is new, or has another time than before, to where it belongs."""
-        entry.item = NO_ITEM  # first: what it had in the heap must not bring it to a lane as well
+        """Bring an entry that is new, or has a new time, to its place."""
+        entry.item = NO_ITEM  # first: its old item in the heap must not bring it to a lane as well
         if entry.at <= now:
             if self._heap or self._limited.items:
-                self._promote(now)  # those that were due before this one go first
+                self._promote(now)  # entries that were due before this one go first
             self._due(entry)
             if entry.place == LIMITED:
                 self._admit(now)
@@ -376,7 +370,7 @@ class Scheduler(Generic[K, M]):
             heapq.heappush(self._heap, (entry.at, entry.item, entry))
 
     def _promote(self, now: float) -> None:
-        """Bring what is due to its lane. Called for each key several times, mostly with nothing to do."""
+        """Bring due entries to their lanes. Called several times for each key, mostly with nothing to do."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             _, item, entry = heapq.heappop(heap)
@@ -395,7 +389,7 @@ class Scheduler(Generic[K, M]):
             self._make_ready(entry)
 
     def _admit(self, now: float) -> None:
-        """Let as many retries begin as the rate limit does."""
+        """Make as many retries ready as the rate limit allows."""
         limited = self._limited
         while self._rate_limit is not None and len(limited) and self._rate_limit.take(now):
             entry = limited.pop()

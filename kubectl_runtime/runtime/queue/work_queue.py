@@ -1,12 +1,12 @@
-"""`WorkQueue`: which key runs next, and what its end means. Pure: no clock, no lock, no thread.
+"""`WorkQueue`: which key runs next, and what the outcome of a run means. Pure: no clock, no lock, no thread.
 
-It joins the scheduler (when), the set of running keys (not twice at once) and the failures (how long to wait):
+It joins the scheduler (when), the running keys (never twice at once) and the failures (how long to wait):
 
     state of a key       trigger                    take             finish
     idle                 -> scheduled               -                -
     scheduled            merged by the scheduler    -> running,      -
                                                     slot emptied
-    backing off          own event: absorbed by   as scheduled     -
+    backing off          own event: absorbed by     as scheduled     -
                          the retry; else runs
                          now, count kept
     running              -> running + scheduled     skipped          success  -> scheduled (requeue) or idle; count 0
@@ -17,35 +17,23 @@ It joins the scheduler (when), the set of running keys (not twice at once) and t
                                                                      gone     -> idle; count 0
                                                                      skipped  -> idle; count kept
     running + scheduled  merged                     skipped          -> scheduled, at the earlier of both; after a
-                                                                     failure triggers that were only the run's own
-                                                                     own events are absorbed by the retry
+                                                                     failure the retry absorbs the triggers if all of
+                                                                     them are own events of the run
 
-A trigger that says the object itself was deleted is a `forget` instead: it drops the count and the slot, since there is
-nothing to reconcile; a run in progress then leaves nothing behind. If the object is created again, that is a new
-trigger. What another replica works for is forgotten as well.
+A trigger for a deleted object is a `forget` instead: it drops the count and the slot, and a run in progress leaves no
+state behind. A new object of that name is a new trigger. Keys that move to another replica are forgotten as well.
 
 With a `KeyRate` a key that has had its runs waits for the next one, as a loop does: `finish` moves what is scheduled,
 and triggers join that. It counts by name: a deletion does not begin it again.
 
-Retries pass the scheduler's rate limit, which is told here how they end. What a run asks for stays in that run's class.
-The own events of a run that ended well are no news: they ask in the bulk class, so that after a start each object is
-seen once before any is seen twice. Those of what the library itself wrote on top of the version that the run was given
-(a finalizer, a condition of the controller) ask for nothing.
+A requeue stays in the class of the run that requested it. The own events of a successful run go to the background
+class, so that after a start each object runs once before any object runs twice. Own events of what the library itself
+wrote on top of the version that the run was given (a finalizer, a condition of the controller) request nothing.
 
-`close` drops everything pending and refuses what comes later; runs in progress may still finish.
+`close` drops everything pending and refuses later requests; runs in progress may still finish.
 
-`QueueLook`: what a queue holds at one moment, for people: how many keys are in each state, and some of each.
-
-    state         its keys                                                     the first rows are
-    running       run now                                                      the longest runs
-    due           are ready; or due again, and wait for their run to end       the next to run
-    delayed       wait for a time: a requeue, a debounce, a quiet retry        the next to become due
-    backing_off   failed, and wait for their retry                             among the failing ones
-    held_back     failed, their retry is due, and the rate limit holds it back among the failing ones
-    failing       failed the last time they ran, whatever state they are in    those that have failed longest
-
-A look takes time in proportion to the rows that are asked for and to the runs in progress, not to the number of keys.
-It is taken under the queue's lock and holds nothing that the queue goes on to change.
+`QueueLook` is a snapshot of a queue for people: the number of keys in each state, and some rows of each. It takes time
+in proportion to the rows and to the runs in progress, not to the number of keys.
 """
 from __future__ import annotations
 
@@ -82,7 +70,7 @@ from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 
 
 class KeyState(StrEnum):
-    """What a key does; the last one is of keys that failed and for which nothing is scheduled."""
+    """What a key does. `WAITS_FOR_CHANGE`: it failed, and nothing is scheduled for it."""
 
     RUNNING = "running"
     DUE = "due"
@@ -101,7 +89,7 @@ class RunningRow(NamedTuple):
     waited: float
     attempt: int
     told: object
-    """What the log knows of the failure before; None when there was none."""
+    """What the log keeps of the failure before (`Told`); None when there was none."""
 
 
 class ScheduledRow(NamedTuple):
@@ -110,7 +98,7 @@ class ScheduledRow(NamedTuple):
     key: Key
     reason: str
     at: float
-    """When it became due, or will."""
+    """When it became or will become due."""
     bulk: bool
     state: KeyState
     told: object
@@ -129,12 +117,11 @@ class FailingRow(NamedTuple):
 
 @dataclass(slots=True)
 class QueueLook:
-    """What a queue holds at one moment, and how much of it. `runs` and `failed` count the runs that have ended since
-    the start."""
+    """A snapshot of a queue. `runs` and `failed` count the runs that have ended since the start."""
 
     now: float
     counts: dict[str, int]
-    """By the names of the table."""
+    """How many keys are running, due, delayed, backing_off, held_back and failing."""
     running: list[RunningRow]
     due: list[ScheduledRow]
     delayed: list[ScheduledRow]
@@ -147,7 +134,7 @@ class QueueLook:
 
 def looked_at(now: float, most: int, scheduler: Scheduler[Key, ReconcileRequest], running: dict[Key, Run],
               failures: Failures[Key]) -> QueueLook:
-    """A look at a queue of these parts, with up to `most` rows of each kind."""
+    """A snapshot of a queue with these parts, with up to `most` rows of each kind."""
     ready = scheduler.ready_count(now)
     held = [entry for key in running if (entry := scheduler.entry(key)) is not None and entry.place == HELD]
     delayed = len(scheduler) - ready - len(held) - scheduler.held_back - scheduler.waiting_retries
@@ -184,7 +171,7 @@ def _state_of(entry: Entry[Key, ReconcileRequest]) -> KeyState:
 
 
 MAX_CAUSES = 10_000
-"""Changes remembered per scheduled key; with more, the trigger behind them counts as somebody else's change."""
+"""Changes remembered per scheduled key. If there are more, the newest counts as a foreign change."""
 
 # Python 3.11 takes a third of a microsecond to look up a member of an enum.
 _DELETED = Reason.OBJECT_DELETED
@@ -247,7 +234,7 @@ _FREED = 10
 """Keys that are forgotten at most when one runs: no run pays for many."""
 
 _STRANGE: tuple[None] = (None,)
-"""Of an entry that other triggers have joined, of which no cause can be an own write."""
+"""The causes of an entry that was joined when no run had written anything, so that no cause can be an own write."""
 
 
 class WorkQueue:
@@ -262,28 +249,27 @@ class WorkQueue:
         self._rates = None if key_rate is None else KeyRates(key_rate)
         self._scheduler = scheduler
         self.due = scheduler.ready_count
-        """`due(now)`: how many keys could run now, were there enough workers; those that run already, again, are among
-        them."""
+        """`due(now)`: how many keys could run now with enough workers, including running keys that are due again."""
         self.next_due = scheduler.next_due
-        """`next_due()`: when the next key becomes due that is not yet; None when none waits."""
+        """`next_due()`: when the next waiting key becomes due; None when none waits."""
         self._rate_limit = rate_limit
         self._failures: Failures[Key] = Failures()
         self._failing = self._failures.states
         self._running: dict[Key, Run] = {}
         self._wrote = False
-        """Whether a run has ended that wrote something. Before, only what comes while its key runs can be its
-        own event."""
+        """Whether a run that wrote something has ended. Until then only a change that arrives while its key runs can
+        be the key's own event."""
         self._streaks: dict[Key, tuple[Streak, int]] = {}
         self._own_events = OwnEvents()
         self._requeue_delays: dict[Key, float] = {}
-        """Keys in a loop, or with as many runs as a KeyRate lets them have, and when each may run next."""
+        """The keys in a loop or at the limit of a KeyRate, and when each may run next."""
         self.on_forget: Callable[[Key], object] = lambda _: None
-        """Told of keys whose object was deleted; it takes no time."""
+        """Called with each forgotten key; it must be quick."""
         self._closed = False
 
     @property
     def running(self) -> Iterable[Run]:
-        """The keys that run now, with their runs."""
+        """The runs in progress."""
         return self._running.values()
 
     @property
@@ -306,7 +292,7 @@ class WorkQueue:
         return len(self._scheduler)
 
     def keys(self) -> set[Key]:
-        """All keys of which anything is known: that are scheduled, run, fail, or do the same again and again."""
+        """All keys with any state: scheduled, running, failing or repeating an outcome."""
         return {*self._scheduler.keys(), *self._running, *self._failures.keys(), *self._streaks}
 
     def due_at(self, key: Key) -> float | None:
@@ -314,12 +300,11 @@ class WorkQueue:
         return self._scheduler.due_at(key)
 
     def trigger(self, request: ReconcileRequest, now: float, *, bulk: bool = False) -> None:
-        """As `trigger_all`, of one."""
+        """As `trigger_all`, with one request."""
         self.trigger_all((request,), now, bulk=bulk)
 
     def trigger_all(self, requests: Iterable[ReconcileRequest], now: float, *, bulk: bool = False) -> None:
-        """Something changed that the ref of each request may care about; `bulk`: it may as well wait for what others
-        ask for.
+        """Schedule the key of each request; `bulk`: in the background class.
 
         The refs are already of the controller's own kind and scope.
         """
@@ -348,12 +333,12 @@ class WorkQueue:
                 trigger(key, request, now, bulk=as_bulk)
 
     def take(self, now: float) -> Run | None:
-        """Start the key whose turn it is and that does not run; None when there is none."""
+        """Start the next due key that does not run; None when there is none."""
         entry = None if self._closed else self._scheduler.pop_due(now, self._running)
         if entry is None:
             return None
         key = entry.key
-        # By position: for names Python makes a dict.
+        # By position: Python makes a dict for keyword arguments.
         self._running[key] = run = Run(key, entry.message, self._failing.get(key), now, now - entry.at, entry.further,
                                        entry.retry, entry.bulk, self._streaks.get(key))
         if self._rates is not None:
@@ -362,14 +347,14 @@ class WorkQueue:
         return run
 
     def finish(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """`run` ended with `outcome`: the key is free, and scheduled again if it should be. Whether that is a retry,
-        quiet ones after a conflict included."""
+        """`run` ended with `outcome`: free the key and schedule it again if needed. Returns whether it will be retried,
+        which includes the quiet retry after a conflict."""
         key = run.key
         del self._running[key]
         if self._closed:
             return False
         if outcome is SUCCEEDED and run.writes is NO_WRITES and not run.retry and run.in_a_row is None and (
-                key not in self._failing) and self._rates is None:  # as most do
+                key not in self._failing) and self._rates is None:  # the common case
             self._scheduler.release(key)
             return False
         self._tell_rate_limit(run, outcome, now)
@@ -405,7 +390,7 @@ class WorkQueue:
         return retried
 
     def _delay_requeue(self, key: Key, at: float, now: float) -> None:
-        """Let `key` not run before `at`."""
+        """Keep `key` from running before `at`."""
         self._requeue_delays[key] = at
         entry = self._scheduler.entry(key)
         if entry is not None and entry.at < at:
@@ -416,13 +401,13 @@ class WorkQueue:
             moved.further = entry.further
 
     def abandon(self, run: Run) -> None:
-        """A defect ended `run` without an outcome: its key does not run any more."""
-        if self._running.get(run.key, run) is run:  # else it has ended, and the key runs again
+        """A defect ended `run` without an outcome: free its key."""
+        if self._running.get(run.key, run) is run:  # else the run has ended, and the key runs again
             self._running.pop(run.key, None)
             self._scheduler.release(run.key)
 
     def forget(self, key: Key) -> None:
-        """The object of `key` was deleted, or is another replica's: drop its count and its slot."""
+        """Drop the state of `key`: its object was deleted, or belongs to another replica now."""
         self._failures.forget(key)
         self._scheduler.remove(key)
         self._streaks.pop(key, None)
@@ -435,11 +420,11 @@ class WorkQueue:
             run.forgotten = True
 
     def look(self, now: float, most: int) -> QueueLook:
-        """What is in it, in numbers, and up to `most` keys of each state."""
+        """A snapshot of the queue, with up to `most` keys of each state."""
         return looked_at(now, most, self._scheduler, self._running, self._failures)
 
     def close(self) -> int:
-        """Shutdown begins: no new runs. How many pending keys were dropped."""
+        """Start no more runs and drop all pending keys; returns how many there were."""
         self._closed = True
         self._failures.clear()
         self._streaks.clear()
@@ -448,7 +433,7 @@ class WorkQueue:
         return self._scheduler.clear()
 
     def _join(self, entry: Entry[Key, ReconcileRequest], cause: Version | None) -> None:
-        """A further trigger comes to an entry."""
+        """Another trigger joins an entry."""
         causes = entry.further
         if not self._wrote and entry.key not in self._running:
             entry.further = causes or _STRANGE
@@ -472,7 +457,7 @@ class WorkQueue:
             self._scheduler.remove(key)
 
     def _pass_over(self, run: Run) -> None:
-        """What the library wrote for `run` leads to no run, whether it has come back already or will."""
+        """Let no event of what the library wrote for `run` lead to a run, whether it has arrived already or not."""
         key, entry = run.key, self._scheduler.entry(run.key)
         arrived = () if entry is None else causes_of(entry.message, entry.further)
         self._own_events.expect(key, run.quiet.keys() - arrived, quiet=True)
@@ -480,7 +465,7 @@ class WorkQueue:
             self._scheduler.remove(key)
 
     def _expect_own_events(self, run: Run) -> bool:
-        """`run` ended well: what it wrote will come back. Whether it has, and nothing else asks for its key."""
+        """`run` succeeded: expect the events of its writes. Returns whether they alone have requested its key again."""
         key, writes = run.key, {version: None for version in run.writes.versions() if version not in run.quiet}
         entry = self._scheduler.entry(key)
         arrived = () if entry is None else causes_of(entry.message, entry.further)
