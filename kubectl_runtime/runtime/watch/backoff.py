@@ -1,40 +1,23 @@
-"""How long a watch waits after a failure.
+"""How long a watch waits after a failure, what it logs of failures, and what it does while the server is away.
 
-`WatchBackoff` is the rule: the n-th failure in a row waits a time drawn from [d, 2d), where d is `initial` doubled
-(times `factor`) n - 1 times, at most `maximum`. `WatchFailures` counts: it starts over once `reset_after` seconds have
-passed without a failure, counted from the end of the last wait, or an outage is over. An `Init` or a page that
-arrived proves nothing: a list can begin well and fail each time.
+`WatchBackoff`: the n-th failure in a row waits a time drawn from [d, 2d), where d is `initial` doubled (times `factor`)
+n - 1 times, at most `maximum`. `WatchFailures` counts them, from 1 again after `reset_after` seconds without a failure
+or after an outage. An `Init` or a page resets nothing: a list can begin well and fail each time.
 
-    failure                                 wait
-    nobody answers                          none here: the watcher waits until somebody does
-    410, the first in `reset_after`         none: history moves on, and a list at once is the cure
-    within a minute after an outage         as the rule says, from its beginning, but at most 4 s
-    any other                               as the rule says, at least what the server asks for, 5 min at most
+- While the server cannot be reached, the watcher itself waits until it answers, without this backoff.
+- The first 410 within `reset_after` waits for nothing: history has expired, and a list at once is the cure.
+- Within a minute after an outage the waits begin at `initial` again and are at most 4 s.
+- Other failures wait at least as long as the server asks, up to 5 min.
 
-Numbers: those of client-go's and kube-rs's reflectors (0.8 s doubling up to 30 s, full jitter on top, reset by 2 min).
+The numbers are client-go's and kube-rs's: 0.8 s doubling up to 30 s, full jitter on top, reset after 2 min.
 
-How the failures of a watch are told: one line for each attempt, and one when it is over.
+`FailureLog`: a new failure is a warning with verb, kind, namespace, the server's message, the remedy and the next
+attempt (INFO for an expired version). The same failure again is a short warning; while the server cannot be reached,
+only at each doubling of the count. Recovery is INFO. What a server says of a list or watch never quotes a Secret.
 
-    first failure, or another than before   warning: verb, kind, namespace, what the server said, what to do, next try;
-                                            of a version that has expired info, since a new list is all it takes
-    the same again                          warning, short: how many times, for how long, next attempt; while nobody
-                                            answers, at each doubling of how many times
-    something arrived after failures        info: how many there were
-
-The rate is that of the backoff, so a watch that fails for ever ends at one or two short lines a minute. Lists and
-watches are reads: what a server says of those of Secrets quotes no content of theirs.
-
-`ServerGate`: when one watch may make its next request, while the server of its client may be away.
-
-    the server            the watch                                 its next request
-    answers               -                                         now
-    away                  tried last                                half a second after the next turn, if it is left
-    away                  waits                                     when it finds a turn; it looks once a second
-    answers again         waited                                    within a second: as soon as it looks
-    answers again         waited, tries, and finds nobody           as its own backoff says: it is this watch's trouble
-
-The looks of many watches are spread by chance, and so are their first requests after an outage. For one thread; what is
-known of the server is shared by all watches of its client (`client.http.send`).
+`ServerGate`: while the server of the client is away, its watches take turns to probe it. A watch that has just probed
+waits half a second longer than the others. Waiting watches look once a second, at random times, so that the first
+requests after an outage are spread. A watch that still finds no server after others got an answer uses its own backoff.
 """
 from __future__ import annotations
 
@@ -98,7 +81,7 @@ class WatchTarget:
 
 
 class FailureLog:
-    """The log of one watch. Not thread-safe."""
+    """Logs the failures of one watch. Not thread-safe."""
 
     def __init__(self, target: WatchTarget) -> None:
         self._target = target
@@ -124,7 +107,7 @@ class FailureLog:
         return text
 
     def succeeded(self, event: Event[Any], now: float) -> None:
-        """An event arrived. Only whole lists and changes count: a list that begins has proved nothing."""
+        """An event arrived. Only complete lists and changes count as success."""
         if self._count and not isinstance(event, Init | InitApply):
             log.info("%s: works again after %d failure%s in %.0f s", self._target, self._count,
                      "" if self._count == 1 else "s", now - self._since)
@@ -159,7 +142,7 @@ class FailureLog:
 
 
 def absent(target: WatchTarget, trouble: Exception) -> str:
-    """What a watch says that waits for the server, together with the others of its client."""
+    """The text for a watch that waits for the server with the other watches of its client."""
     return f"cannot watch {target}: the server does not answer: {described(trouble)}"
 
 
@@ -173,28 +156,28 @@ def _next(failure: Failed, delay: float) -> str:
 
 
 LOOK_SECONDS = 1.0
-"""The longest time between two looks whether the server is there again."""
+"""The longest time between two looks whether the server is back."""
 YIELD_SECONDS = 0.5
-"""So much later than the others does the watch that has just tried take a turn: each gets one, if they need one."""
+"""The extra wait of the watch that has just probed, so that each watch gets a turn."""
 GENTLE_SECONDS = 60.0
-"""So long after an outage a failure still belongs to it: servers refuse requests until they have read everything."""
+"""A failure within this time after an outage still belongs to it: servers refuse requests until they are ready."""
 
 
 class ServerGate:
-    """Keeps a watch from asking a server that is away, until it may be back. For the thread of its watch."""
+    """Keeps a watch from sending requests to a server that is away. For the thread of its watch."""
 
     def __init__(self, reachability: Reachability, rng: random.Random) -> None:
         self._reachability = reachability
         self._rng = rng
         self._not_before = 0.0
-        self._waits = False  # since the last request that found somebody
+        self._waits = False  # since the last request that was answered
         self._its_turn = False
-        self._let_go = False  # by an answer to somebody else
+        self._let_go = False  # because another watch was answered
         self._over_since: float | None = None
 
     @property
     def trouble(self) -> Exception | None:
-        """What keeps the watch waiting; None when nothing does."""
+        """The error because of which the watch waits; None when it does not wait."""
         if not self._waits or self._its_turn:
             return None
         outage = self._reachability.outage
@@ -202,11 +185,11 @@ class ServerGate:
 
     @property
     def outage(self) -> Outage | None:
-        """What is known of the present outage of the server, whether or not the watch waits for it already."""
+        """The present outage of the server, even if this watch does not wait for it yet."""
         return self._reachability.outage
 
     def pause(self, now: float) -> float:
-        """Seconds until the watch has to ask again whether it may make a request; 0: it may, and has to."""
+        """Seconds until the next call of `pause`; 0: the watch may make its request, and must."""
         outage = self._reachability.outage
         if outage is None:
             self._let_go = self._waits
@@ -216,12 +199,12 @@ class ServerGate:
         if now >= self._not_before and outage.turn(now, self._rng.random) <= 0:
             self._its_turn = True
             return 0.0
-        # At no common time: these looks are what spreads the first requests after the outage.
+        # Random: these looks spread the first requests after the outage.
         look = LOOK_SECONDS * self._rng.uniform(0.0 if first_look else 0.5, 1.0)
         return min(look, self._not_before - now) if now < self._not_before else look
 
     def failed(self, error: Exception, now: float) -> bool:
-        """The request failed; whether the watch now waits for the server, and needs no backoff of its own."""
+        """The request failed. Whether the watch now waits for the server, and needs no backoff of its own."""
         if isinstance(error, ApiError):
             self.passed(now)
         if not is_unreachable(error):
@@ -237,21 +220,21 @@ class ServerGate:
 
     def passed(self, now: float) -> None:
         """The request was answered."""
-        self._reachability.answered()  # whoever has no client has nobody else to say so
+        self._reachability.answered()  # an api without a client has no one else to report it
         if self._waits:
             self._over_since = now
         self._waits = self._its_turn = self._let_go = False
 
     def outage_is_over(self, now: float) -> bool:
-        """Whether the watch has come out of an outage within the last minute; said once for each outage."""
+        """Whether the watch has come out of an outage within the last minute; True once for each outage."""
         since, self._over_since = self._over_since, None
         return since is not None and now - since < GENTLE_SECONDS
 
 
 def is_unreachable(error: Exception) -> bool:
-    """Whether a request found nobody: refused, reset before any answer, no route, no name. Not: an answer that does not
-    come (a server that is overloaded must not be asked more often), an answer that broke off, a certificate that is not
-    trusted, a client that was closed."""
+    """Whether a request reached no server: refused, reset before any answer, no route, no name. False for an answer
+    that does not come (an overloaded server must not get more requests), an answer that broke off, a certificate that
+    is not trusted, a closed client."""
     if not isinstance(error, TransportError) or isinstance(error, RequestTimeout):
         return False
     failure: Any = getattr(error, "failure", None)
@@ -264,17 +247,16 @@ IDLE_PAUSE = 0.05
 """Seconds until a simulated transport that had nothing ready is asked again."""
 
 GENTLE_MAXIMUM = 2.0
-"""The bound of d, in seconds, while a server is still coming back."""
+"""The bound of d, in seconds, while a server is still starting."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchBackoff:
-    """How long a watch waits after failures: `initial` seconds, times `factor` up to `maximum`, each drawn from [d,
-    2d).
+    """How long a watch waits after failures: `initial` seconds, times `factor` up to `maximum` = d, drawn from [d, 2d).
 
-    `reset_after` seconds without a failure start over. The numbers are client-go's; `maximum` bounds d, so with jitter
-    up to twice as much is waited. Durations are seconds or `timedelta`; `jitter=False` waits exactly d (for tests).
-    Raises RequestError when a number makes no sense.
+    After `reset_after` seconds without a failure the count starts over. The numbers are client-go's. `maximum` bounds
+    d, so with jitter a wait may take twice as long. Durations are seconds or `timedelta`; `jitter=False` waits exactly
+    d (for tests). Raises RequestError when a number makes no sense.
 
     >>> stop, api = StopToken(), Api.namespaced(client, ConfigMap, "default")
     >>> events = watcher(api, WatcherConfig(), stop, backoff=WatchBackoff(maximum=timedelta(minutes=1)))
@@ -312,7 +294,7 @@ DEFAULT_BACKOFF = WatchBackoff()
 
 
 class WatchFailures:
-    """Failures of one watch. Not thread-safe; the watch that owns it is used by one thread at a time."""
+    """The failures of one watch. Not thread-safe."""
 
     def __init__(self, rule: WatchBackoff = DEFAULT_BACKOFF, *, rng: random.Random | None = None) -> None:
         """`rng` draws the jitter; give a seeded one to reproduce a run."""
@@ -328,7 +310,7 @@ class WatchFailures:
         return self._failures
 
     def next(self, now: float, at_least: float = 0.0) -> float:
-        """A failure happened: seconds to wait from `now` on, not less than `at_least` (what the server asked for)."""
+        """Count a failure. Returns the seconds to wait from `now`, at least `at_least` (what the server asked for)."""
         if self.is_over(now):
             self._failures = 0
         self._failures += 1
@@ -338,7 +320,7 @@ class WatchFailures:
         return delay
 
     def after(self, failure: Failed, now: float) -> float:
-        """`failure` happened: seconds to wait from `now` on, as the module's table says."""
+        """Count `failure`. Returns the seconds to wait from `now` on, as the module says."""
         if failure.away:
             return 0.0
         if failure.outage_over:
@@ -350,7 +332,7 @@ class WatchFailures:
         return self.next(now, failure.retry_after)
 
     def is_over(self, now: float) -> bool:
-        """Whether the last failure is so long ago that the next one is the first again."""
+        """Whether the last failure is so old that the next one counts as the first."""
         return self._failures > 0 and now - self._healthy_since >= seconds(self._rule.reset_after)
 
 
@@ -359,8 +341,8 @@ def backoff(steps: Iterable[RawStep[T]], stop: StopToken, target: WatchTarget, r
             on_trouble: Callable[[str], None] = lambda _: None) -> Iterator[Event[T]]:
     """Pass events on; after each `Failed` log it and wait before pulling again. Ends when `stop` is set.
 
-    `target` says in the log what is watched; `on_trouble` gets what the log says of a failure, before the wait, and an
-    empty text when it is over. Closes `steps` when it is closed.
+    `target` names in the log what is watched. `on_trouble` gets the logged text of a failure before the wait, and an
+    empty text when the watch works again. Closing this closes `steps`.
     """
     state, failures, troubled = WatchFailures(rule, rng=rng), FailureLog(target), False
     stop = with_scope(stop, clock)

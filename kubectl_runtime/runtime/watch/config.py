@@ -1,4 +1,4 @@
-"""`WatcherConfig`: what a watcher asks for, and how."""
+"""`WatcherConfig`: which objects a watcher lists and watches, and how."""
 from __future__ import annotations
 
 import random
@@ -30,9 +30,9 @@ class ListSemantic(Enum):
     MOST_RECENT = "most recent"
     """As of now, by a quorum read; paged."""
     ANY = "any"
-    """Whatever the server has cached (`resourceVersion=0`), maybe older than what was seen before: cheaper for it.
-    Not paged, since servers page only current lists. Every later list is a most recent one, so a store never goes
-    back in time."""
+    """Any state that the server has cached (`resourceVersion=0`), which may be older than what was seen before, but
+    costs the server less. Not paged, since servers page only current lists. Later lists are most recent ones, so a
+    store never goes back in time."""
 
 
 class InitialListStrategy(Enum):
@@ -43,19 +43,18 @@ class InitialListStrategy(Enum):
     """
 
     LIST_WATCH = "list, then watch"
-    """In pages, then a watch."""
+    """Pages of a list, then a watch."""
     STREAMING_LIST = "streaming list"
-    """As the first events of a watch (`sendInitialEvents`), which costs the server far less memory. From a server that
-    refuses it, or does not end it within 30 s, the resource is listed in pages for an hour."""
+    """The first events of a watch (`sendInitialEvents`), which cost the server far less memory. If the server refuses
+    the request, or does not complete it within 30 s, the resource is listed in pages for an hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatcherConfig:
-    """How one kind is listed and watched: selectors, page size, freshness, which fields are kept, how failures are
-    waited for.
+    """How one kind is listed and watched: selectors, page size, freshness, fields to keep, waits after failures.
 
     Immutable. Durations are seconds or `timedelta`. Raises RequestError for a number that is out of range and for a
-    selector that every server would refuse; which fields a kind has is the server's to judge.
+    selector that every server would refuse; only the server can check field names.
 
     >>> web = WatcherConfig(label_selector="app=web", page_size=100)
     >>> with watch_store(Api.all(client, Pod), web) as pods:
@@ -67,37 +66,37 @@ class WatcherConfig:
     label_selector: LabelSelection | None = None
     field_selector: FieldSelection | None = None
     page_size: int | None = 500
-    """Objects per page of a list (client-go's and kube-rs's number); None asks for one page."""
+    """Objects per page of a list (500 as in client-go and kube-rs); None requests everything in one page."""
     timeout: Duration = 290.0
-    """The longest a watch request lives before the server ends it and the next one follows. Each is drawn from 80 %
-    of this to all of it, [232, 290] s, so that watches which began together do not end together."""
+    """The longest time a watch request lives before the server ends it and the next one follows. Each is drawn from
+    80 % to 100 % of this, [232, 290] s by default, so that watches which began together do not end together."""
     shared: bool = field(default=True, kw_only=True)
-    """Whether one watch serves all users of the client who want the same; False: a watch of one's own."""
+    """Whether users of the client that need the same watch share it; False opts out."""
     bookmarks: bool = True
-    """Ask for events that only move the resourceVersion on, so that a quiet watch can go on after a break."""
+    """Request events that only advance the resourceVersion, so that a quiet watch can resume after a break."""
     list_semantic: ListSemantic = ListSemantic.MOST_RECENT
     initial_list_strategy: InitialListStrategy = InitialListStrategy.LIST_WATCH
     fields: type[PartialView] | None = None
-    """Keep only the fields that this frozen view declares of each object: its readers get the view, read-only.
-    Type checkers cannot see that here: an `api.with_fields(View)` is an `Api` of the view, and so are the controller's
-    objects and stores that are made with it."""
+    """Keep only the fields that this frozen view declares: readers get the view, read-only. Type checkers cannot see
+    that; an `api.with_fields(View)` is an `Api` of the view for them, and so are the controllers and stores that are
+    made with it."""
     validate: bool = False
-    """Decode everything that the class declares when an object arrives, so that one with a body that does not fit is
-    logged and becomes an `InvalidObject` at once, and not when somebody first looks at it."""
+    """Decode everything that the class declares when an object arrives, so that an object that does not fit is logged
+    and becomes an `InvalidObject` at once, and not at its first use."""
     verify: Duration | None = None
-    """Compare the store with a list of metadata so often (see `verifier`), at least every second: for clusters whose
-    database may be restored from a copy. None: never. Only where there is a store."""
+    """Compare the store with a list of metadata at this interval (at least 1 s): for clusters whose database may be
+    restored from a copy. None: never. Only for watches with a store."""
     shard: ShardSelector | None = field(default=None, kw_only=True)
     """Only the objects in these ranges of a hash. The server is asked for these alone; what it sends besides, as one
     without the feature gate ShardedListAndWatch does, is left out. None: all of them."""
     backoff: WatchBackoff | None = field(default=None, kw_only=True)
-    """How long to wait after a failure. None: for what a controller `owns` or `watches` that of its own objects'
-    watch, else `WatchBackoff()`."""
+    """How long to wait after a failure. None: `WatchBackoff()`; for the kinds that a controller `owns` or `watches`,
+    the backoff of the watch of its own kind."""
 
     def __post_init__(self) -> None:
         keep_selections(self)
         check_label_selector(self.label_selector)
-        check_field_selector(self.field_text or "")  # a watch would ask again for as long as it lives
+        check_field_selector(self.field_text or "")  # else a watch would repeat the bad request forever
         check_flags(self, "bookmarks", "shared", "validate")
         size: object = self.page_size  # callers may not check their types
         if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
@@ -111,7 +110,7 @@ class WatcherConfig:
 
     @property
     def failure_backoff(self) -> WatchBackoff:
-        """How long a watch of this configuration waits after a failure."""
+        """The backoff of a watch with this configuration."""
         return DEFAULT_BACKOFF if self.backoff is None else self.backoff
 
     @property

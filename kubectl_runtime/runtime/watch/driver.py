@@ -3,7 +3,7 @@
     machine's state        effect                                             input to the machine
     Listing                `api.list_page`                                    PageRead, or Broke
     Listing, as a stream   `api.open_watch` with the initial events           Opened, or Broke
-    Listed, too early      none; says how long to wait                        none
+    Listed, too early      none; returns how long to wait                     none
     Listed, to be verified the verifier's lists                               none, or a suspect Listing
     Listed                 `api.open_watch`                                   Opened, or Broke
     Watching in doubt      `api.list_page` of one object; if another          VersionRead, or Broke
@@ -11,27 +11,17 @@
     Streaming, Watching    the next batch of the open stream                  BatchRead, Ended (also by the idle
                                                                               guard), or Broke
 
-While the server is away no request is made but at this watch's turn (see `server_gate`); `advance` then says how long
-to wait. An error is an input like any other; nothing is raised. When the stop token is set, errors are its consequence
-and are dropped. Only one thread at a time may call `advance` and `close`. Another one that sets the stop token wakes a
-blocked read at once.
+While the server is away, a request is made only at this watch's turn (see `ServerGate`). An error is an input like any
+other; nothing is raised. Errors after the stop token is set are dropped. Only one thread at a time may call `advance`
+and `close`; another thread that sets the stop token wakes a blocked read at once.
 
-From records to what user code gets: a fresh reader each time, what `modify` leaves of an object, and whether its
-content decodes.
+`Verifier` compares the store with lists of metadata from time to time. It finds what no event shows: data that was
+restored from an older copy and has already overtaken the known versions. It compares key, uid and version with what is
+stored and with what readers see (for a write that the watch has not shown yet, the returned version). An object that
+differs is looked at again after 10 s, since an event may be on its way. If it still differs and its entry here is
+unchanged, no event will correct it, and everything is listed again.
 
-`Verifier`: compares what a store holds with what the server has, every now and then, by lists of metadata.
-
-    verdict of a list                        next list
-    all the same                             after the whole interval
-    something differs                        after 10 s: an event may be on its way
-    the same still differs, unchanged here   the finding: no event will ever mend it
-    it failed                                after the whole interval; logged
-
-Of each object key, uid and version are compared, for equality, with what is stored and with what readers see (of a
-write that the watch has not shown yet, its answer): the event of a write may be lost as any other. An object differs
-"still" when its entry here is the one that differed before; one that an event has reached meanwhile starts over. This
-finds what no other sign shows: data that was restored from an older copy and has already overtaken the versions that
-are known here.
+`reader_of`, `Modifier` and `validated` lead from records to what user code gets.
 """
 from __future__ import annotations
 
@@ -82,11 +72,11 @@ from kubectl_runtime.runtime.watch.states import (
 log = guarded_logger(__name__)
 
 CONFIRM_SECONDS = 10.0
-"""The time that events get to mend a difference."""
+"""Seconds in which events may still explain a difference."""
 _NAMED = 3
 
 Identity = tuple[str, str] | None
-"""Uid and version of an object; None: there is none."""
+"""Uid and version of an object; None when there is no object."""
 
 Held = tuple[Identity, Identity]
 """What is stored, and what readers see."""
@@ -95,7 +85,8 @@ _NOT_HELD: Held = None, None
 
 
 class Verifier:
-    """For the thread of its watch. `known` gives what the store holds, new each time."""
+    """Compares a store with the server. For the thread of its watch. `known` returns the present contents of the store.
+    """
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, interval: float,
                  known: Callable[[], dict[Key, Held]], stop: StopToken, now: float) -> None:
@@ -115,7 +106,7 @@ class Verifier:
         return self._due
 
     def check(self, now: float) -> str:
-        """What is found wrong, in words; empty when nothing is, or when it is not due. Blocks for the list."""
+        """Returns what is wrong, as text; empty when nothing is, or when no list is due. Blocks for the list."""
         if now < self._due:
             return ""
         before, self._differed = self._differed, {}
@@ -130,14 +121,14 @@ class Verifier:
         if still:
             names = ", ".join("/".join(part for part in key if part) for key in sorted(still, key=str)[:_NAMED])
             more = f" and {len(still) - _NAMED} more" if len(still) > _NAMED else ""
-            return f"{len(still)} objects are not as the server has them, and no event said so ({names}{more})"
+            return f"{len(still)} objects differ from the server's, and no event announced it ({names}{more})"
         if differing:
             self._differed = differing
             self._due = now + min(CONFIRM_SECONDS, self._interval)
         return ""
 
     def _compare(self) -> dict[Key, Held]:
-        """What is known here of each object of which the server says something else."""
+        """For each object that differs from the server's list: what is known of it here."""
         known = self._known()
         differing: dict[Key, Held] = {}
         operation = f"list {self._api.resource.full_name} to verify the store"
@@ -158,7 +149,7 @@ WITNESSES = 3
 
 
 class Advance(NamedTuple):
-    """What one effect brought: events and failures in order, seconds until the next effect (None: idle), and how many
+    """The result of one effect: events and failures in order, seconds until the next effect (None: idle), and how many
     events, bookmarks and errors included, came on the open watch."""
 
     out: list[Event[Record] | Failed]
@@ -171,11 +162,11 @@ _NOTHING = Advance([])
 
 
 class WatchDriver:
-    """One watched resource. It begins with a list and never ends by itself."""
+    """Drives one watch, which begins with a list and never ends by itself."""
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, stop: StopToken, clock: Clock,
                  rng: random.Random, verifier: Verifier | None = None) -> None:
-        """What is known of the server is the client's, for all of its watches; a script has no client."""
+        """Knowledge about the server is shared through the client of `api`; an api without a client has its own."""
         self._api = api
         self._config = config
         self._stop = stop
@@ -201,12 +192,12 @@ class WatchDriver:
 
     @property
     def server_trouble(self) -> Exception | None:
-        """What the watch waits for the server to overcome; None when it does not."""
+        """The error because of which the watch waits for the server; None when it does not wait."""
         return self._gate.trouble
 
     @property
     def outage(self) -> Outage | None:
-        """The present outage of the client's server, as all of its watches know it; None while it answers."""
+        """The present outage of the client's server, as all watches of the client know it; None while it answers."""
         return self._gate.outage
 
     def advance(self) -> Advance:
@@ -225,7 +216,7 @@ class WatchDriver:
         return self._stream_list(state) if self._streams(state, now) else self._list(state)
 
     def restart(self) -> None:
-        """Trust nothing that is known and begin with a list again."""
+        """Forget everything known and begin with a list."""
         self.close()
         self._state = Listing(suspect=True)
 
@@ -238,10 +229,10 @@ class WatchDriver:
 
     def _list(self, state: Listing) -> Advance:
         try:
-            # A list that has begun is worth the client's own retries; otherwise the failure has to be seen at once.
+            # A list that has begun is worth the client's own retries; a failure of the first page must be seen at once.
             retry = Retry.SAFE if state.token else Retry.NEVER
             meta, records = self._page(self._list_params(state), retry)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
+        except BaseException as error:  # noqa: BLE001 - the watch must live on, and the failure be seen
             return self._broke(error)
         self._gate.passed(self._clock.monotonic())
         if state.token is None:
@@ -250,7 +241,7 @@ class WatchDriver:
         return self._give(PageRead(meta.resource_version, meta.continue_token, records))
 
     def _stream_list(self, state: Listing) -> Advance:
-        # The request lives as long as its list may take to be complete: so a server that never ends it ends the watch.
+        # The request lives as long as its list may take, so a server that never completes the list ends the watch.
         params = self._watch_params(INITIAL_EVENTS_SECONDS, initial=True)
         version = "0" if state.first and self._config.list_semantic is ListSemantic.ANY else ""
         return self._opened(params, version, streaming=True)
@@ -298,7 +289,7 @@ class WatchDriver:
         return answer
 
     def _one_object(self, *further: str) -> tuple[ListMeta, Sequence[Record]]:
-        """A list of at most one object, of those that match the `further` field selectors, too."""
+        """A list of at most one object, of those that match the `further` field selectors as well."""
         config = self._config
         selector = ",".join(text for text in (config.field_text, *further) if text) or None
         params = ListParams(label_selector=config.label_text, field_selector=selector, limit=1, shard=config.shard)
@@ -321,8 +312,8 @@ class WatchDriver:
         return asked
 
     def _recognizes(self, version: str, found: Sequence[Record]) -> bool:
-        """Whether the server still has one of the objects that were seen last. Where none is known, `found` has to be
-        later than `version`: then the watch itself brings it."""
+        """Whether the server still has one of the objects that were seen last. If none is known, whether `found` is
+        newer than `version`: then the watch itself will deliver it."""
         if not self._witnesses:
             return not found or is_lower(version, found[0].resource_version)
         for (namespace, name), uid in self._witnesses.items():
@@ -364,7 +355,7 @@ class WatchDriver:
                 batch = self._asked(batch)
             self._note_batch(batch)
             return self._give(BatchRead(batch), len(batch))
-        # Sockets have a read timeout; where nothing blocks, this is the idle guard.
+        # Sockets have a read timeout; for transports that do not block, this is the idle guard.
         silent = self._clock.monotonic() - self._heard >= self._patience
         return self._give(Ended(broke=True)) if silent else _IDLE
 
@@ -392,7 +383,7 @@ class WatchDriver:
         return Advance(out, 0.0, frame)
 
     def _streams(self, state: Listing, now: float) -> bool:
-        """Whether this list is to come as a stream."""
+        """Whether this list is requested as a stream."""
         return (self._config.initial_list_strategy is InitialListStrategy.STREAMING_LIST and not state.in_pages
                 and state.token is None and not self._refusals.holds(self._api.resource, now))
 
@@ -408,19 +399,19 @@ K = TypeVar("K")
 
 
 def reader_of(kind: type[K]) -> Callable[[Record], K]:
-    """What makes readers of `kind`; a record whose head did not decode becomes an `InvalidObject`."""
+    """A function from records to readers of `kind`; a record without a decodable head becomes an `InvalidObject`."""
     from_record: Callable[[Record], K] = cast(Any, kind).from_record  # kinds are resource classes
 
     def read(record: Record) -> K:
         if record.problem is not None:
-            return cast(K, InvalidObject(record))  # it flows like one: only its content raises what is wrong
+            return cast(K, InvalidObject(record))  # passes as a K: only its content raises the error
         return from_record(record)
 
     return read
 
 
 def record_of(obj: Any) -> Record:
-    """The record behind a reader; a record is its own. Raises RequestError for a view, which has none."""
+    """The record behind a reader, or the record itself. Raises RequestError for a view, which has no record."""
     if isinstance(obj, PartialView):
         raise RequestError(f"{obj!r} is all that is kept of its object, and read-only: it can be neither modified nor "
                            "stored by a reflector; watch_store(api, WatcherConfig(fields=View)) stores views")
@@ -429,7 +420,7 @@ def record_of(obj: Any) -> Record:
 
 
 class Modifier:
-    """What the `modify` of a watch's user makes of its objects. Safe to use from any thread."""
+    """Applies the `modify` function of a watch to its objects. Safe to use from any thread."""
 
     def __init__(self, modify: Modify, read: Callable[[Record], Any], clock: Clock) -> None:
         self._modify = modify
@@ -437,7 +428,7 @@ class Modifier:
         self._guard = Guard(name_of(modify), clock=clock)
 
     def __call__(self, event: Event[Record]) -> Event[Record]:
-        """The event with its record pruned; as it was when that raises (reported) or the object is invalid."""
+        """The event with its record pruned; unchanged when `modify` raises (reported) or the object is invalid."""
         return with_obj(event, self._pruned)
 
     def _pruned(self, record: Record) -> Record:
@@ -455,11 +446,12 @@ def modifier_of(modify: Modify | None, kind: type[Any], clock: Clock) -> Modifie
 
 
 def validated(event: Event[Record], read: Callable[[Record], Any]) -> Event[Record]:
-    """The event with a record that has a `problem` if what its class declares does not decode, which is logged."""
+    """The event. If the content that its class declares does not decode, that is logged and the record has a `problem`.
+    """
 
     def check(record: Record) -> Record:
         validate = getattr(read(record), "validate", None) if record.problem is None else None
-        if validate is None:  # a view of fields was decoded when it came
+        if validate is None:  # a view of fields was decoded when it arrived
             return record
         try:
             validate()

@@ -1,18 +1,9 @@
-"""What a watcher says: values, from the first list on to every change after it.
+"""The events of a watcher: `Init`, `InitApply` for each listed object, `InitDone`; then `Apply` and `Delete`.
 
-    Init                a new list begins; what follows replaces everything known. `suspect`: what is known may be wrong
-                        although its versions are right
-    InitApply(obj)      one object of that list
-    InitDone            the list is complete
-    Apply(obj)          the object was created or changed
-    Delete(obj)         the object is gone; `obj` is its last known state
+Two more values come out of the raw steps of a watcher and are not events: `Failed`, after which the consumer decides
+when to pull again, and `Idle` (simulated transports only).
 
-These five are an `Event`. Two more come out of the raw steps of a watcher and are not events:
-
-    Failed(error, ...)  an attempt failed; the watcher goes on when it is pulled again, and whoever pulls decides when
-    Idle                nothing is ready and nothing was waited for (simulated transports only)
-
-Immutable, equal by content. `obj` is a `Record` inside the runtime and a fresh reader of one outside it.
+Immutable, equal by content. `obj` is a `Record` inside the runtime and a fresh reader of a record outside it.
 """
 from __future__ import annotations
 
@@ -25,8 +16,8 @@ T = TypeVar("T")
 
 
 class Init(msgspec.Struct, frozen=True, gc=False):
-    """A new list begins. `suspect`: versions that are the same as before prove nothing, so contents are compared, and
-    everything counts as changed.
+    """A new list begins, which replaces everything known. `suspect`: equal versions do not prove equal contents, so
+    contents are compared and everything counts as changed.
 
     >>> Init().suspect
     False
@@ -46,7 +37,7 @@ class InitApply(msgspec.Struct, Generic[T], frozen=True):
 
 
 class InitDone(msgspec.Struct, frozen=True, gc=False):
-    """The list is complete: what was not in it does not exist.
+    """The list is complete: objects that it did not contain do not exist.
 
     >>> InitDone() == InitDone()
     True
@@ -55,7 +46,7 @@ class InitDone(msgspec.Struct, frozen=True, gc=False):
 
 class Apply(msgspec.Struct, Generic[T], frozen=True):
     """An object was created or changed. `previous` is its state before, if a reflector knew it: mappers need it for
-    what the object refers to no longer.
+    references that the object no longer has.
 
     >>> event = Apply(ConfigMap(name="a"))
     >>> event.obj.name, event.previous
@@ -83,7 +74,7 @@ class Failed(msgspec.Struct, frozen=True):
     """An attempt failed: a `list` or a `watch`, as `verb` says. `retry_after`: seconds that the server asks to wait.
 
     `away`: the server cannot be reached, and the watcher itself waits until it answers: no backoff is needed.
-    `outage_over`: the first failure after such a time; earlier failures do not count.
+    `outage_over`: the first failure after an outage; earlier failures do not count.
 
     >>> Failed(TransportError("connection refused"), "list").verb
     'list'
@@ -101,21 +92,21 @@ class Idle(msgspec.Struct, frozen=True, gc=False):
 
 
 MAX_RETRY_AFTER = 300.0
-"""Seconds of what a server asks to wait that are obeyed: nothing would be watched for a day otherwise."""
+"""Seconds. A longer `Retry-After` is cut to this: otherwise nothing would be watched for a day."""
 
 INIT, INIT_DONE, IDLE = Init(), InitDone(), Idle()
 """The events without content; one instance of each is enough."""
 
 CARRIERS = (Apply, Delete, InitApply)
-"""The events that carry an object. A tuple, for the way of each event: `isinstance(event, Apply | Delete)` makes that
-union again at every call, and takes six times as long."""
+"""The events that carry an object. A tuple, since this is checked for each event: `isinstance(event, Apply | Delete)`
+makes the union again at every call, which takes six times as long."""
 
 RawStep: TypeAlias = Event[T] | Failed | Idle
 """What the raw steps of a watcher yield."""
 
 
 def is_event(item: object) -> TypeGuard[Event[Any]]:
-    """Whether this is an `Event`, and not an object."""
+    """Whether this is an `Event`."""
     return isinstance(item, (*CARRIERS, Init, InitDone))
 
 
@@ -125,7 +116,7 @@ def obj_of(event: Event[Any]) -> Any:
 
 
 def with_obj(event: Event[Any], change: Callable[[Any], Any]) -> Event[Any]:
-    """The same event about `change(obj)`; events without an object as they are."""
+    """The same event about `change(obj)`; events without an object are returned as they are."""
     if isinstance(event, Apply):
         previous = event.previous
         return Apply(change(event.obj), None if previous is None else change(previous))

@@ -1,4 +1,4 @@
-"""The decisions of a watcher: a pure step from (state, input, now) to the next state and what comes out.
+"""The decisions of a watcher: a pure step from (state, input, now) to the next state and the events that come out.
 
 States
     Listing(token, ...)   wants the page of a list: the first one (no token) or the next; or the list as a stream
@@ -7,7 +7,7 @@ States
     Watching(version)     a watch is open and everything up to `version` has been seen; in `doubt`, wants a VersionRead
 
     state     input                                    out                           next state
-    Listing, Streaming    see list_machine
+    Listing, Streaming    see the second table
     Listed    watch opened                             -                             Watching(version)
     Listed    watch opened, another FlowSchema (3)     -                             Watching(version), in doubt
     Listed    failure that a new list can mend (1)     Failed                        Listing from the start, most recent
@@ -27,54 +27,52 @@ States
     in doubt  the server's version is another, or none -                             Watching(version)
     in doubt  failure (5)                              Failed                        Listed(version), in doubt
 
-(1) 410, 404, 400, 422 and "resource version too large", as an HTTP status or inside the stream: this version will never
-    be watchable (again). Not 403, 405, 429: a list would not help.
+(1) 410, 404, 400, 422 and "resource version too large", as an HTTP status or inside the stream: this version can never
+    be watched again. For 403, 405 and 429 a list would not help.
 (2) Counted: after five in a row that are the server's fault (5xx, broken streams, watches that end at once) without
-    anything new, a list is made: some servers report an expired version as an internal error for ever.
-(3) The uid of the FlowSchema in an answer changes with the cluster, but also when a rule for flows is added or removed.
-    So it only raises the doubt. The objects decide: the same cluster still has one of those that were seen last, with
-    its uid. A new cluster under the old address may have any version, so nothing else would show it. The uids of a list
-    and of its first watch are not compared: the two requests may match different rules.
-(4) A server whose database was restored from an older copy accepts a watch from a version of the future without a word,
-    and sends nothing until it gets there. Such a restore ends its connections, so after a failed one its version is
-    asked for. Versions are compared only when both are decimal numbers; else nothing is concluded.
-(5) Of an answer that another try would not change (403, say) nothing is concluded, and the watch goes on.
+    anything new, a list is made, since some servers keep reporting an expired version as an internal error.
+(3) The uid of the FlowSchema in an answer changes with the cluster, but also when a flow rule is added or removed, so
+    it only raises the doubt. The objects decide: the same cluster still has one of the objects seen last, with
+    its uid. The FlowSchemas of a list and of its first watch are not compared: they may match different rules.
+(4) A server whose database was restored from an older copy accepts a watch from a future version and sends nothing
+    until it gets there. Such a restore cuts connections, so after a failed one the server's version is requested.
+    Versions are compared only when both are decimal numbers.
+(5) An answer that another try would not change (403, for example) proves nothing, and the watch goes on.
 
-What follows an ERROR in its batch is dropped, and comes again: the version does not move past it. A version is
-opaque otherwise; it comes from a list's metadata, an event or a bookmark, is passed back as it is, and is never empty
-in a watch. After each `Failed` whoever drives this waits as its backoff says, at least `retry_after` of it. Everything
-else goes on at once, at most one new watch a second (or two, if it asked for less), so that no behaviour of a server
-makes a tight loop.
+Events that follow an ERROR in its batch are dropped and come again, since the version does not move past it. A version
+is opaque otherwise: it comes from a list's metadata, an event or a bookmark, and is passed back unchanged. After each
+`Failed` the caller waits as its backoff says, at least `retry_after`. Everything else goes on at once, with at most one
+new watch a second (or two, if it requested less), so that no behaviour of a server causes a tight loop.
 
-The half of the watch machine that brings the list, by pages or as a stream.
+The list, in pages or as a stream:
 
     state      input                                    out                           next state
     Listing    first page                               Init, then as any page        as any page
     Listing    page with token                          InitApply of each             Listing(that token)
-    Listing    page with a token that came before       Failed                        Listing from the start (1)
+    Listing    page with a token that came before       Failed                        Listing from the start (6)
     Listing    last page with a version                 InitApply of each, InitDone   Listed(the page's version)
     Listing    last page without a version              InitApply of each, Failed     Listing from the start
-    Listing    failure 410 of a later page              Failed                        Listing from the start (1)
-    Listing    failure 410, "version too large"         Failed                        Listing anew, most recent
+    Listing    failure 410 of a later page              Failed                        Listing from the start (6)
+    Listing    failure 410, "version too large"         Failed                        Listing, most recent
     Listing    any other failure                        Failed                        Listing from the start
-    Listing    400, 403 or 422 for a stream             - (logged)                    Listing in pages (2)
+    Listing    400, 403 or 422 for a stream             - (logged)                    Listing in pages (7)
     Listing    stream opened                            Init                          Streaming
     Streaming  ADDED, MODIFIED / DELETED                InitApply / Delete            Streaming
     Streaming  the bookmark that ends the list          InitDone                      Watching(its version)
-    Streaming  that bookmark without a version          - (logged)                    Listing in pages (2)
+    Streaming  that bookmark without a version          - (logged)                    Listing in pages (7)
     Streaming  any other bookmark                       -                             Streaming
-    Streaming  ERROR 400, 403 or 422                    - (logged)                    Listing in pages (2)
+    Streaming  ERROR 400, 403 or 422                    - (logged)                    Listing in pages (7)
     Streaming  any other ERROR, a broken stream         Failed                        Listing from the start
-    Streaming  the end                                  Failed                        Listing from the start (3)
-    Streaming  30 s without that bookmark               - (logged)                    Listing in pages (2)
+    Streaming  the end                                  Failed                        Listing from the start (8)
+    Streaming  30 s without that bookmark               - (logged)                    Listing in pages (7)
 
-(1) Counted: after three such restarts the list is asked for in one piece, which has no token that could expire.
-(2) The driver remembers it for the resource: for an hour nobody asks for a stream of it. Not after 429, a 5xx, or when
-    nobody answers: those pass.
-(3) Counted: after three such ends the list is asked for in pages, as after (2).
+(6) Counted: after three such restarts the list is requested in one piece, which has no token that could expire.
+(7) The driver remembers this: no stream of the resource is requested for an hour. 429, 5xx and an absent server do not
+    count, since they pass.
+(8) Counted: after three such ends the list is read in pages, as after (7).
 
-A list that has to be `suspect` stays so until one of them is complete. What a stream brought before it broke off is
-nowhere shown: the next `Init` empties what was gathered.
+`suspect` stays set until a list is complete. Objects of a stream that broke off are never shown: the next `Init` drops
+them.
 """
 from __future__ import annotations
 
@@ -130,7 +128,7 @@ def page_read(state: Listing, page: PageRead) -> Step:
 
 
 def list_failed(state: Listing, error: Exception, *, expired: bool = False, streaming: bool = False) -> Step:
-    """A page, or opening a stream, failed."""
+    """A page could not be read, or a stream not opened."""
     if streaming and isinstance(error, ApiError) and error.code in _NO_STREAMS:
         return _in_pages(state, str(error))
     expired = expired or (state.token is not None and isinstance(error, ApiError) and error.is_expired)
@@ -140,12 +138,12 @@ def list_failed(state: Listing, error: Exception, *, expired: bool = False, stre
 
 
 def stream_opened(state: Listing, server: str, now: float) -> Step:
-    """A list as a stream begins."""
+    """A streaming list begins."""
     return Step(Streaming(state, now, server), [_init(state)])
 
 
 def streamed(state: Streaming, events: WatchBatch, now: float) -> tuple[Step, WatchBatch]:
-    """What the events mean, and those of them that follow the end of the list."""
+    """The step for these events, and the events that follow the end of the list."""
     out: list[Event[Record] | Failed] = []
     for number, event in enumerate(events):
         kind, record = event.type, event.record
@@ -181,13 +179,13 @@ def stream_ended(state: Streaming, now: float, error: Exception | None = None) -
 
 
 def is_bad_version(error: Exception) -> bool:
-    """Whether a version will never be watchable (again)."""
+    """Whether this version can never be watched (again)."""
     return isinstance(error, ApiError) and (
         error.code in _BAD_VERSION or error.is_expired or error.is_not_found or error.is_too_large_resource_version)
 
 
 def error_of(status: Status | None) -> ApiError:
-    """An ERROR event as the exception that the same Status makes as an HTTP answer."""
+    """The exception for an ERROR event, the same as for an HTTP answer with this Status."""
     status = status or Status(message="the server sent an ERROR event without a Status")
     after = status.details.retry_after_seconds if status.details else None
     return ApiError(status, retry_after=after)
@@ -215,7 +213,7 @@ _NOT_HEALED_BY_LISTING = frozenset((401, 403, 405, 429))
 
 
 def step(state: State, given: Input, now: float) -> Step:
-    """See the table. `now` is a monotonic clock's. An input that the state does not wait for is an AssertionError."""
+    """One step of the table. `now` is monotonic. Raises AssertionError for an input that the state cannot have."""
     if isinstance(state, Watching):
         return _watching(state, given, now)
     if isinstance(state, Streaming):
@@ -275,7 +273,7 @@ def _opened(state: Listed, opened: Opened, now: float) -> Step:
 
 
 def _certain(state: Watching) -> Watching:
-    """Nothing speaks against the server any more."""
+    """The same state without doubt about the server."""
     return replace(state, doubt=False, server=state.stranger or state.server, stranger="")
 
 
@@ -333,14 +331,14 @@ def _stalls(state: Watching) -> int:
 
 
 def _is_servers_fault(error: Exception) -> bool:
-    """Whether the server was there and did wrong. A server that cannot be reached would not answer a list either."""
+    """Whether the server answered and did wrong. A server that cannot be reached would not answer a list either."""
     if isinstance(error, ApiError):
         return error.code not in _NOT_HEALED_BY_LISTING
     return not isinstance(error, TransportError)
 
 
 def is_lower(version: str | None, than: str) -> bool:
-    """Whether both are decimal numbers, and the first is the smaller one."""
+    """Whether both are decimal numbers and `version` is the smaller one."""
     if version is None or not (_is_decimal(version) and _is_decimal(than)):
         return False
     a, b = version.lstrip("0"), than.lstrip("0")

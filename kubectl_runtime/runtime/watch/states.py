@@ -1,14 +1,6 @@
-"""The states, inputs and steps of the watch machine: values. `watch_machine` says what follows from them.
+"""The states, inputs and steps of the watch machine, which are plain values; and what a watcher needs of an `Api`.
 
-`WatchState`: how a watch is doing, for whoever looks: a store's reader, a controller's owner, a status page.
-
-    phase       what the watch does
-    listing     reads a list
-    watching    reads what arrives
-    waiting     nothing before its time, or until the server answers; `last_error` says why
-    stopped     nothing, for ever
-
-The little that a watcher needs of an `Api`, so that it can be fed from a script in tests.
+`WatchState` shows how a watch is doing: to the reader of a store, the owner of a controller, the status page.
 """
 from __future__ import annotations
 
@@ -52,24 +44,25 @@ class WatchItem(Protocol):
 
     @property
     def status(self) -> Status | None:
-        """What the server says of an error; else None."""
+        """The Status of an error event; else None."""
 
     @property
     def initial_events_end(self) -> bool:
-        """Whether this bookmark ends the list with which the watch began."""
+        """Whether this bookmark ends the initial events of a streaming list."""
 
 
 WatchBatch: TypeAlias = Sequence[WatchItem]
 
 
 class WatchApi(Protocol[K_co]):
-    """`Api`, as far as watchers use it. An answer that means failure is raised, also by `open_watch` itself.
+    """The part of `Api` that watchers use. Calls that fail raise, also `open_watch` itself.
 
-    The batches end when the watch does, however that happens; RequestTimeout means that nothing came for longer than
-    the watch was to live. An empty batch means that nothing is ready (simulated transports only).
-    Attributes of theirs, if there are any: `flow_schema` tells servers apart, `broke` says that the connection failed
-    (see `client.api.watch.WatchStream`). So does an attribute `client` of this, which knows for all of its watches
-    whether the server is there, and `with_fields`, which a config with `fields` needs.
+    The iterator of batches ends with the watch. It raises RequestTimeout when nothing came for longer than the watch
+    was to live. An empty batch means that nothing is ready (simulated transports only).
+
+    Optional attributes: of the batches `flow_schema`, which tells clusters apart, and `broke`, which says that the
+    connection failed (see `client.api.watch.WatchStream`); of the Api `client`, whose watches share what is known of
+    the server, and `with_fields`, which a config with `fields` needs.
     """
 
     @property
@@ -85,14 +78,14 @@ class WatchApi(Protocol[K_co]):
         """The class that reads the objects."""
 
     def list_page(self, params: ListParams, *, stop: StopToken, retry: Retry) -> tuple[ListMeta, list[Record]]:
-        """One page of a list, of records. Blocks and raises as `Api.list_page`."""
+        """One page of a list, as records. Blocks and raises as `Api.list_page`."""
 
     def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[WatchBatch]:
-        """An open watch, whose batches are iterated. Blocks and raises as `Api.open_watch`."""
+        """An open watch, as an iterator of batches. Blocks and raises as `Api.open_watch`."""
 
 
 class WatchApis(Protocol[K_co]):
-    """`Namespaces`: several places to watch, whose objects belong into one store."""
+    """`Namespaces`: several Apis whose objects belong into one store."""
 
     @property
     def resource(self) -> ApiResource:
@@ -104,17 +97,17 @@ class WatchApis(Protocol[K_co]):
 
     @property
     def apis(self) -> Sequence[WatchApi[K_co]]:
-        """The Api of each place."""
+        """The Api of each namespace."""
 
 
 def apis_of(api: WatchApi[K] | WatchApis[K]) -> Sequence[WatchApi[K]]:
-    """What is watched, one place at a time."""
+    """The Apis that are watched, one for each namespace."""
     apis: Sequence[WatchApi[K]] = getattr(api, "apis", None) or (cast(WatchApi[K], api),)
     return apis
 
 
 def namespaces_of(api: WatchApi[Any] | WatchApis[Any]) -> frozenset[str]:
-    """The namespaces that are watched; empty where all are, or the kind has none."""
+    """The watched namespaces; empty when all are watched, or the kind has none."""
     found = {getattr(one, "namespace", None) for one in apis_of(api)}
     return frozenset() if None in found or not api.resource.namespaced else frozenset(filter(None, found))
 
@@ -133,7 +126,7 @@ def pattern_of(api: WatchApi[Any] | WatchApis[Any]) -> str:
 
 
 def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
-    """The `api` in the form that `config` asks for. Raises RequestError when it has no such form."""
+    """The `api` in the form that `config` requests. Raises RequestError when it has no such form."""
     if config.fields is None:
         return api
     with_fields = getattr(api, "with_fields", None)
@@ -144,43 +137,43 @@ def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
 
 
 MIN_WATCH_SECONDS = 1.0
-"""A watch that ends earlier is a failure if it brought nothing new; else the next one waits until then."""
+"""A watch that ends earlier and brought nothing new has failed. Otherwise the next watch waits until this time."""
 MAX_PAGED_TRIES = 3
 MAX_STREAMED_TRIES = 3
-"""Streaming lists that break off before their end, in a row, until the list is asked for in pages."""
+"""After this many incomplete streaming lists in a row the list is read in pages."""
 MAX_STALLS = 5
 INITIAL_EVENTS_SECONDS = 30.0
-"""So long a streaming list may take to say that it is complete."""
+"""The time in which a streaming list must be complete."""
 
 
 class WatchError(KubeError):
-    """The server answered, but not as a watch or list has to be: a version is missing, a watch ends at once."""
+    """The server's answer is not a valid watch or list: a version is missing, a watch ends at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Wants a page. `first`: no list was complete yet, and none was refused, so an old one may do."""
+    """Wants a page. `first`: no list was complete yet and none was refused, so an old list may do."""
 
     token: str | None = None
     first: bool = False
     expired: int = 0
     trail: TokenTrail = field(default=TokenTrail(), compare=False)
     suspect: bool = False
-    """Versions that are the same as before prove nothing (see `event.Init`)."""
+    """Equal versions do not prove equal contents (see `event.Init`)."""
     unfinished: int = 0
-    """Streaming lists in a row that broke off."""
+    """Streaming lists in a row that ended before they were complete."""
     in_pages: bool = False
-    """A streaming list was refused."""
+    """The server refused a streaming list."""
 
     @property
     def paged(self) -> bool:
-        """Whether the list is asked for in pages: not after pages expired too often."""
+        """Whether the list is read in pages; not after pages have expired too often."""
         return self.expired < MAX_PAGED_TRIES
 
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """A watch that begins with the present objects is open since `opened`: they come in place of the pages of
+    """A watch that begins with the present objects is open since `opened`; they take the place of the pages of
     `listing`."""
 
     listing: Listing
@@ -190,9 +183,9 @@ class Streaming:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Wants a watch from `version`. `stalls`: failures in a row since something new was seen. `server`: what the server
-    of the watch before said of itself, if anything. `doubt`: the connection failed, so the server may have gone back to
-    older data meanwhile."""
+    """Wants a watch from `version`. `stalls`: failures in a row since something new was seen. `server`: the FlowSchema
+    that the last watch reported, if any. `doubt`: the connection failed, so the server may have gone back to older
+    data."""
 
     version: str
     not_before: float = 0.0
@@ -203,10 +196,9 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """A watch is open since `opened`; `began` is the version it was opened with. With `doubt` it first wants to know
-    the server's own version. `shortest`: seconds before which its end is premature. `stranger`: what the server says of
-    itself while it is not certain that this is the cluster of the watch before; until then `server` is the earlier
-    name."""
+    """A watch is open since `opened`; `began` is the version it was opened with. In `doubt` it first needs the server's
+    current version. `shortest`: a watch that ends within this many seconds ended too early. `stranger`: the FlowSchema
+    that the server reports while it may be another cluster; until that is certain, `server` is the earlier one."""
 
     version: str
     began: str
@@ -221,7 +213,7 @@ class Watching:
 State: TypeAlias = Listing | Streaming | Listed | Watching
 
 BEGIN = Listing(first=True)
-"""Where every watcher begins."""
+"""The first state of every watcher."""
 
 
 class PageRead(NamedTuple):
@@ -233,16 +225,16 @@ class PageRead(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The watch was opened, for `timeout` seconds at most, by the server that says `server` of itself (the uid of a
-    FlowSchema)."""
+    """The watch was opened, for `timeout` seconds at most. `server`: the uid of the FlowSchema that the server reports.
+    """
 
     server: str = ""
     timeout: float = float("inf")
 
 
 class VersionRead(NamedTuple):
-    """The version at which the server is now; None when it does not say. `known`: False when the server has none of the
-    objects that were seen last, so that it has to be another cluster."""
+    """The server's current version; None when it does not give one. `known`: False when the server has none of the
+    objects that were seen last, so it must be another cluster."""
 
     version: str | None
     known: bool = True
@@ -262,7 +254,7 @@ class Ended(NamedTuple):
 
 
 class Broke(NamedTuple):
-    """What the state wanted failed; `streaming`: it was a list as a stream."""
+    """The request of the state failed; `streaming`: it was a streaming list."""
 
     error: Exception
     streaming: bool = False
@@ -272,7 +264,7 @@ Input: TypeAlias = PageRead | Opened | VersionRead | BatchRead | Ended | Broke
 
 
 class Step(NamedTuple):
-    """The next state, and what comes out, in order."""
+    """The next state, and the events that come out, in order."""
 
     state: State
     out: list[Event[Record] | Failed]
@@ -308,11 +300,11 @@ class WatchState(msgspec.Struct, frozen=True):
     since: float = 0.0
     """When this phase began."""
     last_error: str = ""
-    """The last failure, as it was logged; empty again once a list is complete or a watch open."""
+    """The last failure, as it was logged; empty again once a list is complete or a watch is open."""
     consecutive_failures: int = 0
-    """Failures since a list was complete or a watch opened; while the server is away, of the attempts for all watches.
-    (The backoff counts on until a watch has proved itself.)"""
+    """Failures since a list was complete or a watch was opened. While the server is away it counts the attempts of all
+    watches of the client. (The backoff counts on until a watch has brought something.)"""
     last_event: float | None = None
-    """When something last arrived: a page, an event or a bookmark."""
+    """When a page, an event or a bookmark last arrived."""
     relists: int = 0
     """Complete lists after the first one."""

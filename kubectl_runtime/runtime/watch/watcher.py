@@ -1,16 +1,16 @@
 """`watcher`: an endless stream of what happens to objects of one kind.
 
-    watch_steps       the raw steps: events, `Failed`, `Idle`, with nothing waited for in between
-    watcher           the stream for users: failures are logged and waited out; only its stop token ends it
-    metadata_watcher  the same of metadata alone
-    watch_object      one object: it, or None while it does not exist
+    watch_steps       the raw steps: events, `Failed`, `Idle`, without any waiting
+    watcher           the stream for users: it logs failures, waits, and ends only by its stop token
+    metadata_watcher  the same with metadata only
+    watch_object      one object, or None while it does not exist
 
-A stream never raises what a server, a network or an object did. Pull it from one thread, and close it (or let a `for`
-loop run to its end) in that thread; another thread ends it by setting the token, also while it is blocked in a read.
-Within a run of a reconciler it ends with the run's `ctx.stop` as well, as every call of the library does.
+A stream never raises errors of a server, a network or an object. Pull it from one thread, and close it in that thread
+(or let a `for` loop run to its end). Another thread ends it by setting the token, even during a blocked read. Within a
+run of a reconciler it also ends with the run's `ctx.stop`, like every call of the library.
 
-After a break the list is made again and `Init` ... `InitDone` come again; deletions during the break show only as
-absence from the new list (a `reflector` finds them).
+After a break everything is listed again: `Init` ... `InitDone`. Objects that were deleted during the break are missing
+from the new list (a `reflector` finds them).
 """
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ K_co = TypeVar("K_co", covariant=True)
 
 
 class MetadataApi(Protocol[K_co]):
-    """An `Api` that can be asked for metadata alone."""
+    """An `Api` that can request metadata only."""
 
     def with_metadata_only(self) -> WatchApi[K_co]:
-        """The same place, where the server is asked for metadata alone."""
+        """The same Api, requesting metadata only."""
 
 
 def watch_steps(api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
                 on_absence: Callable[[Exception | None], None] = lambda _: None) -> Iterator[RawStep[Record]]:
-    """The raw steps, of records. After a `Failed` the next pull tries again at once: whoever pulls paces it.
-    `on_absence` gets what keeps it waiting for the server, and None when it was answered."""
+    """The raw steps, with records. After a `Failed` the next pull tries again at once, so the consumer must wait.
+    `on_absence` gets the error because of which it waits for the server, and None when the server has answered."""
     absence: Exception | None = None
     stop = with_scope(stop or StopToken(clock=clock), clock)
     with closing(WatchDriver(api, config, stop, clock, rng or random.Random())) as driver:
@@ -91,11 +91,11 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
             rng: random.Random | None = None) -> Generator[Event[K]] | Generator[Event[K] | Failed]:
     """Yield everything that exists, then everything that changes, until `stop` is set (None: until it is closed).
 
-    `backoff`: the wait after a failure. By default `config.backoff` says it.
-    With `backoff=None` failures come out as `Failed` and nothing is waited for or logged: the consumer has to pace it.
-    (While nobody answers at all, the watcher itself waits, with the other watches of its client.) `rng` draws the
-    jitter. Each event has a reader of its own, which the consumer may change; with `config.fields` it has the view.
-    Raises RequestError for fields that cannot be kept and for `config.verify`: there is no store to verify.
+    `backoff`: the wait after a failure, by default `config.backoff`. With `backoff=None` it yields failures as `Failed`
+    and neither waits nor logs: the consumer has to pace it. (While no server can be reached, the watcher itself waits,
+    with the other watches of its client.) `rng` draws the jitter. Each event has its own reader, which the consumer may
+    change; with `config.fields` it has the view. Raises RequestError for fields that cannot be kept, and for
+    `config.verify`, since a stream has no store to verify.
 
     >>> stop = StopToken()
     >>> for event in watcher(Api.namespaced(client, ConfigMap, "default"), stop=stop):
@@ -145,7 +145,7 @@ def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = ..., stop: Sto
 def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
                      backoff: WatchBackoff | None = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
                      rng: random.Random | None = None) -> Generator[Event[K]] | Generator[Event[K] | Failed]:
-    """What `watcher` yields, but only metadata is requested, sent and kept. Arguments and errors as there.
+    """What `watcher` yields, but only metadata is requested, sent and kept. Arguments and errors as for `watcher`.
 
     >>> stop = StopToken()
     >>> for obj in applied_objects(metadata_watcher(Api.namespaced(client, ConfigMap, "default"), stop=stop)):
@@ -163,12 +163,12 @@ def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG
 def watch_object(api: WatchApi[K], name: Named, config: WatcherConfig = DEFAULT_CONFIG,
                  stop: StopToken | None = None, *, backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
                  rng: random.Random | None = None) -> Generator[K | None]:
-    """The object `name` as it is now, then each new version of it; None when it does not exist, and when it goes.
+    """The object `name` as it is now, then each new version of it; None while it does not exist.
 
-    Nothing is yielded twice, also after breaks; when the object was deleted and made again in the meantime, None comes
-    between the two. The field selector of `config` is replaced. `name` may be an object of that name. Raises
-    RequestError for a namespaced kind in all namespaces, where several objects may have the name, for what can be no
-    name, and as `watcher`.
+    Nothing is yielded twice, even after breaks. If the object was deleted and created again during a break, None comes
+    in between. The field selector of `config` is replaced. `name` may be an object with that name. Raises RequestError
+    for a namespaced kind in all namespaces, where several objects may have the name; for an invalid name; and as
+    `watcher`.
 
     >>> stop = StopToken()
     >>> for obj in watch_object(Api.namespaced(client, ConfigMap, "default"), "settings", stop=stop):
@@ -181,13 +181,13 @@ def watch_object(api: WatchApi[K], name: Named, config: WatcherConfig = DEFAULT_
     if api.resource.namespaced and api.namespace is None:
         raise RequestError(f"watch {api.resource.full_name} {name}: in all namespaces several objects may have this "
                            "name; use Api.namespaced")
-    request = build.get(Place(api.resource, api.namespace), name)  # with a get's checks of its name
+    request = build.get(Place(api.resource, api.namespace), name)  # the checks of a get for its name
     config = replace(config, field_selector=fields({"metadata.name": request.name or ""}))
     return one_object(watcher(api, config, stop, backoff=backoff, clock=clock, rng=rng))
 
 
 def one_object(events: Iterable[Event[K]]) -> Generator[K | None]:
-    """What `watch_object` yields, of the events of a watch that selects one object."""
+    """What `watch_object` yields, from the events of a watch that selects one object."""
     said: tuple[str, str] | str | None = "nothing yet"
     listed: K | None = None
     with closing_source(events):
@@ -196,7 +196,7 @@ def one_object(events: Iterable[Event[K]]) -> Generator[K | None]:
                 listed = event.obj
                 continue
             if isinstance(event, Delete) and listed is not None:
-                listed = None  # by a streaming list: it was there, and is not any more
+                listed = None  # by a streaming list: it existed, and does not any more
             if isinstance(event, Apply):
                 current: K | None = event.obj
             elif isinstance(event, InitDone):
@@ -208,7 +208,7 @@ def one_object(events: Iterable[Event[K]]) -> Generator[K | None]:
                 continue
             version = _version(current)
             if version is not None and isinstance(said, tuple) and said[0] != version[0]:
-                yield None  # its predecessor went, unseen
+                    yield None  # its predecessor was deleted unseen
             if version != said:
                 said = version
                 yield current
@@ -219,7 +219,7 @@ def _version(obj: Any) -> tuple[str, str] | None:
 
 
 def readers(steps: Iterable[Any], read: Callable[[Record], Any]) -> Generator[Any]:
-    """The steps with a reader of its own for each record."""
+    """The steps, with a new reader for each record."""
     with closing_source(steps):
         for step in steps:
             yield with_obj(step, read)

@@ -78,7 +78,7 @@ def test_what_differs_twice_is_found(there: list[Record]) -> None:
     assert world.check() == ""
     assert world.verifier.due == EVERY + CONFIRM_SECONDS
     found = world.check()
-    assert found.startswith("1 objects are not as the server has them, and no event said so (default/")
+    assert found.startswith("1 objects differ from the server's, and no event announced it (default/")
 
 
 def test_what_an_event_mends_in_time_is_not_found() -> None:
@@ -130,7 +130,7 @@ def test_a_rewind_that_was_overtaken_is_found_by_verifying_and_by_nothing_else(
             assert stale == {"a": "lost", "ghost": ""}
             world.run(700)
         held = {obj.name: obj.data["value"] for obj in world.watches[0].store}
-        finding = "namespace n0: 2 objects are not as the server has them"
+        finding = "namespace n0: 2 objects differ from the server's"
         told = sum(finding in record.message for record in caplog.records)
         assert (held, told) == (({"a": "old"}, 1) if verify else (stale, 0))
         assert len(world.watches[1].store) == (20 if verify else 18), "two came at versions that were known already"
