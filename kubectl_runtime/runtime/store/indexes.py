@@ -1,18 +1,18 @@
 """The indexes of a store: for each function, the values of every key and the keys of every value.
 
-    declare    the writer computes its values from now on; reads do not see it yet
+    declare    the writer computes its values from then on; reads do not use it yet
     put, drop  set or remove the values of one key
-    complete   reads see it
-    forget     there was never such an index
+    complete   reads use it
+    forget     remove the indexes of a scope
 
-An index has a name, and a scope: the `Store` to which it was added, since several may read what one watch keeps, and
-each may call its own `by_node`. Not thread-safe: the store's lock guards all of it but `values_of`, which calls the
-user's function and needs no lock. `epoch` counts declarations, so that a writer notices an index that appeared after it
+An index has a name and a scope: the `Store` to which it was added, since several stores may read what one watch keeps,
+and each may have its own `by_node`. Not thread-safe: the store's lock guards everything except `values_of`, which calls
+the user's function. `epoch` counts declarations, so that a writer notices an index that was declared after the writer
 computed its values.
 
-Values are hashed and compared with the others of their object without the lock. With those of other objects they can
-only be compared where the index is kept; one whose `==` or `hash` fails there is left out, and `put` says so: it never
-raises, since a store that is half written would be worse than an index that lacks a value.
+Values are hashed, and compared with the other values of their object, without the lock. Comparing them with values of
+other objects needs it. A value whose `==` or `hash` fails there is left out, and `put` returns the error: it never
+raises, since a half-written store would be worse than an index that lacks a value.
 """
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from kubectl_runtime.core.codec.views import Record
 K = TypeVar("K")
 
 IndexFunctions = Mapping[str, Callable[[K], Iterable[Hashable] | Hashable | None]]
-"""What users say: the functions of indexes, by their names, as `Store.add_index` takes them."""
+"""The functions of indexes by name, as users pass them; see `Store.add_index`."""
 
 IndexFunction = Callable[[Record], Any]
 Values = tuple[Hashable, ...]
-"""What an index function said of one object, each value once."""
+"""What an index function returned for one object, each value once."""
 IndexName: TypeAlias = tuple[object, str]
 """Scope and name."""
 
@@ -46,15 +46,15 @@ class Indexes:
             "the comparison of an index's value, by which its object is therefore not found,", clock=clock)
         self._undeclared = Guard("an index function", clock=clock)
         self.functions: dict[IndexName, IndexFunction] = {}
-        """Replaced whole."""
+        """Replaced as a whole, never changed in place."""
         self.epoch = 0
         self._complete: set[IndexName] = set()
         self._buckets: dict[IndexName, dict[Key, list[tuple[Hashable, set[Key]]]]] = {}
-        """Where each key stands: with its values, the very sets, so that to remove it nothing has to be compared."""
+        """The values of each key, with the key sets that hold it, so that removing the key compares nothing."""
         self._keys: dict[IndexName, dict[Hashable, set[Key]]] = {}
 
     def declare(self, name: IndexName, function: IndexFunction) -> None:
-        """Begin an index; it counts when `complete` says so."""
+        """Begin an index; reads use it after `complete`."""
         self._buckets[name] = {}
         self._keys[name] = {}
         self._guards = {**self._guards, name: Guard(f"index {name[1]}", clock=self._clock)}
@@ -84,17 +84,17 @@ class Indexes:
         self.epoch += 1
 
     def keys(self, name: IndexName, value: Hashable) -> list[Key]:
-        """The keys that have `value` in an index that is complete."""
+        """The keys that have `value` in a complete index."""
         return [*self._keys[name].get(value, ())]
 
     def put(self, name: IndexName, key: Key, values: Values) -> BaseException | None:
-        """`key` has exactly these values; what went wrong with one that cannot be kept."""
+        """Set the values of `key`. Returns the error of a value that cannot be kept, if any."""
         self._remove(name, key)
         problem, buckets = None, []
         for value in values:
             try:
                 bucket = self._keys[name].setdefault(value, set())
-            except BaseException as error:  # noqa: BLE001 - a value's own `==`, which may raise anything
+            except BaseException as error:  # noqa: BLE001 - the value's own `==` may raise anything
                 problem = error
                 continue
             bucket.add(key)
@@ -104,16 +104,17 @@ class Indexes:
         return problem
 
     def drop(self, key: Key) -> None:
-        """`key` is gone."""
+        """Remove the values of `key`."""
         for name in self.functions:
             self._remove(name, key)
 
     def values_of(self, name: IndexName, function: IndexFunction, record: Record) -> Values:
-        """What the user's function says of an object; nothing when it raises (reported). Call it without the lock."""
+        """What the user's function returns for an object; no values when it raises (reported). Call it without the
+        lock."""
         return self._guards.get(name, self._undeclared).call((), _described, _checked_values, function, record)
 
     def report(self, problems: Iterable[BaseException | None]) -> None:
-        """Tell what `put` said. Call it without the lock: how an exception shows itself is user code."""
+        """Log the errors that `put` returned. Call it without the lock: `str` of an exception is user code."""
         for problem in problems:
             if problem is not None:
                 self._values.failed(problem)
@@ -124,12 +125,12 @@ class Indexes:
             if not bucket:
                 try:
                     del self._keys[name][value]
-                except BaseException:  # noqa: BLE001 - as above; what stays is an empty set
+                except BaseException:  # noqa: BLE001 - as above; an empty set stays behind
                     continue
 
 
 def check_indexes(what: str, given: Any) -> Any:
-    """`given`, functions of indexes by name, or None. Raises RequestError for anything else."""
+    """`given`, the functions of indexes by name, or None. Raises RequestError for anything else."""
     if given is not None:
         check_type(what, given, Mapping, "{'app': function}")
         for name, function in given.items():

@@ -1,30 +1,29 @@
 """`Overlay`: what this process has written and its watch has not shown yet, for one watch.
 
-An entry says of one key what a write was answered:
+An entry keeps what the server returned for a write of one key:
 
-    shown     the object, as the store keeps objects; reads see it instead of what the watch knows
-    hidden    it is not one of the store's: the selector does not match it (any more); reads see nothing
-    gone      it was deleted; reads see nothing of this uid
-    unknown   its version, but not its content in the store's form (a scale, say); reads see what the watch knows
+    shown     the object, as the store keeps objects; reads see it instead of the watched object
+    hidden    the selector does not match the object (any more); reads see nothing
+    gone      it was deleted; reads see no object with this uid
+    unknown   its version, but not its content in the store's form (a scale, for example); reads see the watched object
 
     input                        an entry is
     write                        made, unless the store has seen that version, a newer one, or the deletion; or a newer
-                                 write, or a deletion of this uid, stands there already
-    event of the key             dropped by a version at least as new, for a deletion also by that of its uid, and by
-                                 another uid later
+                                 write, or a deletion of this uid, has an entry already
+    event of the key             dropped by a version at least as new, for a deletion also by a deletion of that uid,
+                                 and by a later object of another uid
     progress to a version        dropped, if it is not newer (a watch shows changes in the order of their versions)
     complete list                dropped, if the list's request began after the answer, or its version is at least as
                                  new; a deletion stays while an older list still shows the object
 
-A written object that such a list lacks, or has under another uid, was deleted without anybody having seen it: `listed`
-names it, unless it was stored, so that the difference tells it as any other deletion. A write that progress passes over
-without an event of the key, or of which such a list shows the state before, is not in the history that the watch sees:
-the server went back to a copy from before it. It is `unseen`: whoever made it has to hear that it is no more.
+If such a list lacks a written object, or has another uid for it, the object was deleted unseen: `lost` returns it, so
+that its deletion is delivered. If progress passes a write without an event of the key, or such a list shows the state
+before the write, the server went back to a copy from before the write. The entry is then `unseen`, and its deletion or
+former state is delivered.
 
-Versions are compared as Kubernetes compares them since 1.35: digits only, of one kind on one server, as numbers. Of
-others nothing is concluded, and no entry is made that only a comparison could end. The answer to a deletion has no
-version: of an object that neither the store nor a write of this process had known, it is not known how far the watch
-has to come, so there the first sign of another uid ends the entry.
+Versions are compared as Kubernetes defines since 1.35: as decimal numbers of one kind on one server. Other versions
+prove nothing, and no entry is made that only a comparison could end. The answer to a deletion has no version; if
+neither the store nor a write of this process knew the object, the first sign of another uid ends the entry.
 
 Not thread-safe: the store's lock guards it. No user code runs here.
 """
@@ -39,31 +38,31 @@ from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.runtime.store.indexes import IndexName, Values
 
 REMEMBERED_DELETIONS = 4096
-"""Uids of deleted objects that are remembered, so that a write which is told late is not taken for news."""
+"""Uids of deleted objects that are remembered, so that a write which is reported late does not revive its object."""
 
 
 @dataclass(slots=True)
 class Own:
-    """What this process wrote of one object. What readers see is `record`, unless `known` is False."""
+    """What this process wrote of one object. Readers see `record`, unless `known` is False."""
 
     uid: str
     version: str
-    """Of the answer; of a deletion: the last one known, if any."""
+    """The version of the answer; of a deletion: the last known version, if any."""
     record: Record | None = None
     known: bool = True
     gone: bool = False
     last: Record | None = None
-    """The last state that would have been stored, for who has to hear of its deletion."""
+    """The last state that the store would have kept, for those that must be notified of the deletion."""
     predecessors: tuple[Record, ...] = ()
-    """The last states of objects of this name that this process had written before, and that are no more."""
+    """The last states of deleted objects of this name that this process had written before."""
     mark: int = 0
-    """The number of the write; a list that began when `count` was at least this one began after the answer."""
+    """The number of the write. A list that began when `count` was at least this number began after the answer."""
     values: dict[IndexName, Values] = field(default_factory=dict)
-    """What index functions said of `record`, once they were asked."""
+    """What index functions returned for `record`, once they were called."""
 
 
 def number_of(version: str | None) -> int | None:
-    """A version that can be compared, as a number; None for one that cannot."""
+    """A version as a number; None if versions of this form cannot be compared."""
     if not version or not (version.isascii() and version.isdigit()) or version[0] == "0":
         return None
     return int(version)
@@ -75,27 +74,26 @@ class Overlay:
     def __init__(self) -> None:
         self.entries: dict[Key, Own] = {}
         self.seen: dict[Key, Own] = {}
-        """The entries by which reads differ from what the watch knows; for example not that of an object outside the
-        selection, while the watch does not show it either. Reads look at these alone: writes that no watch selects
-        leave them as cheap as they were."""
+        """The entries that change what readers see; not, for example, the entry of an object outside the selection that
+        the watch does not show either. Reads look only at these, so writes outside the selection cost reads nothing."""
         self.count = 0
-        """Writes that were heard of. Who begins a list remembers it, and says it when the list is complete."""
+        """The number of reported writes. A list remembers it when it begins and passes it when it is complete."""
         self.shown = ""
-        """The version up to which the watch has shown everything. Looked at only where something was written."""
+        """The version up to which the watch has shown everything. Used only where something was written."""
         self.unseen: list[Own] = []
-        """What was written and is undone; to be taken by the watch's thread."""
+        """Writes that the server has undone; to be taken by the watch's thread."""
         self._due: list[tuple[int, Key]] = []
-        """Versions of entries, smallest first; of some that are no more, too."""
+        """Versions of entries, smallest first; some entries may not exist any more."""
         self._deleted: dict[str, str] = {}
-        """Of objects that were deleted, or left the selection and may come back: the version at which they did."""
+        """By uid, for objects that were deleted or left the selection: the version at which they did."""
 
     # Writes
 
     def wrote(self, key: Key, own: Own, stored: Record | None) -> Record | None:
-        """This process wrote the object `key`, of which the watch knows `stored`.
+        """This process wrote the object `key`; `stored` is the object as the watch knows it.
 
-        Returns an object of which now is known that it was deleted, unseen: the watch is further than the write, and
-        has neither it nor its deletion.
+        Returns an object that is now known to be deleted, unseen: the watch is ahead of the write and has neither the
+        object nor its deletion.
         """
         self.count += 1
         own.mark = self.count
@@ -136,14 +134,14 @@ class Overlay:
         if not own.uid or (own.uid in self._deleted and not same):
             return
         if before is not None and before.uid != own.uid and same:
-            return  # the store still has what was deleted, and a write of its successor is known
+            return  # the store still has the deleted object, and a write of its successor is known
         for _, version, last in sorted(same, key=lambda one: one[0]):
             own.version, own.last = own.version or version, last or own.last
             if (number_of(version) or 0) > (number_of(own.version) or 0):
                 own.version = version
         if stored is not None and stored.uid != own.uid and before is not None and before.uid == own.uid and (
                 number_of(stored.resource_version) or 0) > (number_of(own.version) or 0):
-            self._drop(key)  # the watch is further already: it shows a successor
+            self._drop(key)  # the watch is ahead: it shows a successor
             return
         _inherit(own, before)
         self._put(key, own, stored)
@@ -157,7 +155,7 @@ class Overlay:
         self.seen.pop(key, None)
 
     def _see(self, key: Key, own: Own, stored: Record | None) -> None:
-        """Decide whether reads have to look at the entry, now that the watch knows `stored` of the key."""
+        """Decide whether reads have to look at the entry, now that the watch knows `stored` for the key."""
         if own.known and (own.record is not None or stored is not None):
             self.seen[key] = own
         else:
@@ -166,8 +164,8 @@ class Overlay:
     # What the watch shows
 
     def changed(self, changes: Mapping[Key, Record | None], gone: Iterable[Record], version: str) -> None:
-        """Events were stored: what keys became, which objects were said to be deleted, and the version that the watch
-        has reached by that (empty: unknown)."""
+        """Events were stored: what each key has now, which objects the events deleted, and the version that the watch
+        has reached with them (empty: unknown)."""
         entries = self.entries
         for record in gone:
             self._remember(record.uid, record.resource_version)
@@ -210,9 +208,9 @@ class Overlay:
 
     def lost(self, new: Mapping[Key, Record], old: Mapping[Key, Record], version: str,
              mark: int | None) -> list[Record]:
-        """What this process wrote, what a complete list of `version` lacks, and what was not stored: it was deleted.
+        """Written objects that were not stored and that a complete list of `version` lacks: they were deleted.
 
-        `mark`: the `count` when the list's request began, None when it may be older than that (not consistent).
+        `mark`: the `count` when the list's request began; None when the list may be older than its request.
         """
         missing = []
         for key, own in self.entries.items():
@@ -220,7 +218,7 @@ class Overlay:
             states, own.predecessors = own.predecessors, ()
             if self._is_covered(own, item, version, mark):
                 states = states if own.last is None else (*states, own.last)
-            else:  # of the predecessors, the list may show that some are no more
+            else:  # the list may still show that some predecessors do not exist any more
                 listed = number_of(version) or 0
                 own.predecessors = tuple(one for one in states if (number_of(one.resource_version) or 0) > listed)
                 states = tuple(one for one in states if one not in own.predecessors)
@@ -229,8 +227,8 @@ class Overlay:
         return missing
 
     def listed(self, new: Mapping[Key, Record], vanished: Iterable[Record], version: str, mark: int | None) -> None:
-        """That list took the place of everything, arguments as of `lost`; `vanished` is what was stored and it lacks.
-        """
+        """The list has replaced all stored objects. Arguments as of `lost`; `vanished`: the stored objects that the
+        list lacks."""
         covered = [(key, own) for key, own in self.entries.items()
                    if self._is_covered(own, new.get(key), version, mark)]
         for key, own in covered:
@@ -267,7 +265,7 @@ class Overlay:
 
 
 def _inherit(own: Own, before: Own | None) -> None:
-    """Take over from the entry that stood there what has to be told if a list shows that it is no more."""
+    """Take over the states that must be delivered as deleted if a list shows that they do not exist any more."""
     if before is None:
         return
     own.predecessors = before.predecessors
@@ -278,14 +276,14 @@ def _inherit(own: Own, before: Own | None) -> None:
 
 
 def _is_before(item: Record, own: Own) -> bool:
-    """Whether a list from after the write shows the object as it was before it."""
+    """Whether a list from after the write shows the object in a state before it."""
     known, listed = number_of(own.version), number_of(item.resource_version)
     return item.uid == own.uid and (own.gone or (known is not None and listed is not None and listed < known))
 
 
 def _ends(own: Own, deleted: Record) -> bool:
-    """Whether the event that `deleted` is gone ends the entry. An object that only left the selection may have been
-    brought back by a later write."""
+    """Whether the event that `deleted` is gone ends the entry. If the object only left the selection, a later write may
+    have brought it back."""
     if own.uid != deleted.uid:
         return _succeeds(own, deleted)
     known, shown = number_of(own.version), number_of(deleted.resource_version)
@@ -303,7 +301,7 @@ def _catches_up(own: Own, changed: Record) -> bool:
 
 
 def _succeeds(own: Own, record: Record) -> bool:
-    """Whether an object of another uid came after the one that was written, and not before it."""
+    """Whether an object of another uid came after the written object, and not before it."""
     if own.uid == record.uid:
         return False
     known, shown = number_of(own.version), number_of(record.resource_version)

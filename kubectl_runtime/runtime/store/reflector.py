@@ -1,9 +1,9 @@
-"""`Reflector`: writes what a watcher says into a store, and passes on what that changed.
+"""`Reflector`: writes the events of a watcher into a store, and passes on what they changed.
 
     input                  store                                  passes on
     Init                   (side buffer emptied)                  nothing
     InitApply              (into the side buffer)                 nothing
-    InitDone               the buffer takes its place at once     Delete for what vanished, stored or only known from a
+    InitDone               the buffer replaces everything at once Delete for what vanished, stored or only known from a
                                                                   write of this process; Delete and Apply for another
                                                                   uid; Apply for what is new or has another version;
                                                                   InitDone
@@ -15,15 +15,15 @@
     Delete, unknown        unchanged                              Delete
     Delete, other uid      unchanged: it is about a predecessor   nothing
 
-A trigger never comes before the data it is about: the store is written first. Objects that a list shows unchanged
-keep their record and pass on nothing, unless `relist_triggers` is set, which makes an Apply of each. Versions are
-compared for equality only. In a list whose `Init` is `suspect`, an object with the same version is unchanged only if
-its content is the same, and each makes an Apply. A Delete within a list, as a stream brings it, also takes the object
-out of the side buffer. An object without a name cannot be stored; it is logged and left out. After a defect another one
-takes its place, whose first list also makes up for what was written and not passed on (`untold`).
+The store is written before a change is passed on. Listed objects that are unchanged keep their record and pass on
+nothing, unless `relist_triggers` is set, which passes on an Apply for each. Versions are compared only for equality. In
+a list whose `Init` is `suspect`, an object is unchanged only if its content is the same as well, and each passes on an
+Apply. A Delete within a list (of a stream) also removes the object from the side buffer. An object without a name is
+logged and left out. After a defect a new reflector takes over; its first list also delivers what was written and not
+passed on (`untold`).
 
-A write of this process that the server has undone by going back to older data passes on a Delete, or an Apply of what
-is stored, once the versions have overtaken it.
+If the server went back to older data and so undid a write of this process, it passes on a Delete, or an Apply of the
+stored state, once the versions have overtaken the write.
 
 Records go in and out; `reflector` is the form for streams of readers. For one thread at a time.
 """
@@ -58,8 +58,7 @@ K = TypeVar("K")
 
 
 class Commit(NamedTuple):
-    """One write to the store: what it changed, in order, who was observing when it happened, and whether it completed a
-    list."""
+    """One write to the store: the changes in order, the observers at that moment, and whether it completed a list."""
 
     changes: list[Event[Record]]
     observers: Observers
@@ -67,11 +66,11 @@ class Commit(NamedTuple):
 
 
 class Reflector:
-    """Writes what a watch says into one store, and tells what that changed."""
+    """Writes the events of one watch into one store, and returns what they changed."""
 
     def __init__(self, writer: StoreWriter[Any], *, relist_triggers: bool = False,
                  untold: Sequence[Record] = ()) -> None:
-        """`untold`: of one that failed before, see there; the first list tells what became of them."""
+        """`untold`: of a reflector that failed before; the first list delivers what became of these objects."""
         self._writer = writer
         self._relist_triggers = relist_triggers
         self._untold = untold
@@ -85,18 +84,18 @@ class Reflector:
         self._changes: list[Event[Record]] = []
 
     def feed(self, *events: Event[Record]) -> list[Event[Record]]:
-        """Write these events to the store; what they changed."""
+        """Write these events to the store; returns what they changed."""
         return [change for commit in self.commits(events) for change in commit.changes]
 
     def list_begins(self, mark: int | None) -> None:
-        """The request of the list that `Init` will announce is made now. `mark`: the writer's; None for a list that may
-        be older than its request."""
+        """The request of the next list is made now. `mark`: from the writer; None for a list that may be older than its
+        request."""
         self._mark = mark
 
     def commits(self, events: Sequence[Event[Record]], version: str = "") -> list[Commit]:
-        """As `feed`, with one lock for the changes of a whole batch; a completed list is a commit of its own.
+        """As `feed`, with one lock for all changes of a batch; a completed list is a commit of its own.
 
-        `version`: what the watch has reached by the last of them, if known.
+        `version`: what the watch has reached with the last event, if known.
         """
         done: list[Commit] = []
         self._done = done
@@ -119,15 +118,15 @@ class Reflector:
         return done
 
     def untold(self) -> list[Record]:
-        """After an error of this, or of who passed on what it returned last: states of objects that were written over,
-        of which nobody may have heard. No list would show that they ever were."""
+        """After an error of this reflector or of the code that passes on its commits: overwritten states that may not
+        have been delivered. No list would show that they ever existed."""
         changes = [*self._swapped, *self._changes, *(change for commit in self._done for change in commit.changes)]
         states = (change.previous if isinstance(change, Apply) else obj_of(change) for change in changes)
         return [*self._untold, *(state for state in states if state is not None)]
 
     def _applied(self, record: Record, stored: Mapping[Key, Record]) -> None:
         head, pending = record.head, self._pending
-        key = head.namespace or None, head.name  # `key_of`, without the call: each event passes here
+        key = head.namespace or None, head.name  # `key_of` without the call, since this runs for each event
         old = pending[key] if key in pending else stored.get(key)
         if old is not None:
             if _same_version(old, record):
@@ -211,7 +210,7 @@ class Reflector:
             done.append(Commit([*map(self._undone, unseen)], observers))
 
     def _undone(self, own: Own) -> Event[Record]:
-        """The server went back to before this write: what has become of the object by that."""
+        """The event for a write that the server has undone by going back to older data."""
         assert own.last is not None
         stored = self._writer.get(own.last.key)
         return Apply(stored, own.last) if stored is not None and stored.uid == own.uid else Delete(own.last)
@@ -221,8 +220,8 @@ def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
               relist_triggers: bool = False) -> Generator[Event[K]]:
     """Write each of `events` into a store, and yield what it changed, with fresh readers.
 
-    `events` come from `watcher`, or look like those. A `Failed` among them is yielded too; whoever waits for the store
-    sees it when the wait times out. Closing this closes `events`. A wait for the store then ends with StoreNotReady.
+    `events` come from `watcher` or look like its events. It yields each `Failed` too, and shows it to callers whose
+    wait for the store times out. Closing this closes `events`; waits for the store then end with StoreNotReady.
 
     >>> stop = StopToken()
     >>> reader, writer = store(ConfigMap)
@@ -240,7 +239,7 @@ def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
             for event in events:
                 if isinstance(event, Failed):
                     writer.trouble(described(event.error))
-                    yield event  # only where the stream's own type has it
+                    yield event  # only if the stream's own type has it
                     continue
                 if writer.store.trouble and not isinstance(event, Init | InitApply):
                     writer.trouble("")
@@ -260,7 +259,7 @@ def _same_version(old: Record, new: Record) -> bool:
 
 
 def _other_object(old: Record, new: Record) -> bool:
-    """Whether the name now belongs to another object; a uid that could not be read says nothing."""
+    """Whether the name now belongs to another object; an unreadable uid proves nothing."""
     before, after = old.head.uid, new.head.uid
     return before != after and bool(before) and bool(after)
 

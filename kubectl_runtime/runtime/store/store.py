@@ -1,19 +1,19 @@
-"""`Store`: what is known of one kind of objects, as readers see it.
+"""`Store`: the objects of one kind, as readers see them.
 
     not complete   before the first whole list: reads find nothing, `is_ready` is False, `wait_until_ready` blocks
-    complete       a list and all changes since; a later list takes its place in one step, never page by page
-    ended          nobody feeds it any more: it keeps answering with the last it knew; who waits for it is told
+    complete       a list and all changes since; a later list replaces it in one step, never page by page
+    ended          no watch feeds it any more: it keeps its last state; waits end with an error
 
-It reads what one watch keeps, or several: of several namespaces, each of which has its own. Then it is complete when
-all are, and shows none of them before (a part would look like the whole). Which watches those are may change: a
-controller's store is there before the first, and goes on with those of its next life.
+A store reads what one watch keeps, or several watches (one for each namespace). In the latter case it is complete when
+all are, and shows nothing before, since a part would look like the whole. Its watches may change: a controller's store
+exists before its watches, and is used again when the controller starts again.
 
-Each read hands out fresh readers of the stored records, so what one caller does to an object is seen by nobody else.
-What this process wrote, and the watch has not shown yet, is read as it was answered (see `overlay`). The lock is
-held only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe
-to use from any thread; only `wait_until_ready` blocks.
+Each read returns fresh readers of the stored records, so a caller's changes to an object affect no other caller. What
+this process wrote and the watch has not shown yet is read as the server returned it (see `overlay`). The lock is held
+only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe to use from any
+thread; only `wait_until_ready` blocks.
 
-`StoreState`: what one watch keeps, for its writer and all who read: records, indexes, writes of this process.
+`StoreState`: what one watch keeps, for its writer and all readers: records, indexes, writes of this process.
 """
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from kubectl_runtime.runtime.watch.states import WatchState
 
 
 class StoreState:
-    """What a store and its writer share. `condition` guards everything else here but `trouble`, a text that only the
-    writer replaces; nobody's code runs while it is held. `lock` is the condition's own, which costs half to enter."""
+    """What a store and its writer share. `condition` guards everything here except `trouble`, a text that only the
+    writer replaces; no user code runs while it is held. `lock` is the condition's own, which costs half to enter."""
 
     def __init__(self, resource: ApiResource, clock: Clock) -> None:
         self.resource = resource
@@ -46,24 +46,24 @@ class StoreState:
         self.condition = threading.Condition(self.lock)
         self.records: dict[Key, Record] = {}
         self.bytes = 0
-        """Of JSON in `records`; declared fields have none."""
+        """Bytes of JSON in `records`; objects of declared fields have none."""
         self.ready = False
         self.ended: str | None = None
         self.watch_state: Callable[[], WatchState] | None = None
         self.trouble = ""
         """The last failure of the watch, for callers whose wait timed out; empty while all is well."""
         self.unstarted = ""
-        """What its user forgot, where nothing feeds it yet: its controller was never started."""
+        """The missing step of the user while no watch feeds the store: its controller was never started."""
         self.trouble_of: Callable[[], str] = lambda: ""
-        """The same, of a stream that tells only who asks it."""
+        """Returns the trouble of a stream that only reports it on request."""
         self.indexes = Indexes(clock)
         self.overlay = Overlay()
         self.on_ready: tuple[Callable[[], None], ...] = ()
-        """To be called once the store is complete, without the lock; must neither block nor raise."""
+        """Called once the store is complete, without the lock; must neither block nor raise."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Be free of whoever holds the lock. For the child of a fork alone."""
+        """Make new locks. Only for the child of a fork, where a thread of the parent may hold the old ones."""
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
 
@@ -76,14 +76,14 @@ class StoreState:
         callback()
 
     def end(self, reason: str) -> None:
-        """Nothing will be written any more: wake those who wait for a complete list. Only the first call counts."""
+        """Nothing will be written any more: end the waits for a complete list. Only the first call counts."""
         with self.condition:
             if self.ended is None:
                 self.ended = reason
             self.condition.notify_all()
 
     def left(self) -> None:
-        """Somebody reads elsewhere from now on: whoever waits here has to look again."""
+        """A store reads other states from now on: threads that wait here have to look again."""
         with self.condition:
             callbacks, self.on_ready = self.on_ready, ()
             self.condition.notify_all()
@@ -93,14 +93,14 @@ class StoreState:
     # What readers see. Under the lock
 
     def find(self, key: Key, own_writes: bool) -> Record | None:
-        """The object as it is read."""
+        """The object as readers see it."""
         if not self.overlay.seen:
             return self.records.get(key)
         own = self.entry(key, own_writes)
         return self.records.get(key) if own is None else own.record
 
     def snapshot(self, own_writes: bool) -> dict[Key, Record]:
-        """All objects as they are read; the very dictionary that changes, where no write of this process does."""
+        """All objects as readers see them; the internal dictionary itself if no write of this process differs."""
         own = self.own_entries(own_writes)
         if not own:
             return self.records
@@ -118,17 +118,17 @@ class StoreState:
         return len(self.records) + sum((entry.record is not None) - (key in self.records) for key, entry in own.items())
 
     def entry(self, key: Key, own_writes: bool) -> Own | None:
-        """What a write of this process makes readers see of the key, where that is not what the watch knows."""
+        """The entry of a write of this process, if readers see it instead of the watched object."""
         return self.overlay.seen.get(key) if own_writes and self.ready else None
 
     def own_entries(self, own_writes: bool) -> dict[Key, Own]:
-        """The same of every key."""
+        """The same for all keys."""
         return self.overlay.seen if own_writes and self.ready else {}
 
     # Indexes. The functions are user code, and run without the lock
 
     def add_index(self, name: IndexName, function: IndexFunction) -> None:
-        """Keep an index; it is complete when this returns, unless another thread was about to make it."""
+        """Keep an index. It is complete when this returns, unless another thread is making it."""
         with self.condition:
             if self.indexes.is_declared(name):
                 return
@@ -137,20 +137,20 @@ class StoreState:
         values = {key: self.indexes.values_of(name, function, record) for key, record in snapshot.items()}
         with self.condition:
             if not self.indexes.is_declared(name):
-                return  # its user has gone meanwhile
-            # What changed since was indexed by its writer, who has known of the index since it was declared.
+                return  # its user has gone in the meantime
+            # The writer has indexed what changed since then, as the index was declared to it.
             problems = [self.indexes.put(name, key, values[key]) for key, record in snapshot.items()
                         if self.records.get(key) is record]
             self.indexes.complete(name)
         self.indexes.report(problems)
 
     def forget_indexes(self, scope: object) -> None:
-        """That user is gone, and so are its indexes."""
+        """Drop the indexes of a user that has gone."""
         with self.condition:
             self.indexes.forget(scope)
 
     def by_index(self, name: IndexName, function: IndexFunction, value: object, own_writes: bool) -> list[Record]:
-        """The objects for which `function` gives `value`: by the index `name`, or one by one where there is none."""
+        """The objects for which `function` gives `value`: by the index `name`, or one by one without such an index."""
         with self.condition:
             complete = self.indexes.is_complete(name)
             own = self.own_entries(own_writes)
@@ -192,8 +192,8 @@ class StoreNotReady(KubeError, TimeoutError):
 class Store(Generic[K]):
     """The objects of a watch, kept in memory: read by key, by index, by label, or all of them; complete lists only.
 
-    Made by `store()`, `watch_store` or a controller (`running.store`, `ctx.store(Kind)`). Safe to use from any thread,
-    no call blocks but `wait_until_ready`. Each object that comes out is the reader's own, and decoded as far as it is
+    Made by `store()`, `watch_store` or a controller (`running.store`, `ctx.store(Kind)`). Safe to use from any thread;
+    only `wait_until_ready` blocks. Each returned object belongs to the reader, and is decoded only as far as it is
     read.
 
     >>> with watch_store(Api.all(client, ConfigMap)) as maps:
@@ -205,12 +205,12 @@ class Store(Generic[K]):
     """
 
     _owners = " owners"
-    """The index of `owned_by`; no one else's name begins with a blank."""
+    """The index of `owned_by`; no name of a user's index begins with a blank."""
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], *states: StoreState,
                  own_writes: bool = True) -> None:
         """`read` makes a fresh reader of a record; it must not block. `own_writes`: whether reads see what this process
-        wrote before the watch shows it. `states`: of one watch, or of those that are read together."""
+        wrote before the watch shows it. `states`: of one watch, or of several that are read together."""
         self.resource = resource
         """The kind of the stored objects."""
         self._read = read
@@ -220,17 +220,19 @@ class Store(Generic[K]):
         self._apart = True
         self._functions: dict[str, IndexFunction] = {}
         self._given: dict[str, Callable[[Any], Any]] = {}
-        """The functions of its indexes as they were given."""
+        """The functions of its indexes, as the user passed them."""
         self.declared_by = ""
-        """Where its indexes are declared, as code with `{...}` for them; empty: by `add_index` alone."""
+        """The code that declares its indexes, with `{...}` for them; empty: only `add_index`."""
         self._warned = False
 
     def shows(self, *states: StoreState, only: Callable[[Record], bool] | None = None, apart: bool = True) -> None:
-        """From now on read these; indexes go along, and so does whoever waits. `only`: the objects of theirs that are
-        shown. Not `apart`: for a moment two may have objects of the same name, of which the newer one counts. For the
-        library."""
+        """Read these states from now on; indexes and waiting threads move along. For the library.
+
+        `only`: which of their objects are shown. `apart=False`: two states may have objects of the same name for a
+        moment; the newer object counts.
+        """
         before = self._states
-        self._apart = self._apart and apart  # no reader takes the new states for such that are apart
+        self._apart = self._apart and apart  # False first: no reader may take the new states for disjoint ones
         self._states, self._only, self._apart = states, only, apart
         for name, function in [*self._functions.items()]:
             for state in states:
@@ -241,14 +243,14 @@ class Store(Generic[K]):
             state.left()
 
     def drop_indexes(self) -> None:
-        """Spare the watch their cost, when others go on with it: `by_index` looks at each object then."""
+        """Drop the indexes while others go on with the watch: `by_index` then looks at each object."""
         for state in self._states:
             state.forget_indexes(self)
 
     @property
     def watch_state(self) -> WatchState | None:
-        """What the watch that feeds the store does, since when, and its error; of several, the one with most failures
-        in a row. None when a given stream feeds it."""
+        """What the watch that feeds the store does, since when, and its error; of several watches, the watch with most
+        failures in a row. None when a given stream feeds the store."""
         states = [state.watch_state() for state in self._states if state.watch_state is not None]
         return max(states, key=lambda state: state.consecutive_failures, default=None)
 
@@ -261,8 +263,8 @@ class Store(Generic[K]):
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until the store is complete; any number of threads may wait.
 
-        Raises StoreNotReady after `timeout` seconds (None: waits as long as the watch lives), which says so where the
-        watch was never started, and as soon as the watch has ended without a complete list.
+        Raises StoreNotReady after `timeout` seconds (None: waits as long as the watch lives), or as soon as the watch
+        has ended without a complete list. The error says so if the watch was never started.
         """
         self._warn_unstarted("is waited for")
         clock = self._states[0].clock
@@ -283,19 +285,19 @@ class Store(Generic[K]):
                     clock.wait(state.condition, left)
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the store is complete, by the thread that completes it; now, if it is.
+        """Call `callback` once when the store is complete, in the thread that completes it; at once if it is complete.
 
-        It must not block. What it raises is logged.
+        It must not block. An exception that it raises is logged.
         """
         missing = next((state for state in self._states if not state.ready), None)
         if missing is None:
-            guarded(None, f"what was to be called when the store of {self.resource.full_name} is complete", callback)
+            guarded(None, f"the callback for the complete store of {self.resource.full_name}", callback)
         else:
             missing.when_ready(lambda: self.when_ready(callback))
 
     @property
     def has_ended(self) -> bool:
-        """Whether its watch has ended, so that it gets no changes any more."""
+        """Whether its watch has ended, so that it gets no more changes."""
         return any(state.ended is not None for state in self._states)
 
     @property
@@ -307,8 +309,8 @@ class Store(Generic[K]):
     def get(self, key: ObjectRef | str, namespace: str | None = None) -> K | None:
         """The object with this ref, or this name and namespace; None when the store has none.
 
-        A cluster-scoped object is found whatever namespace is given. Raises RequestError for a ref of another kind, and
-        for a name without a namespace where the kind has namespaces.
+        For a cluster-scoped object the namespace is ignored. Raises RequestError for a ref of another kind, and for a
+        name without a namespace if the kind is namespaced.
         """
         record = self._record(key, namespace, self._own_writes)
         return None if record is None else self._read(record)
@@ -334,13 +336,13 @@ class Store(Generic[K]):
         return iter(self.list())
 
     def list(self) -> Objects[K]:
-        """A list of all objects as of now, in no particular order."""
+        """A list of all objects, in no particular order."""
         return [self._read(record) for record in self.records()]
 
     state = list
 
     def records(self) -> Records:
-        """A list of all objects as of now, in the form they are stored: immutable, and cheaper than readers."""
+        """A list of all stored records: immutable, and cheaper than readers."""
         found: Records = []
         for state in self._read_now:
             with state.condition:
@@ -351,11 +353,11 @@ class Store(Generic[K]):
         return found
 
     def record(self, key: ObjectRef | str, namespace: str | None = None) -> Record | None:
-        """The object with this ref, or name and namespace, in the form it is stored; None when the store has none."""
+        """The stored record with this ref, or name and namespace; None when the store has none."""
         return self._record(key, namespace, self._own_writes)
 
     def record_at(self, namespace: str | None, name: str) -> Record | None:
-        """The object of exactly this namespace and name, in the form it is stored. The quickest look."""
+        """The stored record with exactly this namespace and name. The fastest read."""
         wanted, own_writes = key_of(namespace, name), self._own_writes
         for state in self._read_now:
             with state.lock:
@@ -365,28 +367,28 @@ class Store(Generic[K]):
         return None
 
     def read_as(self, read: Callable[[Record], R]) -> Store[R]:
-        """A store of the same states, whose objects `read` makes. It has the indexes of this one, and looks for their
-        values object by object. For the library."""
+        """A store of the same states whose objects `read` makes. It has the indexes of this store, but looks at each
+        object for their values. For the library."""
         made = Store(self.resource, read, *self._states, own_writes=self._own_writes)
         made._functions, made._given, made.declared_by = self._functions, self._given, self.declared_by
         return made
 
     def as_watched(self, ref: ObjectRef) -> Record | None:
-        """The object as the watch showed it last, in the form it is stored, whatever this process wrote since."""
+        """The record as the watch showed it last, without later writes of this process."""
         return self._record(ref, None, False)
 
     def reader(self, record: Record) -> K:
-        """A fresh reader of a record of this store: what `get` makes of it."""
+        """A fresh reader of a record of this store, as `get` returns it."""
         return self._read(record)
 
     def find(self, predicate: Callable[[K], bool]) -> K | None:
-        """Some object for which `predicate` is true, or None. What `predicate` raises is passed on."""
+        """An object for which `predicate` is true, or None. Raises what `predicate` raises."""
         return next(self._matching(self.records(), predicate), None)
 
     def filter(self, wanted: Callable[[K], bool] | LabelSelection) -> Objects[K]:
         """The objects for which a function is true, or whose labels a selector matches (see `Selector.of`).
 
-        Raises RequestError for what is neither.
+        Raises RequestError for anything else.
         """
         records = self.records()
         if callable(wanted):
@@ -410,8 +412,8 @@ class Store(Generic[K]):
         return found
 
     def owned_by(self, uid: str) -> Records:
-        """The objects that have an owner reference with this uid, in the form they are stored. By an index of the
-        library's own, which the first call makes."""
+        """The stored records that have an owner reference with this uid, found by an index that the first call makes.
+        """
         if self._owners not in self._functions:
             self._functions[self._owners] = _owner_uids
             self._index(self._owners, _owner_uids)
@@ -421,10 +423,10 @@ class Store(Generic[K]):
     def add_index(self, index: str, function: Callable[[K], Iterable[Hashable] | Hashable | None]) -> None:
         """Keep an index from each value of `function(obj)` (one, an iterable of several, or None) to the objects.
 
-        May be called at any time, also while the watch runs; the index is complete when this returns. `function` must
-        depend on nothing but the object, and may be called more than once for it. If it raises, that is logged and the
-        object is in no bucket. An index that is there already, with an equal function, stays as it is. Raises
-        RequestError when another function has the name, and for no such function.
+        May be called at any time, even while the watch runs; the index is complete when this returns. `function` must
+        depend only on the object, and may be called more than once for it. If it raises, that is logged and the object
+        is in no bucket. An existing index with an equal function stays as it is. Raises RequestError if the name has
+        another function, and for an invalid function.
         """
         check_callback(f"the index {index!r}", function, "obj", may_yield=True)
 
@@ -441,13 +443,13 @@ class Store(Generic[K]):
 
     def _index(self, index: str, indexed: IndexFunction) -> None:
         states = None
-        while states is not self._states:  # they may be other ones by now
+        while states is not self._states:  # they may have changed in between
             states = self._states
             for state in states:
                 state.add_index((self, index), indexed)
 
     def add_indexes(self, indexes: IndexFunctions[Any] | None) -> None:
-        """As `add_index`, of each."""
+        """As `add_index`, for each function."""
         for name, function in (indexes or {}).items():
             self.add_index(name, function)
 
@@ -463,11 +465,11 @@ class Store(Generic[K]):
             name = key
         wanted, states = key_of(namespace, name), self._states
         older: Records = []
-        for state in states if len(states) == 1 else self._read_now:  # of each run, so it saves the call
+        for state in states if len(states) == 1 else self._read_now:  # saves a call in the common case
             with state.lock:
                 found = state.find(wanted, own_writes)
                 if found is None and namespace:
-                    # Objects of a namespaced kind all have a namespace, so this finds cluster-scoped ones only.
+                    # Objects of a namespaced kind all have a namespace, so this finds only cluster-scoped ones.
                     found = state.find((None, name), own_writes)
             if found is not None and (self._only is None or self._only(found)):
                 if self._apart:
@@ -476,14 +478,14 @@ class Store(Generic[K]):
         if older:
             return max(older, key=_age)
         if not namespace and self.resource.namespaced and not isinstance(key, ObjectRef):
-            raise RequestError(f"{self.resource.full_name} live in namespaces, so {name!r} alone names none of them: "
+            raise RequestError(f"{self.resource.full_name} are namespaced, so the name {name!r} is not enough: "
                                f"get({name!r}, namespace), or get(obj.ref)")
         self._found_nothing()
         return None
 
     @property
     def _unstarted(self) -> str:
-        """What its user forgot, so that there is nothing to read; empty where nothing was."""
+        """The missing step of the user because of which there is nothing to read; empty if there is none."""
         return next((state.unstarted for state in self._states if state.unstarted), "")
 
     def _found_nothing(self) -> None:
@@ -497,7 +499,7 @@ class Store(Generic[K]):
 
     @property
     def _read_now(self) -> tuple[StoreState, ...]:
-        """Of several none, while one is not complete."""
+        """The states to read; none while one of several is not complete."""
         states = self._states
         return states if len(states) == 1 or all(state.ready for state in states) else ()
 

@@ -1,27 +1,26 @@
-"""`StoreWriter`: the one that feeds a store. One thread at a time; every change is seen whole or not at all.
+"""`StoreWriter`: the writing half of a store. For one thread at a time; each change is seen as a whole or not at all.
 
     commit(changes)            some objects changed (a Record) or went (None)
-    replace(records, changes)  a complete list takes the place of everything; the store is complete from now on
-    wrote(key, own)            this process wrote an object; readers see it from now on
-    attach(observer)           from the next commit on, `observer` is among those returned by it; what was stored until
-                               then is returned here, so that the two together are everything, once
+    replace(records, changes)  a complete list replaces everything; the store is then complete
+    wrote(key, own)            this process wrote an object; readers see it from then on
+    attach(observer)           later commits return `observer`; this call returns what is stored, so that together they
+                               are everything, once
 
-Index functions are user code and run before the lock is taken. An index that is declared meanwhile is noticed by its
-epoch, and the values are computed again. Once anything of a change is written, nothing can raise: store, indexes and
-overlay are changed together or not at all.
+Index functions are user code and run before the lock is taken. If an index is declared in between, the epoch shows it
+and the values are computed again. Store, indexes and overlay change together: once one is written, nothing can raise.
 
-What a write of this process looks like in a store: the store's selection, form and `modify` are applied to it.
+`Written` turns a write of this process into an entry for one store, by the store's selection, form and `modify`:
 
     write                                          entry
-    of another kind, version or place              none
+    of another kind, version or namespace          none
     deleted, or its last finalizer removed         gone
     labels or fields that do not match             hidden
     selection that cannot be judged here           unknown
-    content that is not in the answer              unknown (a scale; metadata alone, for a store of whole objects)
+    content that is not in the answer              unknown (a scale; metadata only, for a store of whole objects)
     else                                           shown
 
-`modify` is user code: it is called here, in the thread that wrote, without a lock. Field selectors are the server's to
-judge, kind by kind: here only name, namespace, and texts that stand in the object are compared.
+`modify` is user code: it runs in the thread that wrote, without a lock. Only the server knows all field selectors; here
+name, namespace and text fields of the object are compared.
 """
 from __future__ import annotations
 
@@ -54,12 +53,12 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 Changes = Mapping[Key, Record | None]
-"""What became of keys: the new record, or None for one that is gone."""
+"""The new record of each changed key; None for a deleted object."""
 
 
 
 class StoreObserver(Protocol):
-    """Hears of what is stored: a subscription of the watch that feeds the store."""
+    """Is notified of what is stored: a subscription of the watch that feeds the store."""
 
     def deliver(self, events: Sequence[Event[Record]], *, by_watch: bool = False) -> None:
         """These changes were stored; `by_watch`: the caller is the thread that feeds the store."""
@@ -72,10 +71,10 @@ Observers = tuple[StoreObserver, ...]
 
 
 class StoreWriter(Generic[K]):
-    """The half of a store that is written, by one thread, a `reflector`'s; `store` is the half that is read."""
+    """The writing half of a store, for one thread, usually a `reflector`'s; `store` is the reading half."""
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], *, clock: Clock = SYSTEM_CLOCK) -> None:
-        """`read` makes what readers get of a record."""
+        """`read` makes a reader of a record."""
         self.resource = resource
         self.state = StoreState(resource, clock)
         self.read = read
@@ -83,12 +82,11 @@ class StoreWriter(Generic[K]):
         self._observers: Observers = ()
 
     def get(self, key: Key) -> Record | None:
-        """The stored object; None when there is none. Only for the thread that writes, which is why it needs no
-        lock."""
+        """The stored object; None when there is none. Only for the writing thread, so it needs no lock."""
         return self.state.records.get(key)
 
     def records(self) -> Mapping[Key, Record]:
-        """All stored objects. Only for the thread that writes, and not to be kept beyond the next write."""
+        """All stored objects. Only for the writing thread, and only until its next write."""
         return self.state.records
 
     def states(self) -> dict[Key, Record]:
@@ -100,9 +98,9 @@ class StoreWriter(Generic[K]):
             return {**own, **state.records}
 
     def commit(self, changes: Changes, gone: Sequence[Record] = (), version: str = "") -> Observers:
-        """Make these changes; who has to be told of them.
+        """Make these changes; returns the observers to notify.
 
-        `gone`: the objects that events said to be deleted. `version`: what the watch has reached by that, if known.
+        `gone`: the objects that events deleted. `version`: what the watch has reached with these changes, if known.
         """
         state = self.state
         while True:
@@ -134,10 +132,10 @@ class StoreWriter(Generic[K]):
 
     def replace(self, records: dict[Key, Record], changes: Changes, version: str = "",
                 mark: int | None = None) -> tuple[Observers, list[Record]]:
-        """Make `records`, which the store takes over, all there is; `changes` is how they differ from before. Who has
-        to be told, and what this process wrote and the list shows to be deleted, though it was not stored.
+        """Replace everything by `records`, which the store takes over; `changes` is how they differ from before.
+        Returns the observers to notify, and written objects that were not stored and that the list shows to be deleted.
 
-        `version` of the list; `mark`: what `mark()` said when its request began, None when the list may be older.
+        `version`: of the list. `mark`: what `mark()` returned when its request began; None when the list may be older.
         """
         state, size = self.state, sum(len(record.raw) for record in records.values())
         while True:
@@ -165,8 +163,8 @@ class StoreWriter(Generic[K]):
             self.state.overlay.progressed(version)
 
     def unseen(self) -> tuple[list[Own], Observers]:
-        """What this process wrote and the history that the watch sees does not have (see `Overlay`), each once; and who
-        has to be told of it. Only for the thread that writes."""
+        """Writes of this process that the server has undone (see `Overlay`), each once; and the observers to notify.
+        Only for the writing thread."""
         overlay = self.state.overlay
         if not overlay.unseen:
             return [], ()
@@ -189,52 +187,52 @@ class StoreWriter(Generic[K]):
     # Writes of this process
 
     def wrote(self, key: Key, own: Own) -> tuple[Record | None, Observers]:
-        """This process wrote an object: an object of which now is known that it was deleted, and who has to be told so.
-        Safe from any thread."""
+        """Record a write of this process. Returns an object now known to be deleted, if any, and the observers to
+        notify. Safe from any thread."""
         state = self.state
         with state.condition:
             return state.overlay.wrote(key, own, state.records.get(key)), self._observers
 
     def mark(self) -> int:
-        """What a list that begins now has to say when it is complete."""
+        """A mark for a list that begins now, to be passed when the list is complete."""
         with self.state.condition:
             return self.state.overlay.count
 
     def attach(self, observer: StoreObserver) -> tuple[bool, list[Record]]:
-        """Add an observer; whether the store is complete now, and what is in it."""
+        """Add an observer. Returns whether the store is complete, and its objects."""
         state = self.state
         with state.condition:
             self._observers = (*self._observers, observer)
             return state.ready, [*state.records.values()]
 
     def detach(self, observer: StoreObserver) -> None:
-        """Remove an observer; commits that are under way may still have it."""
+        """Remove an observer; commits in progress may still notify it."""
         state = self.state
         with state.condition:
             self._observers = tuple(other for other in self._observers if other is not observer)
 
     def watched(self, state: Callable[[], WatchState]) -> None:
-        """A watch feeds the store; `state` says how it is doing."""
+        """A watch feeds the store; `state` returns how it is doing."""
         self.state.watch_state = state
 
     def begin(self, trouble_of: Callable[[], str]) -> None:
-        """A stream will write from now on, and says by `trouble_of` what keeps it from going on, if anything."""
+        """A stream begins to write; `trouble_of` returns what keeps it from going on, or an empty text."""
         state = self.state
         with state.condition:
             state.ended = None
             state.trouble_of = trouble_of
 
     def trouble(self, text: str) -> None:
-        """The last failure, for the error of a wait that timed out; empty when it is over."""
+        """Set the last failure, for the error of a wait that times out; empty when it is over."""
         self.state.trouble = text
 
     def end(self, reason: str) -> None:
-        """Nothing will be written any more: wake those who wait for a complete list. Only the first call counts."""
+        """Nothing will be written any more: end the waits for a complete list. Only the first call counts."""
         self.state.end(reason)
 
     def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:
         indexes = self.state.indexes
-        epoch, functions = indexes.epoch, indexes.functions  # in this order; replaced whole, so that no lock is needed
+        epoch, functions = indexes.epoch, indexes.functions  # in this order; replaced as a whole, so no lock is needed
         present = {key: record for key, record in changes.items() if record is not None} if functions else {}
         return epoch, {name: {key: indexes.values_of(name, function, record) for key, record in present.items()}
                        for name, function in functions.items()}
@@ -255,8 +253,8 @@ def store(kind: type[K], *, clock: Clock = ...) -> tuple[Store[K], StoreWriter[K
 @overload
 def store(kind: ApiResource, *, clock: Clock = ...) -> tuple[Store[DynamicObject], StoreWriter[DynamicObject]]: ...
 def store(kind: Any, *, clock: Clock = SYSTEM_CLOCK) -> tuple[Store[Any], StoreWriter[Any]]:
-    """A store for objects of a resource class, or of an ApiResource: the side that reads and the side that a
-    `reflector` writes to.
+    """A store for objects of a resource class, or of an ApiResource: the reading half, and the writing half that a
+    `reflector` feeds.
 
     >>> reader, writer = store(ConfigMap)
     >>> reader.is_ready
@@ -297,13 +295,13 @@ class Written:
         self._modify = modify
 
     def is_about(self, ref: ObjectRef) -> bool:
-        """Whether the store could hold the object with this ref, as far as kind and place go."""
+        """Whether the store could hold the object with this ref, by its kind and namespace."""
         own, resource = self._resource, ref.resource
         return (ref.kind == own.kind and ref.group == own.group and resource.version == own.version
                 and (self._namespace is None or ref.namespace == self._namespace))
 
     def entry(self, write: Write) -> Own | None:
-        """What the store has to know of `write`; None when it is none of its objects. Raises nothing."""
+        """The entry for `write`; None when the store does not hold such objects. Raises nothing."""
         record = write.record
         if not self.is_about(write.ref) or self._is_in_another_shard(write):
             return None
@@ -322,7 +320,7 @@ class Written:
         return shard is not None and (bool(uid) or shard.by != "uid") and not shard.matches(uid, write.ref.namespace)
 
     def present(self, record: Record) -> Own:
-        """The entry of an object that exists so."""
+        """The entry of an existing object."""
         selected = self._selects(record)
         uid, version = record.uid, record.resource_version
         if selected is False:
@@ -335,7 +333,7 @@ class Written:
         return Own(uid, version, kept, last=kept)
 
     def _selects(self, record: Record) -> bool | None:
-        """Whether the store's selectors match; None when that cannot be told."""
+        """Whether the store's selectors match; None when that is unknown here."""
         labels = self._labels
         if labels is None:
             return None
@@ -361,7 +359,7 @@ class Written:
 
 
 def _selector(text: str | None) -> Selector | None:
-    """None for one that only the server understands."""
+    """The selector; None if only the server understands it."""
     try:
         return Selector.of(text)
     except RequestError:
@@ -369,9 +367,9 @@ def _selector(text: str | None) -> Selector | None:
 
 
 def _is_gone(verb: str, subresource: str | None, record: Record) -> bool:
-    """Whether the object is no more, though it was answered: it was deleted, and nothing holds it.
+    """Whether an answered object is deleted and nothing holds it back.
 
-    A server that waits for finalizers alone writes a grace period of 0; a Namespace, which waits for its content, has
+    A server that only waits for finalizers writes a grace period of 0. A Namespace, which waits for its content, has
     none.
     """
     head = record.head
@@ -386,7 +384,7 @@ def _is_gone(verb: str, subresource: str | None, record: Record) -> bool:
 
 
 def _matches_fields(text: str, record: Record) -> bool | None:
-    """Whether a field selector matches; None where only the server knows."""
+    """Whether a field selector matches; None when only the server knows."""
     if "\\" in text or "!=" in text:
         return None
     verdict: bool | None = True
@@ -415,7 +413,7 @@ def _field(path: str, record: Record) -> str | None:
 
 
 def _metadata_alone(record: Record) -> Record | None:
-    """The object as a server sends it when only its metadata is asked for."""
+    """The object as a server sends it when only its metadata is requested."""
     try:
         metadata = _whole(record.raw).metadata
     except DECODE_FAILURES:

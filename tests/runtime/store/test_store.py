@@ -60,7 +60,7 @@ def test_the_name_of_a_namespaced_object_needs_its_namespace(writer: StoreWriter
     fill(writer, thing("a"))
     for name in ("a", "default/a"):
         for read in (store.get, store.record):
-            with pytest.raises(RequestError, match=rf"live in namespaces, so '{name}' alone names none of them"):
+            with pytest.raises(RequestError, match=rf"are namespaced, so the name '{name}' is not enough"):
                 read(name)
     assert store.get("a", "elsewhere") is None
     assert store.get(ObjectRef(THING, "a")) is None
