@@ -1,22 +1,21 @@
-"""Predicates: which changes of an object are worth a run.
+"""Predicates: which changes of an object lead to a run.
 
     generation          `metadata.generation` changed; no opinion where the kind has none
     resource_version    any change at all (hides what a list repeats)
     labels, annotations, finalizers
-    value(fn)           what `fn(obj)` gives changed; None: no opinion
-    selector("app=web") its labels match now, or did before
-    when(fn)            `fn(ObjectEvent)` decides, and nothing else does: deletions included
-    p.combine(q)        one of them changed
+    value(fn)           the result of `fn(obj)` changed; None: no opinion
+    selector("app=web") the labels match now, or did before
+    when(fn)            only `fn(ObjectEvent)` decides, deletions included
+    p.combine(q)        p or q sees a change
     p.fallback(q)       q where p has no opinion
     p & q               both pass
 
-Values are compared by `==`, and are of one type where they are equal: 1 is not True. What passes a value in any case,
-because missing it does harm: an object that was not known, another uid (a new object of the same name), a change of
-`metadata.deletionTimestamp` (it comes without a new generation), and a deletion. An object that could not be decoded
-passes everything, without being shown to anybody; so does one for which a predicate raises, which is reported. A
-predicate without an opinion lets pass.
+Values are compared by `==` and by type: 1 is not True. Some changes pass every value predicate, because missing them
+does harm: a new object, another uid, a change of `metadata.deletionTimestamp` (which does not change the generation),
+and a deletion. An object that could not be decoded passes without a call of the predicate; so does an object for which
+a predicate raises, which is reported. A predicate without an opinion passes.
 
-In a controller the state before comes from the store. `PredicateCache` is for plain streams, see there.
+In a controller the state before comes from the store. `PredicateCache` is for plain streams.
 """
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ K = TypeVar("K")
 @dataclass(frozen=True, slots=True)
 class ObjectEvent(Generic[K]):
     """A change of an object: `obj` is its state now, or its last state if it was `deleted`; `old` is the state before,
-    None if that is not known.
+    None if it is unknown.
 
     >>> event = ObjectEvent(ConfigMap(name="a", data={"k": "2"}), ConfigMap(name="a", data={"k": "1"}))
     >>> event.obj.data != event.old.data, event.deleted
@@ -47,13 +46,13 @@ class ObjectEvent(Generic[K]):
 
 
 Verdict = Callable[[ObjectEvent[Any]], bool | None]
-"""Whether an event is worth a run; None: no opinion."""
+"""Whether an event leads to a run; None: no opinion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate(Generic[K]):
-    """Which changes of an object are worth a run: made by the functions of `predicates`, combined by `&`, `combine` and
-    `fallback`. Immutable; what it calls must depend on nothing but the event.
+    """Which changes of an object lead to a run: made by the functions of `predicates`, combined by `&`, `combine` and
+    `fallback`. Immutable; its function must depend only on the event.
 
     >>> changed = predicates.generation.combine(predicates.labels)
     >>> controller = Controller(Api.all(client, Deployment), predicate=changed & predicates.selector("app=web"))
@@ -65,11 +64,12 @@ class Predicate(Generic[K]):
 
     def __post_init__(self) -> None:
         check_callback("a Predicate has a function, which", self.verdict, "event")
-        # Many controllers may share a predicate, some of them on clocks of their own: its guard goes by real time.
+        # Many controllers may share a predicate, some of them on simulated clocks: its guard uses real time.
         object.__setattr__(self, "_guard", Guard(f"predicate {self.name}"))
 
     def passes(self, event: ObjectEvent[K]) -> bool:
-        """Whether `event` is worth a run. Raises nothing: what its function raises is logged, and the event passes."""
+        """Whether `event` leads to a run. Raises nothing: an exception of its function is logged, and the event passes.
+        """
         if isinstance(event.obj, InvalidObject):
             return True
         if isinstance(event.old, InvalidObject):
@@ -77,7 +77,7 @@ class Predicate(Generic[K]):
         return self._guard.call(None, _described, self.verdict, event) is not False
 
     def combine(self, other: "Predicate[K]") -> "Predicate[K]":
-        """Passes when this or the other one sees a change; no opinion when neither has one."""
+        """Passes when this or the other predicate sees a change; no opinion when neither has one."""
         first, second = self.verdict, other.verdict
 
         def either(event: ObjectEvent[K]) -> bool | None:
@@ -97,7 +97,7 @@ class Predicate(Generic[K]):
         return Predicate(one, f"{self.name}, else {other.name}")
 
     def __and__(self, other: "Predicate[K]") -> "Predicate[K]":
-        """Passes when both do; what has no opinion does not hinder."""
+        """Passes when both do; a predicate without an opinion does not count."""
         first, second = self.verdict, other.verdict
 
         def both(event: ObjectEvent[K]) -> bool | None:
@@ -111,8 +111,8 @@ class Predicate(Generic[K]):
 
 
 def value(function: Callable[[K], object]) -> Predicate[K]:
-    """A Predicate that passes when what `function(obj)` gives changed; where it gives None now and before, it has no
-    opinion. Raises RequestError for anything but a function of an object."""
+    """A Predicate that passes when the result of `function(obj)` changed. If it is None now and before, the predicate
+    has no opinion. Raises RequestError for anything but a function of an object."""
     check_callback("predicates.value takes a function, which", function, "obj")
 
     def changed(event: ObjectEvent[K]) -> bool | None:
@@ -127,7 +127,7 @@ def value(function: Callable[[K], object]) -> Predicate[K]:
 
 def selector(selection: LabelSelection) -> Predicate[Any]:
     """A Predicate that passes objects whose labels match now or matched before, deleted ones included. Raises
-    RequestError for what cannot be read as a selector."""
+    RequestError for an invalid selector."""
     matches = Selector.of(selection).matches
 
     def matched(event: ObjectEvent[Any]) -> bool:
@@ -137,7 +137,7 @@ def selector(selection: LabelSelection) -> Predicate[Any]:
 
 
 def when(function: Callable[[ObjectEvent[K]], bool]) -> Predicate[K]:
-    """A Predicate by which `function(event)` decides alone, deletions included. Raises RequestError for anything but a
+    """A Predicate in which only `function(event)` decides, deletions included. Raises RequestError for anything but a
     function of an event."""
     check_callback("predicates.when takes a function, which", function, "event")
     return Predicate(lambda event: bool(not_awaitable(function(event), function)), name_of(function))
@@ -161,7 +161,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def object_event(event: Apply[K] | InitApply[K] | Delete[K]) -> ObjectEvent[K]:
-    """What a watcher says of an object, as predicates and mappers see it."""
+    """The event of a watcher as predicates and mappers get it."""
     return ObjectEvent(event.obj, event.previous if isinstance(event, Apply) else None, isinstance(event, Delete))
 
 
@@ -174,7 +174,7 @@ def _uid(obj: Any) -> object:
 
 
 def _deletion(obj: Any) -> object:
-    """The deletionTimestamp as it came: text in the head of a received object, which need not be parsed."""
+    """The deletionTimestamp as it was received: text in the head of the object, which need not be parsed."""
     record = getattr(obj, "record", None)
     return record.head.deletion_timestamp if record is not None else obj.deletion_timestamp
 

@@ -1,16 +1,13 @@
-"""`SharedWatches`: one watch for all users of a client who want the same objects in the same form.
+"""`SharedWatches`: users of one client that need the same watch share it.
 
-    take      a watch is made, or one that somebody else uses is joined; each user has a `Share` of it
+    take      makes a watch or joins an existing one; each user has a `Share` of it
     start     the first user's call starts the thread; a simulation steps the watch itself
-    release   the user's subscriptions go; with the last user the watch is stopped
+    release   removes the user's subscriptions; the last user's release stops the watch
 
-What makes two watches the same: kind and place, selectors, form or view, how recent the first list has to be,
-`modify` (compared with `==`), backoff and observer; and the class of the objects, where it takes part in what is
-stored. Page size, timeout and bookmarks of a joined watch are its first user's. `WatcherConfig(shared=False)` is a
-watch of one's own.
-
-All users of a watch share its thread: a subscriber that takes longer than 100 ms for an event is named in the log. Safe
-to use from any thread; no lock is held while user code runs.
+Two watches are the same if they agree in kind and namespace, selectors, form or view, freshness of the first list,
+`modify` (compared with `==`), backoff and observer; and in the class of the objects, if it affects what is stored. Page
+size, timeout and bookmarks come from the first user. `WatcherConfig(shared=False)` makes a separate watch. All users
+share the watch's thread: a subscriber that takes longer than 100 ms for an event is named in the log.
 
 `Watch`: one watched resource, from the requests to the store and the subscriptions. `step` moves it on.
 
@@ -22,15 +19,14 @@ to use from any thread; no lock is held while user code runs.
                 answers
     stopped     nothing                                            None
 
-A thread calls it in a loop (`run`); a simulation calls it when it likes. The order in each step is: store,
-then the subscriptions, then the visible state; the observer is told of each thing when it is done, once for a batch.
-Writes of the Api's client come between, in whichever thread made them: the store is told what readers have to see. A
-subscription that comes late first gets an `Apply` of every stored object and `InitDone`, then everything after that,
-nothing twice and nothing lost: what is stored and who observes it change under one lock.
+Each step first writes the store, then notifies the subscriptions, then updates the visible state; the observer is
+notified after each, once for a batch. Writes of the client update the store in the thread that made them. A late
+subscription first gets an `Apply` of every stored object and `InitDone`, then everything after that, without
+duplicates or gaps, since the store and its observers change under one lock.
 
-`WatchedWrites`: what a watch makes of the writes of its client, so that its store shows them at once.
+`WatchedWrites` passes the writes of the client to the store's overlay, so that the store shows them at once.
 
-The client tells of each write, in the thread that wrote; the store's overlay decides what readers see of it.
+Safe to use from any thread; no lock is held while user code runs.
 """
 from __future__ import annotations
 
@@ -77,29 +73,29 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Write
 
 class WatchedWrites:
-    """The writes of this process, as far as one watch's store holds their objects. `listen` and `close` are for the
-    watch's thread; all else is safe to use from any thread."""
+    """Passes the writes of this process to the store of one watch. `listen` and `close` are for the watch's thread; the
+    rest is safe to use from any thread."""
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None,
                  writer: StoreWriter[Any], admits: Callable[[str | None], bool] | None = None) -> None:
-        """`api` in the form that is stored. `admits`: whether it may hold objects of a namespace; None: of each that
-        `api` is about."""
+        """`api`: in the form that is stored. `admits`: whether the store may hold objects of a namespace; None: those of
+        each namespace of `api`."""
         self._admits = admits
         self._written = Written(api, config, modify)
         self._writer = writer
         self._client: Any = getattr(api, "client", None)
         self._forget: Callable[[], None] | None = None
         self.deaf = False
-        """In the child of a fork, where no watch would ever show what was written."""
+        """Set in the child of a fork, where no watch would ever show what was written."""
 
     def listen(self) -> None:
-        """Hear of writes from now on. Safe to repeat; an Api that is of no client tells of none."""
+        """Begin to observe writes. Safe to repeat; an Api without a client reports none."""
         if self._forget is None:
             on_write = getattr(self._client, "on_write", None)
             self._forget = on_write(self._was_written) if on_write is not None else lambda: None
 
     def close(self) -> None:
-        """Hear of no more writes."""
+        """Stop observing writes."""
         if self._forget is not None:
             self._forget()
 
@@ -123,25 +119,25 @@ K = TypeVar("K")
 ELSEWHERE = "it runs in the process that this one was forked from"
 
 FAILURES = 3
-"""This number in a row is more than a lost connection: with the default backoff, a watch that has not worked for some
-five seconds."""
+"""This many failures in a row are more than a lost connection: with the default backoff, the watch has not worked for
+about five seconds."""
 
 SLACK = 120.0
 """Seconds that a step may take above the longest silence of a watch (295 s by default): twice the deadline of a call,
-for the request of a page, or for what is done with what came."""
+to request a page or to process what arrived."""
 
 
 class Watch(Generic[K]):
-    """One watched resource. `step` and `run` are for one thread at a time; all else is safe to use from any thread."""
+    """One watched resource. `step` and `run` are for one thread at a time; the rest is safe to use from any thread."""
 
     def __init__(self, api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *, stop: StopToken,
                  relist_triggers: bool = False, modify: Modify | None = None, clock: Clock = SYSTEM_CLOCK,
                  rng: random.Random | None = None, name: str | None = None,
                  observer: Observer = NO_OBSERVER) -> None:
         """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter. With
-        `config.fields`, what is stored are the views. Raises RequestError for those that cannot be kept or modified.
+        `config.fields`, views are stored. Raises RequestError for views that cannot be kept or modified.
 
-        `observer`, which raises nothing, is told of the watch by its `name` (by default what it watches, in words).
+        `observer`, which raises nothing, is notified under the watch's `name` (default: a description of the target).
         """
         rng = rng or random.Random()
         given, api = api, as_configured(api, config)
@@ -173,13 +169,13 @@ class Watch(Generic[K]):
         """Called when the server turns out not to divide by `config.shard`; None: it has."""
         self._hooks = threading.Lock()
         self._resume_at = 0.0
-        self._relists = -1  # the first complete list is none
+        self._relists = -1  # the first complete list does not count
         self._list_began = 0.0
         self._mark: int | None = None
         self._phase_told: Phase | None = None
         self.store: Store[K] = self._writer.store
         self.stored = self._writer.state
-        """What it keeps, for further stores of its users."""
+        """The state of the store, for further stores of its users."""
         self._state = WatchState(since=clock.monotonic())
         self._longest_step = seconds(config.timeout) + IDLE_MARGIN + SLACK
         self._step_since: float | None = None
@@ -191,8 +187,8 @@ class Watch(Generic[K]):
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork nothing moves it, and to close it would end the connection that both share. For that
-        child alone."""
+        """Mark the watch as the parent's, in the child of a fork: nothing steps it there, and closing it would end the
+        connection that both processes share."""
         self.writes.deaf = True
         self.stored.ended = self.stored.ended or ELSEWHERE
         self._state = msgspec.structs.replace(self._state, phase=Phase.STOPPED, last_error=ELSEWHERE)
@@ -204,16 +200,15 @@ class Watch(Generic[K]):
 
     @property
     def late(self) -> float:
-        """Since how many seconds the step in progress takes longer than a request or a silent watch may; else 0. Then
-        its thread is stuck: in a subscription, most likely."""
+        """The seconds by which the step in progress exceeds the longest request or silence; else 0. A late step means
+        that the thread is stuck, most likely in a subscription."""
         since = self._step_since
         return 0.0 if since is None else max(0.0, self._clock.monotonic() - since - self._longest_step)
 
     @property
     def trouble(self) -> str:
-        """Why the watch does not work, for people: it, or the attempts of all watches while the server is away, failed
-        `FAILURES` times in a row. Empty while it works. An outage counts for a watch that still holds an open
-        connection, too: nothing comes on it any more."""
+        """Why the watch does not work, as text; empty while it works. It has failed `FAILURES` times in a row, or all
+        watches of the client have while the server is away, even if this watch still has an open connection."""
         state, outage = self._state, self._driver.outage
         failures, error = state.consecutive_failures, state.last_error
         if outage is not None and outage.failures > failures:
@@ -228,13 +223,12 @@ class Watch(Generic[K]):
     def subscribe(self, subscription: Subscription, sink: Sink, on_complete: Callable[[], None] = lambda: None, *,
                   read: Callable[[Record], Any] | None = None,
                   logger: GuardedLogger | None = None) -> Callable[[], None]:
-        """From now on pass what the watch sees through `subscription` and the requests to `sink`; returns how to end
-        that.
+        """Pass events through `subscription` and its requests to `sink` from now on; returns a function that ends this.
 
-        What is stored already is passed through before this returns, by the calling thread. `on_complete` is called
-        whenever the store holds a complete list, and now if it does already. It must neither block nor raise.
-        `read` makes what `subscription` gets of a record, if not objects of the Api's class; `logger` as `Subscriber`
-        says. Raises RequestError when the watch has stopped: nothing would ever come.
+        What is stored already is passed before this returns, by the calling thread. `on_complete` is called whenever
+        the store has a complete list, and at once if it has one; it must neither block nor raise. `read` makes the
+        objects that `subscription` gets, if not those of the Api's class; `logger` as for `Subscriber`. Raises
+        RequestError when the watch has stopped: no event would ever come.
         """
         if self.stopped:
             why = self.stored.ended or "its token was set"
@@ -250,7 +244,7 @@ class Watch(Generic[K]):
             subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
             if ready:
                 on_complete()
-        except BaseException:  # the person at the keyboard: nobody gets what would end it
+        except BaseException:  # Ctrl-C: the caller gets no function to end the subscription
             unsubscribe()
             raise
         return unsubscribe
@@ -284,7 +278,7 @@ class Watch(Generic[K]):
         return forget
 
     def step(self) -> float | None:
-        """Do the next thing; see the table. Raises nothing: what goes wrong is a failure of the watch, logged and
+        """Do the next thing; see the table. Raises nothing: an exception becomes a failure of the watch, logged and
         visible."""
         if self.stop.is_set():
             self._finish()
@@ -294,10 +288,10 @@ class Watch(Generic[K]):
             return self._resume_at - now
         if self._phase_told is None:
             self._tell_phase(now)
-        self.writes.listen()  # before the first list: what is written earlier is in it
+        self.writes.listen()  # before the first list, which has earlier writes
         try:
             return self._advance(now)
-        except Exception as error:  # a fault of this library must not end the watch either
+        except Exception as error:  # a defect of this library must not end the watch either
             log.exception("%s: internal error; everything is listed and triggered again", self.target)
             self._driver.restart()
             self._reflector = Reflector(self._writer, relist_triggers=self._relist_triggers,
@@ -319,7 +313,7 @@ class Watch(Generic[K]):
 
     def _advance(self, began: float) -> float | None:
         before = self._driver.state
-        if isinstance(before, Listing | Listed):  # this step makes a request: of a list, it may be
+        if isinstance(before, Listing | Listed):  # this step makes a request, maybe of a list
             cached = getattr(before, "first", False) and self._config.list_semantic is ListSemantic.ANY
             self._mark = None if cached else self._writer.mark()
         out, wait, frame = self._driver.advance()
@@ -370,7 +364,7 @@ class Watch(Generic[K]):
 
     @property
     def _version(self) -> str:
-        """What the driver has reached: all up to it is stored, once what it gave out is."""
+        """The version that the driver has reached: everything up to it is stored once its output is."""
         state = self._driver.state
         return state.version if isinstance(state, Listed | Watching) else ""
 
@@ -412,7 +406,7 @@ class Watch(Generic[K]):
             self._tell_phase(now)
 
     def _wait_for_server(self, trouble: Exception, now: float) -> None:
-        """The watch waits, maybe without a failure of its own: that of another one of this client was enough."""
+        """The watch waits for the server, maybe because of the failure of another watch of this client."""
         old, outage = self._state, self._driver.outage
         failures = max(old.consecutive_failures, 0 if outage is None else outage.failures)
         if old.phase is Phase.WAITING and old.last_error and failures == old.consecutive_failures:
@@ -422,7 +416,7 @@ class Watch(Generic[K]):
         since = old.since if old.phase is Phase.WAITING else now
         self._state = msgspec.structs.replace(old, phase=Phase.WAITING, since=since, last_error=text,
                                               consecutive_failures=failures)
-        if failures > old.consecutive_failures:  # an attempt of one watch is made for all
+        if failures > old.consecutive_failures:  # one watch makes the attempt for all
             self._observer.watch_failed(self._name, trouble, failures, PROBE_SECONDS)
         if self._phase_told is not Phase.WAITING:
             self._tell_phase(now)
@@ -442,14 +436,14 @@ class Watch(Generic[K]):
 
 
 _HOW_ONLY = frozenset(("page_size", "timeout", "bookmarks", "shared", "fields", "backoff"))
-"""Options that change how a watch goes about it, and not what comes out; and the backoff, which may be left open."""
+"""Options that do not change which objects are stored, and the backoff, which may be left open."""
 
 OnBug = Callable[[str, BaseException], None]
-"""Hears of a defect that ended the thread of a watch."""
+"""Called with a defect that ended the thread of a watch."""
 
 
 class _Held:
-    """A watch and its users. The registry's lock guards all of it."""
+    """A watch and its users. The registry's lock guards everything."""
 
     def __init__(self, key: Hashable, modify: Modify | None, watch: Watch[Any]) -> None:
         self.key = key
@@ -464,15 +458,15 @@ class SharedWatches:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        """Guards what is in here, and what its shares do not share."""
+        """Guards this registry and the state of its shares."""
         self._held: list[_Held] = []
         self.elsewhere = False
-        """In the child of a fork: nothing of it runs here."""
+        """Set in the child of a fork, where none of its watches run."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Be free of whoever holds the lock, and leave the parent's watches alone. For the child of a fork alone, whose
-        clients begin with a registry of their own."""
+        """Make new locks, and leave the parent's watches alone. Only for the child of a fork, whose clients start with
+        a new registry."""
         self.lock, self._held, self.elsewhere = threading.Lock(), [], True
 
     def __len__(self) -> int:
@@ -483,13 +477,13 @@ class SharedWatches:
              modify: Modify | None = None, clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
              name: str | None = None, observer: Observer = NO_OBSERVER,
              on_bug: OnBug = lambda _what, _error: None) -> Share:
-        """One more user of such a watch; nothing is requested yet. Arguments as for `Watch`."""
+        """Add a user of such a watch; nothing is requested yet. Arguments as for `Watch`."""
         key = (selection_of(api, config), form_of(api, config, modify), id(clock), observer)
         made: _Held | None = None
         while True:
             with self.lock:
                 known = [held for held in self._held if config.shared and held.key == key]
-            # Outside the lock: `modify` may be an object with an `==` of its own.
+            # Outside the lock: `modify` may be an object with its own `==`.
             joined = next((held for held in known if _same(held.modify, modify)), None)
             if joined is None and made is None:
                 watch = Watch(api, config, stop=StopToken(clock=clock), modify=modify, clock=clock, rng=rng,
@@ -501,7 +495,7 @@ class SharedWatches:
                         continue
                     held = joined
                 elif config.shared and any(held.key == key and held not in known for held in self._held):
-                    continue  # somebody was faster: it may be the same
+                    continue  # another thread was faster: its watch may be the same
                 else:
                     assert made is not None
                     held = made
@@ -512,7 +506,7 @@ class SharedWatches:
                 return share
 
     def start(self, held: _Held) -> None:
-        """Have a thread run this watch, if none does. Raises what Python does when there can be no more threads."""
+        """Start a thread for this watch, if it has none. Raises RuntimeError when there can be no more threads."""
         with self.lock:
             if held.thread is not None or self.elsewhere:
                 return
@@ -523,7 +517,7 @@ class SharedWatches:
     def _run(self, held: _Held) -> None:
         try:
             held.watch.run()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, its users must not go on half alive
+        except BaseException as error:  # noqa: BLE001 - its users must not go on half alive
             with self.lock:
                 self._held = [other for other in self._held if other is not held]
                 users = [*held.users.values()]
@@ -532,7 +526,7 @@ class SharedWatches:
                 guarded(None, "the report of a defect", on_bug, f"watch {held.watch.target}", error)
 
     def release(self, held: _Held, share: object, reason: str) -> None:
-        """This user needs the watch no more."""
+        """This user does not need the watch any more."""
         with self.lock:
             held.users.pop(share, None)
             last = not held.users and not self.elsewhere
@@ -560,16 +554,16 @@ class Share:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it moves any more on behalf of this user."""
+        """Whether nothing runs on behalf of this user any more."""
         return self._released and (not self.watch.stop.is_set() or self.watch.stopped)
 
     @property
     def ends(self) -> bool:
-        """Whether the watch ends, so that its thread may be joined: its last user has released it."""
+        """Whether the watch ends, because its last user has released it, so that its thread may be joined."""
         return self.watch.stop.is_set()
 
     def start(self) -> None:
-        """Have a thread run the watch, if none does."""
+        """Start a thread for the watch, if it has none."""
         self._registry.start(self._held)
 
     def subscribe(self, subscription: Subscription, sink: Sink, on_complete: Callable[[], None] = lambda: None, *,
@@ -584,7 +578,7 @@ class Share:
         return self._until_release(self.watch.on_failure(callback))
 
     def release(self, reason: str = "its last user has ended") -> None:
-        """This user needs it no more. Does not block; safe to repeat. What it stored stays."""
+        """End this user's part. Does not block; safe to repeat. What the watch stored stays."""
         with self._registry.lock:
             if self._released:
                 return
@@ -595,7 +589,7 @@ class Share:
         self._registry.release(self._held, self, reason)
 
     def _until_release(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Have `function` called by `release`, at the latest; returns how to call it before, and forget it."""
+        """Have `release` call `function`, if it was not called before; returns a function that calls it now."""
         key = object()
         with self._registry.lock:
             released = self._released
@@ -614,20 +608,20 @@ class Share:
 
 
 def shared_watches(api: WatchApi[Any]) -> SharedWatches:
-    """The registry of the client that this Api belongs to; one for nobody else, when it is not of a `Client`."""
+    """The registry of the client of this Api; a new registry if the Api is not of a `Client`."""
     shared = getattr(getattr(api, "client", None), "shared", None)
     return SharedWatches() if shared is None else shared.get(SharedWatches)
 
 
 def selection_of(api: WatchApi[Any], config: WatcherConfig) -> Hashable:
-    """Which objects a watch is about, how recent, and its backoff: the part of the key that is no form."""
+    """Which objects a watch selects, how fresh, and its backoff: the part of the key besides the form."""
     options = tuple((option.name, str(getattr(config, option.name) or "") if option.name.endswith("_selector")
                      else getattr(config, option.name)) for option in fields(config) if option.name not in _HOW_ONLY)
     return api.resource, api.namespace, getattr(api, "selection", None), config.failure_backoff, options
 
 
 def form_of(api: WatchApi[Any], config: WatcherConfig, modify: Modify | None) -> Hashable:
-    """In which form objects are stored; where user code takes part in that, the class it sees."""
+    """The form in which objects are stored, with the class that user code sees where it affects what is stored."""
     form = getattr(as_configured(api, config), "form", None)
     view = form.view if isinstance(form, FieldsForm) else None
     looks = modify is not None or config.validate
@@ -635,12 +629,12 @@ def form_of(api: WatchApi[Any], config: WatcherConfig, modify: Modify | None) ->
 
 
 def is_metadata_only(api: WatchApi[Any]) -> bool:
-    """Whether the Api asks for metadata alone."""
+    """Whether the Api requests only metadata."""
     return bool(getattr(getattr(api, "place", None), "metadata_only", False))
 
 
 def is_whole(api: WatchApi[Any], config: WatcherConfig) -> bool:
-    """Whether it gives whole objects, which also serve who needs only a part."""
+    """Whether the watch delivers whole objects, which also serve users that need only a part."""
     return not is_metadata_only(api) and not isinstance(getattr(as_configured(api, config), "form", None), FieldsForm)
 
 

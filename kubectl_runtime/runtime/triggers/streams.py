@@ -1,30 +1,25 @@
-"""Stages for streams of events, in the form of iterators: the same functions that a `Watch` applies event by event.
+"""Streams of events and of triggers, as iterators.
+
+Stages:
 
     applied_objects     the objects of InitApply and Apply
-    touched_objects     those and the objects of Delete
+    touched_objects     these objects and the objects of Delete
     modify              changes each object (pruning) before it reaches a store
-    predicate_filter    only the objects, or events, that a predicate lets pass
+    predicate_filter    only the objects, or events, that a predicate passes
     trigger_self, trigger_owners, trigger_others    requests
 
-A stage passes on one event at a time, keeps no lock, closes its source when it is closed, and lives on when user code
-raises: that is reported and the next event follows.
+A stage passes on one event at a time, keeps no lock, closes its source when it is closed, and survives exceptions of
+user code, which are reported.
 
-What triggers reconciles besides watches: iterables, queues and streams that the user's program fills.
+`pull` and `pull_stream` are the threads behind `reconcile_on`, `reconcile_all_on`, `for_stream`, `owns_stream` and
+`watches_stream`. Each source has its own thread, in which it may block. A queue (anything with `get(timeout=)`) is
+polled twenty times a second, so that the stop token is seen. An iterable cannot be polled: if it blocks forever, its
+thread stays until the process ends, which does not wait for it.
 
-    reconcile_on(source)       each item is an object or a ref: reconcile it
-    reconcile_all_on(source)   each item, whatever it is, means: reconcile everything in the store
-    for_stream, owns_stream, watches_stream    each item is an object, or an event about one
-
-A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is looked at
-twenty times a second, and then the stop token; an iterable cannot be asked, so one that blocks for ever keeps its
-thread, which keeps nobody else, until the process ends.
-
-`PredicateCache`: a predicate for a plain stream, which tells no state before.
-
-It remembers the last state of each object, in the form in which stores hold it: shared with a store that holds the same
-state, and safe from what is done to the objects that flow. Bounded: it forgets an object when its deletion is seen,
-those that are missing from a complete list, those not seen for `ttl` seconds, and beyond `max_size` the one that was
-not seen for longest; what is forgotten passes again. For one thread at a time.
+`PredicateCache` is a predicate for a plain stream, which does not have the state before: it remembers the last state of
+each object, in the form in which stores keep it. It forgets deleted objects, objects that a complete list lacks,
+objects not seen for `ttl` seconds, and beyond `max_size` the object not seen for longest. A forgotten object passes
+again.
 """
 from __future__ import annotations
 
@@ -58,13 +53,13 @@ from kubectl_runtime.runtime.watch.driver import record_of
 from kubectl_runtime.runtime.watch.event import Apply, Delete, Event, Init, InitApply, InitDone, is_event, with_obj
 
 TTL = 3600.0
-"""Seconds without being seen after which an object passes again (kube-rs's number)."""
+"""Seconds without being seen after which an object passes again (as in kube-rs)."""
 
 MAX_SIZE = 1_000_000
-"""Objects that are remembered at most."""
+"""The most objects that are remembered."""
 
 _Seen = tuple[Key, str]
-"""The uid too: a namesake that was created later is seen for the first time."""
+"""Includes the uid: a later object of the same name is new."""
 
 
 class PredicateCache:
@@ -81,7 +76,7 @@ class PredicateCache:
         return len(self._seen)
 
     def passes(self, event: Event[Any]) -> bool:
-        """Whether this event is worth passing on; remembers what it was about. Events without an object pass."""
+        """Whether to pass this event on; remembers its object. Events without an object pass."""
         if isinstance(event, Apply | InitApply):
             return self.passes_object(event.obj)
         if isinstance(event, Delete):
@@ -94,7 +89,7 @@ class PredicateCache:
         return True
 
     def passes_object(self, obj: Any) -> bool:
-        """As `passes`, for streams of objects, where a deletion shows as a deletionTimestamp or not at all."""
+        """As `passes`, for streams of objects, which show a deletion by a deletionTimestamp or not at all."""
         key = _key(obj)
         if self._listed is not None:
             self._listed.add(key)
@@ -114,7 +109,7 @@ def _key(obj: Any) -> _Seen:
 
 
 def _read(remembered: Any, like: Any) -> Any:
-    """What is remembered as an object again, of the class of `like`."""
+    """A remembered state as an object of the class of `like`."""
     if not isinstance(remembered, Record):
         return remembered
     if remembered.problem is not None or isinstance(like, InvalidObject):
@@ -127,7 +122,7 @@ T = TypeVar("T")
 
 
 def applied_objects(events: Iterable[Event[K]]) -> Generator[K]:
-    """The objects that exist or changed, without those that were deleted.
+    """The objects that exist or changed, without deleted objects.
 
     >>> events = [Init(), InitApply(ConfigMap(name="a")), InitDone(), Delete(ConfigMap(name="b"))]
     >>> [obj.name for obj in applied_objects(events)]
@@ -146,8 +141,8 @@ def touched_objects(events: Iterable[Event[K]]) -> Generator[K]:
 
 
 def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Generator[Event[K]]:
-    """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that
-    it cannot replace the object on the server. When `change` raises, the object goes on as it came.
+    """Let `change` prune each object in place. A store further down keeps only the rest, marked as partial, so that it
+    cannot replace the object on the server. If `change` raises, the object passes unchanged.
 
     >>> [event.obj.name for event in modify([Apply(ConfigMap(name="a"))], strip_managed_fields)]
     ['a']
@@ -160,11 +155,11 @@ def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Generat
 
 def predicate_filter(stream: Iterable[T], predicate: Predicate[Any], *, ttl: Duration = TTL,
                      clock: Clock = SYSTEM_CLOCK) -> Generator[T]:
-    """Yield the objects, or the events, that `predicate` lets pass.
+    """Yield the objects, or the events, that `predicate` passes.
 
     It remembers the last state of up to a million objects. An object that was not seen for `ttl` passes again. (In a
-    controller `predicate=` compares with the store and remembers nothing.) A stream of objects does not show which of
-    them are deleted: filter a stream of events if that matters.
+    controller, `predicate=` compares with the store and remembers nothing.) A stream of objects does not show
+    deletions: filter a stream of events if they matter.
 
     >>> changes = [ConfigMap(name="a", labels={"v": "1"}), ConfigMap(name="a", labels={"v": "1"})]
     >>> [obj.name for obj in predicate_filter(changes, predicates.labels)]
@@ -183,12 +178,12 @@ def trigger_self(events: Iterable[Event[Any]], resource: HasApiResource | ApiRes
 
 
 def trigger_owners(events: Iterable[Event[Any]], owner: HasApiResource | ApiResource) -> Generator[ReconcileRequest]:
-    """Requests for the owners of this kind of each touched object."""
+    """Requests for the owners of the given kind of each touched object."""
     return _requests(events, triggers.trigger_owners(owner))
 
 
 def trigger_others(events: Iterable[Event[K]], mapper: Mapper[K]) -> Generator[ReconcileRequest]:
-    """Requests for what `mapper` makes of each touched object; EVERYTHING is `EVERYTHING_REF`."""
+    """Requests for what `mapper` returns for each touched object; EVERYTHING becomes `EVERYTHING_REF`."""
     return _requests(events, triggers.trigger_others(mapper))
 
 
@@ -209,7 +204,7 @@ def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Gener
 
 
 def _collect(requests: list[ReconcileRequest], subscription: Subscription, event: Event[Any]) -> None:
-    requests.extend(subscription(event))  # what was asked for before it raised, counts
+    requests.extend(subscription(event))  # requests before an exception count
 
 
 def _changed(obj: Any, change: Modify, guard: Guard) -> Any:
@@ -222,10 +217,10 @@ def _changed(obj: Any, change: Modify, guard: Guard) -> Any:
 log = guarded_logger(__name__)
 
 POLL = 0.05
-"""Seconds a queue is waited for before the stop token is looked at again."""
+"""Seconds to wait for a queue before the stop token is checked again."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-"""Seconds after which a source that raised is asked again; they double with each time in a row."""
+"""Seconds after which a source that raised is pulled again; they double with each exception in a row."""
 
 
 class TriggerQueue(Protocol):
@@ -240,7 +235,7 @@ ToRequests = Callable[[Any], Iterable[ReconcileRequest]]
 
 
 def check_source(source: object) -> None:
-    """Raise RequestError for what is neither an iterable nor a queue."""
+    """Raise RequestError for anything but an iterable or a queue."""
     texts = isinstance(source, str | bytes)
     if texts or (not isinstance(source, Iterable) and not callable(getattr(source, "get", None))):
         raise RequestError(f"a trigger source is an iterable or a queue, not {type(source).__name__}")
@@ -248,9 +243,9 @@ def check_source(source: object) -> None:
 
 def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken,
          clock: Clock = SYSTEM_CLOCK, logger: GuardedLogger = log) -> None:
-    """Pass what comes out of `source` to `sink` until it ends or `stop` is set. The body of the source's thread.
+    """Pass the items of `source` to `sink` until it ends or `stop` is set. The body of the source's thread.
 
-    An item that is nothing to reconcile is reported to `logger`, and the next one follows.
+    An item that cannot be reconciled is reported to `logger`, and the next one follows.
     """
 
     def requests_of(item: Any) -> list[ReconcileRequest]:
@@ -271,11 +266,11 @@ def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopT
 
 def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, stop: StopToken,
                 store: Store[Any] | None = None, clock: Clock = SYSTEM_CLOCK, logger: GuardedLogger = log) -> None:
-    """Pass what follows from the objects or events of `stream` to `sink` until `stop` is set. The body of its thread.
+    """Pass the requests for the objects or events of `stream` to `sink` until `stop` is set. The body of its thread.
 
-    `store`: the one that the stream's reflector keeps, if it has one; an object that is not in it any more counts as
-    deleted. Raises RuntimeError when the stream ends before, whatever it raised (reported), and RequestError when what
-    comes has not been through a reflector.
+    `store`: the store of the stream's reflector, if it has one; an object that is not in it any more counts as deleted.
+    Raises RuntimeError when the stream ends earlier, for any reason (reported), and RequestError when its items have
+    not passed a reflector.
     """
 
     def requests_of(event: Event[Any]) -> list[ReconcileRequest]:
@@ -309,7 +304,7 @@ def _lost(event: Event[Any]) -> str:
 
 
 def _is_raw(event: Event[Any], store: Store[Any]) -> bool:
-    """Whether no reflector can have passed this on: it holds a list back until it is complete, and stored."""
+    """Whether the event cannot have passed a reflector, which holds a list back until it is complete and stored."""
     return isinstance(event, Init | InitApply) or (isinstance(event, InitDone | Apply) and not store.is_ready)
 
 
@@ -318,8 +313,8 @@ def _as_event(obj: Any, store: Store[Any] | None) -> Event[Any]:
 
 
 def _items(source: TriggerSource, stop: StopToken, clock: Clock, logger: GuardedLogger) -> Iterator[Any]:
-    """What comes out of a source. One that raises is reported and asked again, later each time in a row: a generator
-    is at its end then, others may go on."""
+    """The items of a source. A source that raises is reported and pulled again, later each time in a row. A generator
+    has then ended; other iterators may go on."""
     step = iter(source).__next__ if isinstance(source, Iterable) else partial(_from_queue, source, stop)
     guard, failures = Guard(f"a trigger source, a {type(source).__qualname__},", logger, clock), 0
     while not stop.is_set():

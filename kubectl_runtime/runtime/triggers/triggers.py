@@ -1,41 +1,25 @@
 """From an event to the keys that have to be reconciled.
 
-A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. Here are the three usual ones:
+A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. There are three usual ones:
 
     trigger_self     the object itself
-    trigger_owners   each owner of the wanted group and kind, brought to the owner's own version and scope
-    trigger_others   whatever a mapper names: none, one, many, or EVERYTHING
+    trigger_owners   each owner of the wanted group and kind, with the owner's own version and scope
+    trigger_others   what a mapper returns: none, one, many, or EVERYTHING
 
-The last two also look at the previous state of a changed object, if the event has it: an owner that lost its child, and
-whatever an object no longer refers to, have to hear of that. A predicate decides which events they look at.
+The last two also look at the previous state of a changed object, if the event has it, so that a former owner, or an
+object that is no longer referred to, runs as well. A predicate selects the events. All react to `InitApply`, `Apply`
+and `Delete`; for the object itself, a deletion makes the queue forget it. They keep no state.
 
-All of them answer to `InitApply`, `Apply` and `Delete`, and to nothing else: a deletion concerns the owners as much
-as a change does, and for the object itself it is how its queue learns that there is nothing left to keep. They keep
-no state and are safe to use from any thread.
+`Subscriber` delivers the events of a watch to one subscription. Each subscription sees all changes in order and one at
+a time, whichever threads bring them. A thread that finds another one delivering queues its changes; only the watch's
+own thread takes over, so that a subscription that is slower than the changes holds up the watch. Exceptions of user
+code are reported, and the next event follows; a call of more than 100 ms is named in the log. If Ctrl-C interrupts the
+main thread, a new thread goes on with the interrupted event.
 
-`Subscriber`: one subscription of a watch, and where its requests go.
+`Inbox` is the way of all requests to the queue of one controller: it brings them to the controller's kind and scope,
+and refuses requests for another kind with a log line. Requests come from watches, trigger sources and the program.
 
-    idle         deliver(changes): the calling thread works through them
-    delivering   deliver(changes): queued; the thread that is at work takes them next. The watch's thread takes its
-                 place, once it has worked through what it came with: another thread would never come to an end while
-                 changes come faster than they are worked through, and the watch has to be held up then
-
-So each subscription sees all changes in order and one at a time, whichever threads bring them: the watch's own, and
-for the objects that were stored before it came, the one that subscribed. No lock is held while user code runs. What
-user code raises is reported, and the next event follows; code that takes longer than 100 ms is named in the log,
-since it holds up the watch. Ctrl-C in the main thread, which brings changes when it subscribes and when it deletes,
-passes: a thread that is begun for it goes on with the event that was interrupted.
-
-`Inbox`: all that asks for runs of one controller goes through here to its queue, brought to its kind and scope.
-
-    sink_of(origin)     from other watches: `sink`, less what is in none of the controller's namespaces
-    sink                from the watches: requests, of which those of another kind are refused with a line in the log
-    trigger             from the program: an object or ref; another kind raises
-    trigger_everything  from the program: every stored object
-    trigger_those       some of them, because they are this replica's from now on
-    external, bulk      the same two as requests, for the threads of trigger sources, and for EVERYTHING of a mapper
-
-Safe to use from any thread; never blocks.
+All are safe to use from any thread; no lock is held while user code runs.
 """
 from __future__ import annotations
 
@@ -77,13 +61,13 @@ K = TypeVar("K")
 
 
 class Reason(StrEnum):
-    """Why a key is to be reconciled, for logs and metrics."""
+    """Why a key is reconciled, for logs and metrics."""
 
     OBJECT_UPDATED = "object updated"
     OBJECT_DELETED = "object deleted"
-    """Its queue forgets the object; nothing runs."""
+    """The queue forgets the object; nothing runs."""
     OBJECT_GONE = "object gone"
-    """Something is to run for it nevertheless."""
+    """The object does not exist, but a run is wanted (see `on_gone`)."""
     RELATED_OBJECT_UPDATED = "related object updated"
     RELATED_OBJECT_DELETED = "related object deleted"
 
@@ -91,7 +75,7 @@ class Reason(StrEnum):
 class ReconcileRequest(msgspec.Struct, frozen=True, gc=False):
     """Reconcile `ref`, because of `reason`. `cause`: uid and resourceVersion of the changed object that led to it.
 
-    `bulk`: everything was asked for at once, so it may wait for what was asked for alone.
+    `bulk`: one of many requests at once, which may wait for single requests.
 
     >>> ref = Api.namespaced(client, ConfigMap, "default").get("settings").ref
     >>> ReconcileRequest(ref, "a schedule").reason
@@ -105,11 +89,11 @@ class ReconcileRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 Subscription: TypeAlias = Callable[[Event[Any]], Iterable[ReconcileRequest]]
-"""Called by the watch's thread for each event; must not block. It sees `Apply`, `Delete` and `InitDone`."""
+"""Called by the watch's thread for each event; must not block. It gets `Apply`, `Delete` and `InitDone`."""
 
 class OfHeads:
-    """A subscription that looks at nothing but names and versions. A watch gives it the stored records as they are:
-    no reader has to be made for it."""
+    """A subscription that uses only names and versions. A watch passes it the stored records, without making readers.
+    """
 
     __slots__ = ("requests",)
 
@@ -124,7 +108,7 @@ Sink: TypeAlias = Callable[[list[ReconcileRequest]], None]
 """Takes the requests of one batch of events, in order; never called with an empty list. Must not block or raise."""
 
 class Everything(Enum):
-    """What a mapper returns, as `EVERYTHING`, to have every object of its controller reconciled.
+    """The type of `EVERYTHING`, which a mapper returns to have every object of its controller reconciled.
 
     >>> def mapper(settings: ConfigMap):
     ...     return EVERYTHING if settings.name == "settings" else []
@@ -136,26 +120,26 @@ class Everything(Enum):
 
 
 EVERYTHING = Everything.EVERYTHING
-"""What a mapper returns when the change concerns every object that the controller reconciles."""
+"""A mapper returns it when the change concerns every object that the controller reconciles."""
 
 EVERYTHING_REF = ObjectRef(ApiResource("", "", "*", "*"), "*")
-"""In a request: all of them. The controller's inbox, which knows them, puts them in its place, once for a batch."""
+"""The ref for all objects in a request. The controller's inbox replaces it by all refs, once for a batch."""
 
 Concerned: TypeAlias = ObjectRef | HasRef | Everything
 Mapped: TypeAlias = Iterable[Concerned] | Concerned | None
 Mapper: TypeAlias = Callable[[K], Mapped]
-"""From a related object to what it concerns: refs or objects, a single one, EVERYTHING, or None."""
+"""From a related object to the objects that it concerns: refs or objects, a single one, EVERYTHING, or None."""
 EventMapper: TypeAlias = Callable[[ObjectEvent[K]], Mapped]
-"""The same from an event: both states at once, and whether it is a deletion."""
+"""The same from an event, which has both states and says whether it is a deletion."""
 
 On: TypeAlias = Literal["object", "event"]
 
 
 def trigger_self(resource: HasApiResource | ApiResource, *, predicate: Predicate[Any] | None = None,
                  run_gone: bool = False) -> Subscription:
-    """Each touched object of `resource` asks for itself, if `predicate` lets it pass.
+    """Request a run of each touched object of `resource` that `predicate` passes.
 
-    A deletion always asks its queue to forget the object. With `run_gone` one that passes asks for a run as well.
+    A deletion makes the queue forget the object. With `run_gone`, a deletion that passes requests a run as well.
     """
     own = api_resource_of(resource)
     namespaced, updated, deleted = own.namespaced, Reason.OBJECT_UPDATED, Reason.OBJECT_DELETED
@@ -168,7 +152,7 @@ def trigger_self(resource: HasApiResource | ApiResource, *, predicate: Predicate
         is_deletion = isinstance(event, Delete)
         if not passes and not is_deletion:
             return ()
-        about = obj.head if isinstance(obj, Record) else obj  # the same names, without a property around each
+        about = obj.head if isinstance(obj, Record) else obj  # the same names, without the cost of properties
         ref = ObjectRef(own, about.name, (about.namespace or None) if namespaced else None)
         request = ReconcileRequest(ref, deleted if is_deletion else updated, _version(about))
         if is_deletion and run_gone and passes:
@@ -180,12 +164,12 @@ def trigger_self(resource: HasApiResource | ApiResource, *, predicate: Predicate
 
 def trigger_owners(owner: HasApiResource | ApiResource, *, predicate: Predicate[Any] | None = None,
                    controller_only: bool = False) -> Subscription:
-    """Each touched object that passes asks for its owners of this group and kind, with `controller_only` for the one
-    that controls it.
+    """Request runs of the owners of this group and kind of each touched object that passes; with `controller_only`,
+    only of the controlling owner.
 
-    The version in an owner reference is ignored, and a cluster-scoped owner gets no namespace. The uid is not
-    compared: a reference to a namesake that is gone leads to a run that finds nothing to do, which is cheaper than a
-    missed one (the namesake may wait for this name to become free).
+    The version in an owner reference is ignored, and a cluster-scoped owner gets no namespace. The uid is not compared:
+    a reference to a deleted namesake leads to a run without work, which is cheaper than a missed one (the namesake may
+    wait for this name to become free).
     """
     own = api_resource_of(owner)
 
@@ -206,10 +190,10 @@ def trigger_owners(owner: HasApiResource | ApiResource, *, predicate: Predicate[
 
 
 def owner_of(kind: HasApiResource | ApiResource) -> Callable[[Any], list[ObjectRef]]:
-    """A mapper for `watches`: the owners of this kind that an object names, as refs.
+    """A mapper for `watches`: refs of the owners of this kind that an object names.
 
-    `.owns(api)` does the same and keeps metadata alone. The version in an owner reference is ignored, and a
-    cluster-scoped owner gets no namespace. Raises RequestError for what is no kind.
+    `.owns(api)` does the same and keeps only metadata. The version in an owner reference is ignored, and a
+    cluster-scoped owner gets no namespace. Raises RequestError for anything but a kind.
 
     >>> Controller(Api.all(client, Deployment)).watches(Api.all(client, ConfigMap), owner_of(Deployment))
     <...Controller ...>
@@ -227,11 +211,11 @@ def owner_of(kind: HasApiResource | ApiResource) -> Callable[[Any], list[ObjectR
 
 def trigger_others(mapper: Mapper[Any] | EventMapper[Any], *, predicate: Predicate[Any] | None = None,
                    on: On = "object") -> Subscription:
-    """Each touched object that passes asks for what `mapper` makes of it: of each of its states, or with `on="event"`
-    of the `ObjectEvent`. Objects that could not be decoded are not shown to it.
+    """Request runs for what `mapper` returns for each touched object that passes: it is called with each state of the
+    object, or with `on="event"` with the `ObjectEvent`. It is not called for objects that could not be decoded.
 
-    The mapper is user code: it runs in the watch's thread, without a lock, must not block, and what it raises is
-    reported and does not end the watch.
+    The mapper is user code: it runs in the watch's thread without a lock and must not block. An exception is reported
+    and does not end the watch.
     """
     given: Callable[[Any], Mapped] = mapper
 
@@ -263,7 +247,7 @@ def check_mapper(mapper: object, on: object) -> None:
 
 
 def _refs(found: Mapped) -> Iterator[ObjectRef]:
-    """What a mapper returned, one by one. Raises TypeError for what is not a ref: it comes from user code."""
+    """The refs that a mapper returned, one by one. Raises TypeError for anything else."""
     if found is None:
         return
     for ref in found if isinstance(found, Iterable) else (found,):
@@ -286,12 +270,12 @@ def named_after(function: Any, wrapper: Subscription) -> Subscription:
 
 
 def _valid(event: ObjectEvent[Any]) -> ObjectEvent[Any]:
-    """Without a previous state that could not be decoded."""
+    """The event, without a previous state that could not be decoded."""
     return ObjectEvent(event.obj, None, event.deleted) if isinstance(event.old, InvalidObject) else event
 
 
 def _states(event: Apply[Any] | InitApply[Any] | Delete[Any]) -> Iterator[Any]:
-    """The object as it is now, and as it was before where that is known."""
+    """The object as it is now, and as it was before if that is known."""
     yield event.obj
     previous = event.previous if isinstance(event, Apply) else None
     if previous is not None and not isinstance(previous, InvalidObject):
@@ -314,28 +298,28 @@ def _version(obj: Any) -> tuple[str, str] | None:
 log = guarded_logger(__name__)
 
 SLOW_SECONDS = 0.1
-"""User code in a watch's thread that takes longer is logged by name."""
+"""User code in a watch's thread that takes longer is named in the log."""
 
 LOST = "nothing more is reconciled because of this event"
 
 CHUNK = 500
-"""Events after which the requests made so far are passed on: a long list must not keep the first ones waiting."""
+"""Events after which the requests made so far are passed on, so that a long list does not delay the first ones."""
 
 
 BACKLOG = 10_000
 """Changes that wait for one subscription; more are logged, once."""
 
 LOOK_SECONDS = 0.1
-"""Between two looks of a waiting thread at the stop token."""
+"""Seconds between two looks of a waiting thread at the stop token."""
 
 
 class Subscriber:
-    """Delivers what a watch sees to one subscription, in order. Safe to use from any thread."""
+    """Delivers the events of a watch to one subscription, in order. Safe to use from any thread."""
 
     def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
                  stop: StopToken, on_complete: Callable[[], None], logger: GuardedLogger | None = None) -> None:
-        """`on_complete` is for the watch to call, when a list is complete. `logger`: the one of the controller that the
-        subscription triggers; then the log says what it costs that something raised."""
+        """The watch calls `on_complete` when a list is complete. `logger`: of the controller that the subscription
+        triggers; with it the log says what an exception costs."""
         self._on_complete = on_complete
         self._subscription = subscription.requests if isinstance(subscription, OfHeads) else subscription
         self._sink = sink
@@ -353,34 +337,35 @@ class Subscriber:
         """Changes in the queue."""
         self._backlog_logged = False
         self._worker: int | None = threading.get_ident()
-        """The thread that delivers; None: no thread does."""
+        """The thread that delivers; None when no thread does."""
         self._is_beginning = True
-        """Whether that thread still works through what it came with."""
+        """Whether that thread still works through its own changes."""
         self._is_wanted = False
-        """Whether the watch's thread waits for its place."""
+        """Whether the watch's thread waits to take over."""
         self._cancelled = False
         self._current: Event[Record] = INIT
-        """What the subscription is given at the moment. Of the thread that delivers."""
+        """The event that the subscription gets at the moment. For the delivering thread."""
         self._interrupted: Sequence[Event[Record]] = ()
 
     def begin(self, changes: Sequence[Event[Record]]) -> None:
-        """Deliver `changes`, then what has come since the subscriber was made. To be called exactly once."""
+        """Deliver `changes`, then what has arrived since the subscriber was made. To be called exactly once."""
         self._work(changes)
 
     def deliver(self, changes: Sequence[Event[Record]], *, by_watch: bool = False) -> None:
-        """Pass `changes` through the subscription, after all that came before. `by_watch`: the calling thread is the
-        watch's, which takes the place of another one that delivers; it waits for the call in progress."""
+        """Pass `changes` through the subscription, after all earlier changes. `by_watch`: this is the watch's thread,
+        which takes over from another delivering thread after waiting for the call in progress."""
         with self._turn:
             mine, waiting = self._taken(changes, by_watch), self._waiting
         if mine is not None:
             self._work(mine)
         elif waiting > BACKLOG and not self._backlog_logged:
             self._backlog_logged = True
-            self._log.warning("%s is slower than changes come: %d of them wait until it has got what was stored when "
-                              "it subscribed", self._name, waiting)
+            self._log.warning("%s is slower than the changes: %d of them wait until it has got what was stored when it "
+                              "subscribed", self._name, waiting)
 
     def _taken(self, changes: Sequence[Event[Record]], by_watch: bool) -> Sequence[Event[Record]] | None:
-        """What the calling thread has to work through first; None when another one does, or nothing is left."""
+        """The changes that the calling thread has to deliver first; None when another thread delivers, or none are
+        left."""
         if not self._is_idle:
             self._queue.append(changes)
             self._waiting += len(changes)
@@ -393,7 +378,7 @@ class Subscriber:
             if self._worker is not None or not self._queue:
                 return None
             changes = self._next()
-        elif self._queue:  # what an interrupted thread has left
+        elif self._queue:  # left over by an interrupted thread
             self._queue.append(changes)
             self._waiting += len(changes)
             changes = self._next()
@@ -424,7 +409,7 @@ class Subscriber:
                 while start < len(changes) and not self._is_over:
                     self._pass(changes[start:start + CHUNK])
                     start += CHUNK
-            except BaseException as error:  # the person at the keyboard, who must not wait for what is left
+            except BaseException as error:  # Ctrl-C: the user must not wait for the rest
                 self._leave_to_another(changes[start + CHUNK:], error)
                 raise
             with self._turn:
@@ -444,7 +429,7 @@ class Subscriber:
         requests: list[ReconcileRequest] = []
         left = iter(changes)
         try:
-            # Guarded as a whole and gone on with after what raised, as a guard around each event would cost each event.
+            # One guard for all, resumed after an exception, as a guard around each event would cost each event.
             while not self._guard.call(False, self._given, self._collect, left, requests):
                 pass
         except BaseException:
@@ -463,13 +448,13 @@ class Subscriber:
             self._turn.notify_all()
         if isinstance(error, ProcessEnded):
             return
-        with contextlib.suppress(RuntimeError):  # no more threads: with the next change
+        with contextlib.suppress(RuntimeError):  # no more threads: delivered with the next change
             Thread(target=self.deliver, args=((),), name=f"rest of {self._name}", daemon=True).start()
 
     def _collect(self, changes: Iterator[Event[Record]], requests: list[ReconcileRequest]) -> bool:
-        """Add to `requests` what follows from `changes`; True when there are no more of them."""
+        """Add the requests for `changes` to `requests`; returns True when all changes are done."""
         monotonic, subscription, read = self._clock.monotonic, self._subscription, self._read
-        if read is None:  # the library's own, which calls nobody: there is no slowness to tell of
+        if read is None:  # the library's own subscription, which calls no user code and is never slow
             for change in changes:
                 self._current = change
                 requests.extend(subscription(change))
@@ -478,7 +463,7 @@ class Subscriber:
         for change in changes:
             self._current = change
             try:
-                # The reader is made for this subscription alone: what it changes in it, nobody else sees.
+                # Each subscription gets its own reader, so its changes affect no other subscription.
                 requests.extend(subscription(with_obj(change, read)))
             finally:
                 if (ended := monotonic()) - began > SLOW_SECONDS:
@@ -493,7 +478,7 @@ class Subscriber:
 
 
 def described_event(change: Event[Any]) -> str:
-    """An event in the words of the log: `Apply of ` and the ref of its object, or what a view says of itself."""
+    """An event as the log names it: `Apply of ` and the ref of its object, or the repr of a view."""
     obj = obj_of(change)
     return type(change).__name__ if obj is None else f"{type(change).__name__} of {getattr(obj, 'ref', obj)}"
 
@@ -505,13 +490,14 @@ MOST_REPORTED = 100
 
 
 class Inbox:
-    """Brings what a controller is sent to its own kind, and gives it to the queue. Safe to use from any thread."""
+    """Brings requests to the controller's own kind, and gives them to the queue. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, store: Store[Any], schedule: Sink, *,
                  logger: GuardedLogger, on_bug: Callable[[str, BaseException], None],
                  namespaces: frozenset[str] = frozenset(), pattern: str = "") -> None:
-        """`schedule` takes requests of `resource`, whose objects `store` keeps: those in `namespaces` or in namespaces
-        like `pattern`; in all of them where both are empty. `on_bug` hears of what it raises."""
+        """`schedule` takes requests for `resource`, whose objects are in `store`: those in `namespaces` or in namespaces
+        that match `pattern`, or in all namespaces if both are empty. `on_bug` is called with an exception of
+        `schedule`."""
         self._resource = resource
         self._namespaced = resource.namespaced
         self._store = store
@@ -524,7 +510,7 @@ class Inbox:
         self._reported: set[tuple[str, str | None]] = set()
 
     def _are_own(self, requests: list[ReconcileRequest]) -> bool:
-        """Whether `_is_own` is true for all of them, without a call for each."""
+        """Whether all requests are of the controller's kind, without a call for each."""
         own = self._resource
         if self._namespaced:
             return all(request.ref.resource is own and request.ref.namespace for request in requests)
@@ -536,13 +522,13 @@ class Inbox:
             accepted = requests if self._are_own(requests) else self._own(requests)
             if accepted:
                 self._schedule(accepted)
-        except Exception as error:  # noqa: BLE001 - a defect here: a controller that looks alive and hears nothing
+        except Exception as error:  # noqa: BLE001 - a defect: the controller would look alive and do nothing
             self._on_bug("the queue", error)
 
     def sink_of(self, origin: str) -> Sink:
-        """A sink for requests that `origin`, a user's function, may make for any object: one that is in none of the
-        controller's namespaces is not in its store, so it is ignored, and logged once for each of these namespaces.
-        Without an `origin` nothing is logged."""
+        """A sink for requests that `origin`, a user's function, makes for any object. Requests for objects outside the
+        controller's namespaces are ignored, and logged once for each namespace; without an `origin` nothing is logged.
+        """
         return partial(self._sink_from, origin) if self._namespaces or self._pattern else self.sink
 
     def trigger(self, item: Any) -> None:
@@ -567,7 +553,7 @@ class Inbox:
         return [ReconcileRequest(ref, EXTERNAL)]
 
     def bulk(self, _item: Any = None) -> list[ReconcileRequest]:
-        """Requests for every stored object, whatever the item is that asks for them."""
+        """Requests for every stored object. The item of the trigger source does not matter."""
         own = self._resource
         return [ReconcileRequest(record.ref.canonical(own), BULK, bulk=True) for record in self._store.records()]
 
@@ -623,7 +609,7 @@ class Inbox:
 
 
 class FirstList:
-    """A sink for a watch that comes to a controller which runs: what its first list asks for is no news, but bulk."""
+    """A sink for a watch that is added to a running controller: requests of its first list are bulk."""
 
     def __init__(self, sink: Sink, on_complete: Callable[[], None]) -> None:
         self._sink = sink
@@ -631,19 +617,19 @@ class FirstList:
         self._complete = False
 
     def sink(self, requests: list[ReconcileRequest]) -> None:
-        """Pass these on. Raises nothing that the sink below does not."""
+        """Pass these on. Raises only what the sink below raises."""
         if not self._complete:
             requests = [msgspec.structs.replace(request, bulk=True) for request in requests]
         self._sink(requests)
 
     def completed(self) -> None:
-        """A list is complete: from now on changes come."""
+        """The first list is complete: later requests are changes."""
         self._complete = True
         self._on_complete()
 
 
 def _is_own(ref: ObjectRef, own: ApiResource) -> bool:
-    """Whether nothing has to be done with it: of one object there is one key."""
+    """Whether the ref needs no conversion, since one object must have one key."""
     return ref.resource is own and (bool(ref.namespace) if own.namespaced else ref.namespace is None)
 
 

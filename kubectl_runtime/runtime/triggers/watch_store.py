@@ -4,10 +4,9 @@
         pods.wait_until_ready(10)
         pods.by_index("node", "worker-1")
 
-    made       nothing is requested, reads find nothing; the first one says so in the log
-    entered    a thread watches, the one of whoever watches the same with this client already
-    left       the watch ends if nobody else uses it; the store keeps answering with what it knew last. So does one
-               whose client is closed
+Before the `with` block nothing is requested and reads find nothing; the first read logs that. In the block a thread
+watches, shared with other users of the same watch. After the block, or when the client is closed, the store keeps its
+last state.
 """
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ log = guarded_logger(__name__)
 K = TypeVar("K")
 
 JOIN_SECONDS = 2.0
-"""How long leaving waits for the thread of the watch, which takes a millisecond unless user code holds it up."""
+"""How long leaving the block waits for the watch's thread, which takes a millisecond unless user code blocks it."""
 
 
 class Size(NamedTuple):
@@ -47,15 +46,15 @@ class Size(NamedTuple):
 
     objects: int
     bytes: int
-    """Of JSON as it was received, less what `modify` took away; objects that are kept as declared fields have none."""
+    """Of JSON as it was received, without what `modify` removed; objects that are kept as declared fields have none."""
 
 
 class WatchedStore(Store[K]):
-    """A `Store` with the watch behind it: made by `watch_store`.
+    """A `Store` with its own watch: made by `watch_store`.
 
-    `watch_state` says what the watch does, `is_stale(seconds)` whether it is too old to be trusted,
-    `subscribe(function)` has events delivered, deletions included. A context manager, to be entered once; safe to use
-    from any thread.
+    `watch_state` shows what the watch does, `is_stale(seconds)` whether the data may be outdated, and
+    `subscribe(function)` delivers events, deletions included. A context manager, to be entered once; safe to use from
+    any thread.
 
     >>> with watch_store(Api.all(client, ConfigMap)) as maps:
     ...     maps.wait_until_ready(10)
@@ -64,7 +63,7 @@ class WatchedStore(Store[K]):
     """
 
     def __init__(self, share: Share, kind: type[K], client: Any, clock: Clock, *, own_writes: bool) -> None:
-        """`client`: of the Api, if it has one."""
+        """`client`: the client of the Api, if it has one."""
         stored = share.watch.stored
         super().__init__(stored.resource, reader_of(kind), stored, own_writes=own_writes)
         self.declared_by = "watch_store(api, indexes={...})"
@@ -76,8 +75,8 @@ class WatchedStore(Store[K]):
         self._entering, self._is_begun = threading.Lock(), False
 
     def start(self) -> Self:
-        """Begin the watch, as a `with` block does, where `close` is called later: in an application that is made by a
-        factory. Does not block. Raises RequestError the second time."""
+        """Begin the watch, as a `with` block does; call `close` later. For applications that a factory makes. Does not
+        block. Raises RequestError the second time."""
         with self._entering:
             if self._is_begun:
                 raise RequestError(f"the store of {self.resource.full_name} was entered already: its watch begins and "
@@ -101,8 +100,8 @@ class WatchedStore(Store[K]):
         self.close()
 
     def close(self) -> None:
-        """End its watch, unless somebody else uses it. Waits for the watch's thread, 2 s at most. Safe to repeat, and
-        from any thread."""
+        """End the watch, unless it has other users. Waits at most 2 s for the watch's thread. Safe to repeat, and from
+        any thread."""
         self._forget()
         self._share.release("its store was closed")
         self._over.set("its store was closed")
@@ -114,7 +113,7 @@ class WatchedStore(Store[K]):
                 log.warning("%s has not ended %.0f s after its store was closed", thread.name, JOIN_SECONDS)
 
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
-        """As `Store.wait_until_ready`. Raises RequestError before the `with` block, since nothing would ever come."""
+        """As `Store.wait_until_ready`. Raises RequestError before the `with` block, where no object would ever come."""
         if (unstarted := self._unstarted) and not self.has_ended:
             raise RequestError(f"the store of {self.resource.full_name} cannot be waited for: {unstarted}")
         super().wait_until_ready(timeout)
@@ -126,16 +125,16 @@ class WatchedStore(Store[K]):
 
     @property
     def _unstarted(self) -> str:
-        """What its user forgot; empty where nothing was, as another user of the same watch may have started it."""
+        """The missing step of the user; empty if there is none, as another user of the watch may have started it."""
         if self._is_begun or self.is_ready:
             return ""
         return f"its watch was never started: with watch_store(...) as {self.resource.plural}: ..., or .start()"
 
     def is_stale(self, max_age: Duration) -> bool:
-        """Whether the store may be out of date: for longer than `max_age` nothing has come that proves the opposite.
+        """Whether nothing has arrived for longer than `max_age` that proves the store to be up to date.
 
-        A page, an event and a bookmark prove it; bookmarks come about once a minute, so where nothing changes a shorter
-        time says nothing. True before the first complete list, and from the end of the watch on.
+        Pages, events and bookmarks prove it. Bookmarks come about once a minute, so a shorter `max_age` means little
+        where nothing changes. True before the first complete list, and after the end of the watch.
         """
         state = self.watch_state
         if not self.is_ready or state.phase is Phase.STOPPED or state.last_event is None:
@@ -145,11 +144,11 @@ class WatchedStore(Store[K]):
     def subscribe(self, function: Callable[[Event[K]], object]) -> Callable[[], None]:
         """Call `function` with each event from now on. Returns a function that ends this.
 
-        It first gets, before this returns, an `Apply` of every stored object and `InitDone`, if there is a complete
-        list, and may get what has changed since; then `Apply` and `Delete` of each change and `InitDone` after each
-        list, by the watch's thread. It must not block; over 100 ms is logged by name, and what it raises is logged and
-        ends nothing. More than 10,000 changes that come before it has got all stored objects are logged. Objects are
-        its own.
+        Before this returns, `function` gets an `Apply` of every stored object and `InitDone`, if there is a complete
+        list, and maybe later changes. Then the watch's thread calls it with `Apply` and `Delete` of each change, and
+        `InitDone` after each list. It must not block: a call of more than 100 ms is logged by name. An exception is
+        logged and ends nothing. If more than 10,000 changes arrive before it has got all stored objects, that is
+        logged. The objects are its own.
         """
         check_callback("a subscription", function, "event")
 
@@ -160,13 +159,13 @@ class WatchedStore(Store[K]):
         return self._share.subscribe(named_after(function, subscription), lambda _: None, read=self._read)
 
     def changes(self) -> Iterator[Apply[K] | Delete[K]]:
-        """Iterate over what changes: first an `Apply` of each stored object, then `Apply` and `Delete` as they come.
+        """Iterate over changes: first an `Apply` of each stored object, then `Apply` and `Delete` as they come.
 
-        Blocks while nothing has changed, and ends when the store is closed, or its client, or a `deadline` is over.
-        The loop may take its time and block: each iterator has what is new for itself, without holding up the watch or
-        others. While it is busy, newer states of one object take the place of older ones; that it was deleted in
-        between is kept. So it never holds more than two events an object. For any thread, one at a time; several
-        iterators may share the work of several threads. Raises RequestError before the start.
+        Blocks while nothing has changed. Ends when the store or its client is closed, or at a `deadline`. The loop may
+        block: each iterator collects its own changes and holds up neither the watch nor others. While the loop is busy,
+        newer states of an object replace older ones, except that a deletion in between is kept; so there are at most
+        two events per object. For any thread, one at a time; several threads may share the work through several
+        iterators. Raises RequestError before the start.
 
         >>> with watch_store(Api.namespaced(client, ConfigMap, "default")) as maps:
         ...     next(change.obj.name for change in maps.changes())
@@ -211,7 +210,7 @@ class WatchedStore(Store[K]):
 
     @property
     def size(self) -> Size:
-        """How much the watch holds. Costs nothing but a lock."""
+        """How much the watch holds. Takes one lock."""
         stored = self._share.watch.stored
         with stored.condition:
             return Size(len(stored.records), stored.bytes)
@@ -219,12 +218,12 @@ class WatchedStore(Store[K]):
 
 def watch_store(api: WatchApi[K] | SelectedNamespaces[K], config: WatcherConfig = DEFAULT_CONFIG, *,
                 indexes: IndexFunctions[K] | None = None, modify: Modify | None = None) -> WatchedStore[K]:
-    """A store of the objects of `api`, for a `with` block. Blocks nowhere: `wait_until_ready` does.
+    """A store of the objects of `api`, for a `with` block. Only `wait_until_ready` blocks.
 
     `indexes`: functions as `Store.add_index` takes them, by name; more can be added later. `modify` prunes each object
-    before it is stored, such as `strip_managed_fields`. One watch serves all users of the client who want the same (see
-    `WatcherConfig.shared`). What this client wrote is read as it was answered, unless its `own_writes` are off. Raises
-    RequestError for an argument that cannot be used.
+    before it is stored, such as `strip_managed_fields`. Users of the client that need the same watch share it (see
+    `WatcherConfig.shared`). Objects that this client wrote are read as the server returned them, unless `own_writes`
+    is off. Raises RequestError for an argument that cannot be used.
 
     >>> by_app = {"app": lambda pod: pod.labels.get("app")}
     >>> with watch_store(Api.all(client, Pod), indexes=by_app) as pods:

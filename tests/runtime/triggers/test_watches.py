@@ -250,7 +250,7 @@ def test_changes_that_come_while_a_late_subscription_is_told_what_is_stored_foll
     assert ears.heard == ["Apply a@20", "InitDone", "Apply a@30", "Delete a@31"]
 
 
-# A subscription that is slower than changes come
+# A subscription that is slower than the changes
 
 class Flood:
     """A watch whose thread brings changes, one as soon as the other was delivered, until it is told to end."""
@@ -306,7 +306,7 @@ def test_what_waits_until_a_subscription_has_got_what_is_stored_is_logged_once(
 
     flood.world.watch.subscribe(slow, lambda _: None)
     assert len(heard) == 3 + 1 + BACKLOG + 10
-    slow_lines = [record.getMessage() for record in caplog.records if "slower than changes come" in record.getMessage()]
+    slow_lines = [record.getMessage() for record in caplog.records if "slower than the changes" in record.getMessage()]
     assert len(slow_lines) == 1
     assert "slow" in slow_lines[0]
     assert str(BACKLOG + 1) in slow_lines[0]
