@@ -1,45 +1,29 @@
 """`Invoker`: from a run to its outcome, by way of the user's reconciler and error policy.
 
-    the store has no such object            nothing runs, no error; nothing about the key is kept
+    the store has no such object            nothing runs, no error; no state of the key is kept
     an Action                               success: wait for a change, or for the time it names
-    anything else returned                  TypeError, handled as a failure
-    TerminalError, DecodeError of this      failure, once, without a retry. News lead to a run: another version of the
-    very object; also as a cause            object than the one seen and those that the run wrote, a change of anything
-                                            else that it is mapped from, a trigger, a resync
+    any other return value                  TypeError, handled as a failure
+    TerminalError, DecodeError of this      one failure, without a retry. Only news lead to a run: a version of the
+    object; also as a cause                 object that this run neither saw nor wrote, a change of a related object, a
+                                            trigger, a resync
     a conflict (409)                        a few times in a row: soon again, quietly; then a failure
-    any other exception, SystemExit too     failure: the error policy says when to try again
-    the error policy raises                 both are logged; the default backoff applies
+    any other exception, also SystemExit    failure: the error policy decides when to try again
+    the error policy raises                 both errors are logged; the default backoff applies
 
-What `on_success` raises is a failure of the run. What is logged of all this is `RunLog`'s business. Never raises,
-except KeyboardInterrupt in the main thread (a simulation's). Holds no lock.
+An error of `on_success` is a failure of the run. `RunLog` logs the outcome. It never raises, except KeyboardInterrupt
+in the main thread (in a simulation), and holds no lock.
 
-A run begins and ends here: its scope (see `core.scope`) with the fences of the controller's client, which hold for
-every relative of that client, and its parts, such as a timeout, a recording or an observer. The parts begin in their
-order and end in the reverse order.
+Each run has a scope (see `core.scope`) with the fences of the controller's client, which hold for all clients derived
+from it; and parts, such as a timeout, a recording or an observer, which begin in order and end in reverse order.
 
-`RunTimeouts`: each run of a controller gets a stop token that is set at its `run_timeout`, or with the shutdown.
+`RunTimeouts`: each run gets a stop token that is set at its `run_timeout`, or with the shutdown; the library's calls in
+the run's thread obey it. Code that polls or waits for the token sees the time by itself. The dispatcher calls `check`
+for callbacks: a request that waits for its answer, a wait for several tokens. Without `run_timeout` it costs nothing.
 
-    begin(run, scope)    its token; the calls that the library makes in this thread obey it as well
-    check()              sets the tokens whose time has come; the seconds until the next one
-    end(run, outcome)    its time does not count any more
-
-A token tells the time by itself to whoever looks at it or waits for it. `check` is for the others, who are called
-back: a request that waits for its answer, a wait for several tokens. It belongs to the dispatcher, which is woken for
-it when a run begins while none is in progress. Where there is no `run_timeout`, all of this costs nothing.
-
-`BlockedLog`: says when all workers of a controller are held by runs that do not end, while keys wait for one.
-
-    all workers have been at the same runs for    said
-    `AFTER` seconds, and keys are due             a warning: the longest runs, how many keys wait, and what helps
-    twice as long as was told last                the same again
-    a run has ended since                         info: that runs end again, and for how long none did
-
-Runs that take so long by nature, one after the other, are told once: within `SILENCE` seconds only what lasts twice as
-long as was told before is told.
-
-A log line, and no reason to be not ready or not alive: one run that ends is all it takes, so readiness would come and
-go with the load, and a restart begins the same calls again. The status page names the longest runs anyway. The
-dispatcher looks. A run costs nothing, and a controller with a free worker one comparison a turn. Pure but for the log.
+`BlockedLog`: a warning when all workers have been at the same runs for `AFTER` seconds while keys are due, and again
+when the time has doubled; INFO when runs end again. Within `SILENCE` seconds of a warning only a block that lasts twice
+as long is logged. It affects neither readiness nor liveness: one run that ends is enough, and a restart would begin the
+same calls again. The dispatcher calls it.
 """
 from __future__ import annotations
 
@@ -83,7 +67,7 @@ class RunPart(Protocol):
     """Something that takes part in each run of a controller, in the run's thread. Raises nothing."""
 
     def begin(self, run: Run, scope: RunScope) -> bool:
-        """The run begins, in this scope, which it may change. False: there is to be none; it then has no `end`."""
+        """The run begins in this scope, which the part may change. False cancels the run; then `end` is not called."""
 
     def end(self, run: Run, outcome: Outcome) -> None:
         """The run has ended; its scope is still in force. After a defect `outcome` is an error."""
@@ -96,9 +80,9 @@ class Invoker:
                  environment: Environment[Any], on_result: ResultCallback | None = None, *,
                  parts: Sequence[RunPart] = (), on_crowd: Callable[[], object] = lambda: None,
                  ready: str | None = None) -> None:
-        """Without an `error_policy` a failing key waits its backoff. `on_result` hears how each run ended that called
+        """Without an `error_policy` a failing key waits its backoff. `on_result` gets a report of each run that called
         the reconciler, in the thread of the run. `parts` take part in each run. `on_crowd`: see `RunLog`. `ready`: the
-        type of the condition that tells how the last run ended."""
+        type of the condition that shows how the last run ended."""
         self._reconcile = reconcile
         self._on_success = success_function(reconcile)
         self._error_policy = error_policy
@@ -121,12 +105,12 @@ class Invoker:
         self._ready_guard = Guard(f"the condition {ready}, which does not tell of a failed run,", environment.logger,
                                   environment.clock)
         self.invoke: Execute = self.invoke_reconciler
-        """What a run consists of."""
+        """The body of a run."""
         self.gone: Execute = _gone
-        """What runs instead where the store has no such object."""
+        """The body of a run when the store has no such object."""
 
     def __call__(self, run: Run) -> Outcome:
-        """The whole of a run, from its beginning to its end."""
+        """A whole run, from its beginning to its end."""
         scope = RunScope(self._stop, self._cut, run, self._family, self._fences, self._manager)
         entered = enter_scope(scope)
         begun, outcome = 0, SKIPPED
@@ -138,7 +122,7 @@ class Invoker:
             else:
                 outcome = self.invoke(run)
             return outcome
-        except BaseException as error:  # a defect, no memory, or what another thread has set
+        except BaseException as error:  # a defect, no memory, or an exception set by another thread
             outcome = Outcome(None, RunResult.ERROR, error)
             raise
         finally:
@@ -164,7 +148,7 @@ class Invoker:
         run.known = self._stored
         scope = current_scope()
         if scope is not None:
-            scope.logged = ctx  # log lines of this thread name the run from now on
+            scope.logged = ctx  # log lines of this thread name the run
         outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
         return replace(outcome, delays_requeue=True) if self._tell(run, ctx, outcome) else outcome
 
@@ -187,12 +171,12 @@ class Invoker:
             return self._failed(obj, error, ctx, run, says_so=False)
 
     def _given(self, run: Run) -> Any:
-        """The object of `run` as it was given, whatever the reconciler has done to it."""
+        """The object of `run` as it was given to the run, even if the reconciler has changed its copy."""
         assert run.record is not None
         return self._store.reader(run.record)
 
     def _failed(self, obj: Any, error: BaseException, ctx: Context[Any], run: Run, *, says_so: bool = True) -> Outcome:
-        """`says_so`: the condition tells of the failure."""
+        """`says_so`: whether the condition reports the failure."""
         pass_interrupt(error)
         if self._environment.data is None and isinstance(error, AttributeError):
             _note_missing_context(error)
@@ -224,7 +208,7 @@ class Invoker:
         return action.requeue_after
 
     def _tell(self, run: Run, ctx: Context[Any], outcome: Outcome) -> bool:
-        """Log the run and report it. Whether its key has a requeue delay."""
+        """Log the run and report it. Returns whether its key needs a requeue delay."""
         timeout, now = self._environment.run_timeout, self._environment.clock.monotonic()
         if timeout is not None and now - run.started > timeout:
             self._log.overdue(ctx, now - run.started, timeout)
@@ -242,7 +226,7 @@ def _gone(_run: Run) -> Outcome:
 
 
 def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | None:
-    """`on_success` of the reconciler that this method belongs to; None when it does not override it."""
+    """The `on_success` of the reconciler that this method belongs to; None when it does not override it."""
     owner = getattr(reconcile, "__self__", None)
     if not isinstance(owner, Reconciler) or type(owner).on_success is Reconciler.on_success:
         return None
@@ -250,7 +234,7 @@ def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | Non
 
 
 def _note_missing_context(error: AttributeError) -> None:
-    """Where something was read from None in code that also reads a `data`: that there is none is part of the error."""
+    """If user code that mentions `data` read an attribute of None, note in the error that no `context=` was given."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -276,7 +260,7 @@ def _wrong_type(function: Any, returned: object, ref: object) -> TypeError:
 
 
 class RunObserver:
-    """The part of a run of which an observer is notified, in the run's thread."""
+    """The run part that notifies an observer, in the run's thread."""
 
     def __init__(self, controller: str, observer: Observer, clock: Clock) -> None:
         self._started = hearers(observer, "run_started", controller)
@@ -288,11 +272,11 @@ class RunObserver:
 
     def begin(self, run: Run, scope: RunScope) -> bool:  # noqa: ARG002
         """As `RunPart.begin`."""
-        # Not by `tell`: with one observer this would be a call more for each end, and packing and unpacking the values.
+        # Not by `together`: with one observer that would be one more call for each run, and packing of the values.
         for hear, guard in self._started:
             try:
                 hear(run.key, run.request.reason, run.waited, run.depth, run.started)
-            except BaseException as error:  # noqa: BLE001 - it may be anybody's
+            except BaseException as error:  # noqa: BLE001 - observers are user code
                 guard.failed(error)
             else:
                 if guard.count:
@@ -313,7 +297,7 @@ class RunObserver:
 
 
 class RunStop(StopToken):
-    """Set when the shutdown's token is, or when a time has come; then it stays set."""
+    """Set when the shutdown's token is, or when the time is up; then it stays set."""
 
     def __init__(self, aborted: StopToken, at: float, clock: Clock) -> None:
         super().__init__(clock=clock)
@@ -322,7 +306,7 @@ class RunStop(StopToken):
 
     @property
     def reason(self) -> str:
-        """Why it was set; empty before."""
+        """Why it was set; empty while it is not."""
         return self._aborted.reason or ("its time is up" if self._left() <= 0 else "")
 
     def is_set(self) -> bool:
@@ -334,17 +318,17 @@ class RunStop(StopToken):
         self._aborted.set(reason)
 
     def expire(self) -> None:
-        """Call back those who wait for it. To be called when its time has come."""
+        """Call the callbacks of this token. To be called when its time has come."""
         super().set("its time is up")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until the run should end, or `timeout` seconds have passed; whether it should."""
+        """Block until the run should end, or `timeout` seconds have passed. Returns whether the run should end."""
         left = max(0.0, self._left())
         return self._aborted.wait(left if timeout is None else min(timeout, left)) or self.is_set()
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the run should end; returns a function that takes it back. It may be called
-        twice, at its time and at the shutdown."""
+        """Call `callback` when the run should end; returns a function that removes it. It may be called twice, at the
+        run's timeout and at the shutdown."""
         if self._left() <= 0:
             self.expire()
         forget_time, forget_shutdown = super().on_set(callback), self._aborted.on_set(callback)
@@ -363,7 +347,7 @@ class RunTimeouts:
     """Ends the runs of one controller that take longer than `run_timeout`. Safe to use from any thread."""
 
     def __init__(self, limit: float | None, shutdown: Shutdown, clock: Clock, wake: Callable[[], None]) -> None:
-        """`limit`: seconds that a run has; None: no limit. `wake` has `check` called soon; it must not block."""
+        """`limit`: seconds that a run has; None: no limit. `wake` makes `check` run soon; it must not block."""
         self._limit = limit
         self._shutdown = shutdown
         self._clock = clock
@@ -390,7 +374,7 @@ class RunTimeouts:
                 self._stops.pop(id(run), None)
 
     def check(self) -> float | None:
-        """Set the tokens whose time has come; the seconds until the next one's has, None when there is none."""
+        """Set the tokens whose time has come. Returns the seconds until the next one; None when there is none."""
         if not self._stops:
             return None
         now = self._clock.monotonic()
@@ -403,7 +387,7 @@ class RunTimeouts:
         return wait
 
     def see_through(self) -> None:
-        """Go on with `check` for the runs that a drain waits for, until each has had its time or is told to stop."""
+        """Go on with `check` for the runs that a drain waits for, until each of them should end."""
         while (wait := self.check()) is not None and not self._shutdown.aborted.wait(wait):
             pass
 
@@ -412,27 +396,26 @@ AFTER = 60.0
 """Seconds."""
 
 SILENCE = 3600.0
-"""Seconds after the last warning; then it begins with `AFTER` again."""
+"""Seconds after the last warning; then `AFTER` applies again."""
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks while it stands, so that its end is told soon."""
+"""Seconds between two looks while all workers are blocked, so that the end is logged soon."""
 
 IDLE_LOOK = 10.0
-"""Seconds between two looks at runs that are old enough, while no key waits for them."""
+"""Seconds between two looks at old runs while no key waits for a worker."""
 
 NAMED = 3
 
 Held = tuple[Sequence[Run], int]
-"""The runs that hold all workers, in the order they began, and how many keys are due."""
+"""The runs that occupy all workers, in the order they began, and how many keys are due."""
 
 
 class BlockedLog:
-    """Says in the log that all workers are held by runs that do not end, and when it goes on. For one thread at a
-    time."""
+    """Logs that all workers are blocked by runs that do not end, and when runs end again. For one thread at a time."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock, held: Callable[[], Held | None],
                  run_timeout: float | None) -> None:
-        """`held()`: None while a worker is free. `run_timeout`: what the controller was given."""
+        """`held()` returns None while a worker is free. `run_timeout`: of the controller."""
         self._logger = logger
         self._clock = clock
         self._held = held
@@ -443,10 +426,10 @@ class BlockedLog:
         self._limit = AFTER
         self._told = float("-inf")
         self._since: float | None = None
-        """Since when the workers have been at the runs that were told; None when there is nothing to tell an end of."""
+        """Since when the workers have been at the runs of the last warning; None when no warning is open."""
 
     def check(self) -> float | None:
-        """Look, and say what has changed. The seconds until it wants to look again; None while a worker is free."""
+        """Log what has changed. Returns the seconds until the next check; None while a worker is free."""
         held = self._held()
         now = self._clock.monotonic()
         if held is None or not held[0]:

@@ -1,21 +1,20 @@
-"""`LoopDetector`: notices controllers that keep themselves or each other busy, says what it is about, and slows them.
+"""`LoopDetector`: notices controllers that keep themselves or each other busy, logs why, and slows them down.
 
-    own loop   the last `RUNS` runs of a key within `WITHIN` were each there only because of the run before: every
-               change that led to it was a write of that one, or it had asked to run again at once, or had triggered
-               itself. `FEW` are enough where a written content comes back again and again, or two applies of a run
-               have one field manager, so that each drops what the other one applied
+    own loop   each of the last `RUNS` runs of a key within `WITHIN` was caused only by the run before: all changes that
+               led to it were writes of that run, or that run requested another one at once or triggered itself. `FEW`
+               runs are enough if the same content is written again and again, or if two applies of a run have one
+               field manager, so that each apply drops the fields of the other
     quarrel    `TURNS` times in a row within `WITHIN` a write of a key's runs took a field from the same other manager,
                which had taken it back in between
-    ping-pong  the last `ANSWERS` runs of a key within `BUSY` each wrote something, whatever led to them
+    ping-pong  each of the last `ANSWERS` runs of a key within `BUSY` wrote something, whatever caused it
 
-Each is one WARNING for a key within `SILENCE`, with the JSON paths that differed between the last two versions; the
-last ones are kept for whoever looks. Of what makes step by step (fifteen children, one a run; fourteen phases) nothing
-is logged. As long as an own loop or a ping-pong goes on, `ended` says that the key has a requeue delay.
+Each is logged as one WARNING for a key within `SILENCE`, with the JSON paths that differ between the last two versions;
+the last ones are kept for the status page. Progress step by step (fifteen children, one a run; fourteen phases) is not
+logged. While an own loop or a ping-pong goes on, `ended` returns True, and the key gets a requeue delay.
 
-A key whose runs write nothing and do not ask to run at once costs a lookup. From the second write within `WITHIN` on
-the last content is kept, with a hash in the place of each value, so that no data stays: for `MOST_KEYS` keys and
-`MOST_BYTES` at most, and not after the object was deleted. Managed fields are read from then on, too. Safe to use from
-any thread; no lock is held while anything is decoded or logged.
+A key whose runs write nothing and do not requeue at once costs one lookup. From the second write within `WITHIN` on,
+the last content is kept, with a hash in place of each value, for `MOST_KEYS` keys and `MOST_BYTES` at most, until the
+object is deleted. Safe to use from any thread; no lock is held while anything is decoded or logged.
 """
 from __future__ import annotations
 
@@ -43,12 +42,12 @@ RUNS, WITHIN = 50, 60.0
 FEW, COMES_BACK = 10, 3
 ANSWERS, BUSY = 100, 30.0
 TURNS = 3
-"""Five turns of two managers: three of ours, and two of the other's between them."""
+"""Three writes of ours with two of the other manager between them."""
 SILENCE = 3600.0
 MOST_KEYS = 10_000
 MOST_BYTES = 8 << 20
 MOST_VERSIONS = 1000
-"""Of one run that are known to come back; a run that writes more is in no loop that anybody could follow."""
+"""Versions of one run that are remembered; a run that writes more is in no loop that anybody could follow."""
 MOST_PATHS = 10
 KEPT = 20
 
@@ -59,8 +58,8 @@ Owners = dict[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One that was noticed: the key it is about, what it is in words, the paths that differed, and when, on the
-    controller's clock."""
+    """A loop that was noticed: the object, the description, the paths that differed, and the time on the controller's
+    clock."""
 
     ref: ObjectRef
     what: str
@@ -75,17 +74,17 @@ class _Trail:
 
     def __init__(self) -> None:
         self.versions: dict[Version, None] = {}
-        """Made by the last run."""
+        """The versions that the last run made."""
         self.before: dict[Version, None] = {}
-        """Made by the one before it, whose event may be late."""
+        """The versions that the run before it made, whose events may be late."""
         self.soon = False
-        """The last run asked to run again at once."""
+        """Whether the last run requested another one at once."""
         self.runs: deque[float] = deque(maxlen=RUNS)
-        """When the last runs ended that were due to the one before them, without a gap."""
+        """When the last runs ended, as far back as each was caused by the run before it."""
         self.contents: deque[int] = deque(maxlen=RUNS)
-        """Hashes of what those runs wrote last."""
+        """Hashes of what each of these runs wrote last."""
         self.answers: deque[float] = deque(maxlen=ANSWERS)
-        """When the last runs ended that wrote something, without one between them that did not."""
+        """When the last runs ended, as far back as each wrote something."""
         self.last: Sketch | None = None
         """The object that was written last."""
         self.written = float("-inf")
@@ -94,7 +93,7 @@ class _Trail:
 
 
 class LoopDetector:
-    """Notices when one controller keeps itself, or two each other, busy. One for each controller."""
+    """Notices when one controller keeps itself busy, or two keep each other busy. One for each controller."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock) -> None:
         self._logger = logger
@@ -105,23 +104,23 @@ class LoopDetector:
         self._found: deque[Loop] = deque(maxlen=KEPT)
 
     def found(self) -> list[Loop]:
-        """The last `KEPT` that were warned of, the latest first."""
+        """The last `KEPT` loops that were logged, the latest first."""
         with self._lock:
             return [*reversed(self._found)]
 
     def forget(self, key: Key) -> None:
-        """The object of this key was deleted."""
-        if key in self._trails:  # of few keys anything is known
+        """Drop the state of `key`: its object was deleted."""
+        if key in self._trails:  # false for most keys
             with self._lock:
                 self._drop(key)
 
     def ended(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """A run ended. Whether its key is in a loop, and has a requeue delay. Runs of one key end one after the other,
-        so its trail is this thread's meanwhile."""
+        """A run ended. Whether its key is in a loop and needs a requeue delay. Runs of one key end one after the other,
+        so no other thread uses its trail during this call."""
         soon = (outcome.streak is not None and outcome.streak is Streak.SOON) or run.triggered_itself
         written = run.writes
         if not soon and (written is NO_WRITES or not written) and run.key not in self._trails:
-            return False  # as most runs, which need not wait for the lock
+            return False  # most runs, which need not wait for the lock
         if run.forgotten:
             self.forget(run.key)
             return False
@@ -212,7 +211,7 @@ class LoopDetector:
         causes = run.causes
         if not causes:
             return trail.soon and isinstance(run.request.reason, Requeued) and run.request.reason is not RETRIED
-        # No cause: the program has asked for it, most likely that run itself.
+        # No cause: the program has triggered it, most likely that run itself.
         return all(trail.soon if cause is None else is_own(cause, trail.versions) or is_own(cause, trail.before)
                    for cause in causes)
 
@@ -248,8 +247,8 @@ class LoopDetector:
 
 
 class Sketch:
-    """What two versions of an object are compared by: the paths of its content, with a hash in the place of each value,
-    and which manager has applied what. It holds no value of the object's."""
+    """What is compared of an object: the paths of its content, with a hash in place of each value, and which manager
+    has applied what. It holds no value of the object."""
 
     __slots__ = ("applied", "content", "ref")
 
@@ -277,12 +276,12 @@ def _hashed(value: Any) -> Any:
         return {key: _hashed(below) for key, below in value.items()}
     if isinstance(value, list):
         return [_hashed(below) for below in value]
-    return hash((type(value).__name__, value))  # of texts, Python draws the hash anew for each process
+    return hash((type(value).__name__, value))  # Python salts the hash of text differently in each process
 
 
 def differences(before: Sketch | None, after: Sketch) -> list[str]:
-    """The JSON paths at which two versions of an object differ, except for what the server counts; `MOST_PATHS` at
-    most. Paths, never values."""
+    """The JSON paths, never values, at which two versions of an object differ, except for what the server counts;
+    `MOST_PATHS` at most."""
     if before is None or before.ref != after.ref:
         return []
     found = json_differences(_decode(before.content), _decode(after.content))
@@ -294,7 +293,7 @@ def _shown(path: Path) -> str:
 
 
 def taken(before: Record, after: Record) -> list[tuple[str, str]]:
-    """Fields that one manager had to itself in `before` and does not have in `after`, where another one has: each path
+    """Fields that one manager alone owned in `before`, and that others but not this manager own in `after`: each path
     with the manager that lost it."""
     had, has = _owners(before), _owners(after)
     return [(path, next(iter(managers))) for path, managers in had.items()
@@ -302,9 +301,9 @@ def taken(before: Record, after: Record) -> list[tuple[str, str]]:
 
 
 def at_odds_with_itself(first: Sketch | None, second: Sketch, third: Sketch) -> str | None:
-    """The field manager whose apply gave `second`, and dropped by it fields that it has in `first` and `third`, and
-    whose next apply gave `third` and dropped some of `second`; None when there is none. Three versions in a row of one
-    object."""
+    """The field manager that takes fields from itself, in three consecutive versions of one object: its apply made
+    `second` and dropped fields that it has in `first` and `third`, and its next apply made `third` and dropped fields
+    of `second`. None when there is none."""
     if first is None or not first.ref == second.ref == third.ref:
         return None
     for manager, paths in _decode(third.applied).items():

@@ -1,11 +1,10 @@
 """`Reconciler`: the class form of a reconciler. The function form is any `(obj, ctx) -> Action`.
 
-Both say themselves of which type `ctx.data` is: by the annotation `ctx: Context[Deps]`. Who passes no `context=` has
+The annotation `ctx: Context[Deps]` of either form names the type of `ctx.data`. Without `context=` it is
 `Context[None]`; see the overloads of `Controller.run`.
 
-`Action`: what a reconciler wants to happen next, and `TerminalError`: that no retry will help.
-
-`Context`: what a reconciler gets besides the object. One per run; private to it.
+`Action`: what a reconciler returns. `TerminalError`: no retry will help. `Context`: what a reconciler gets besides the
+object; each run has its own.
 """
 from __future__ import annotations
 
@@ -48,10 +47,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a reconciler, or an error policy, answers: run again after a time, or wait for a change.
+    """What a reconciler, or an error policy, returns: run again after a time, or wait for a change.
 
-    Make one with `Action.requeue` or `Action.await_change`. Immutable. Raises as `requeue` does, so that an Action that
-    exists is one that can be carried out.
+    Make one with `Action.requeue` or `Action.await_change`. Immutable. Raises as `requeue` does, so every Action can be
+    carried out.
 
     >>> Action.requeue(300)
     Action(requeue_after=300.0)
@@ -62,11 +61,11 @@ class Action:
     """
 
     requeue_after: float | None = None
-    """Seconds from the end of this run to the next one; None: only when something changes."""
+    """Seconds from the end of this run to the next one; None: run only when something changes."""
     reason: str = ""
-    """What is waited for, in one word; empty: nothing."""
+    """What the object waits for, in one word; empty when it waits for nothing."""
     message: str = ""
-    """The same for people."""
+    """The same as a sentence for people."""
 
     def __post_init__(self) -> None:
         if self.requeue_after is not None:
@@ -78,9 +77,9 @@ class Action:
 
     @classmethod
     def requeue(cls, after: Duration) -> Action:
-        """Reconcile again `after` this long (seconds or a timedelta) even if nothing changes; a change comes first as
-        always. A key that asks for less than 0.1 s many times in a row is slowed down to that; more than 180 days
-        are taken for 180 days.
+        """Reconcile again after this long (seconds or a timedelta) even if nothing changes; a change may start a run
+        earlier. A key that requests less than 0.1 s many times in a row is slowed down to 0.1 s; more than 180 days are
+        cut to 180 days.
 
         Raises RequestError when `after` is negative, infinite or not a number, or is no duration.
         """
@@ -88,16 +87,16 @@ class Action:
 
     @classmethod
     def await_change(cls) -> Action:
-        """Nothing more to do until the object, or something that it is watched for, changes."""
+        """Nothing more to do until the object, or an object that the controller watches for it, changes."""
         return _AWAIT_CHANGE
 
     @classmethod
     def waiting(cls, reason: str, message: str, *, after: Duration | None = None) -> Action:
-        """Not done, since something is waited for: as `await_change`, or `requeue` where `after` says a time.
+        """The object waits for something: as `await_change`, or as `requeue` with `after`.
 
-        A controller with `ready="Ready"` then writes that condition with status Unknown and this `reason`, one word in
-        CamelCase such as `DatabaseStarting`, and `message`, for people. Raises RequestError for another reason, and as
-        `requeue`.
+        A controller with `ready="Ready"` then writes that condition with status Unknown, this `reason` (one word in
+        CamelCase such as `DatabaseStarting`) and this `message` for people. Raises RequestError for another reason, and
+        as `requeue`.
 
         >>> Action.waiting("DatabaseStarting", "the database restores a backup", after=10)
         Action(requeue_after=10.0, reason='DatabaseStarting', message='the database restores a backup')
@@ -123,10 +122,10 @@ _AWAIT_CHANGE = Action()
 class TerminalError(KubeError):
     """Raise it in a reconciler when retrying cannot help: for example, the spec asks for what does not exist.
 
-    The run counts as failed, once; the error policy is not asked, and there is no retry. The object runs again when
-    there is news: another version of it than the one that was seen and those that this run wrote itself, a change of
-    an object that it owns or is mapped from, `trigger`, or a resync. It works as the cause of another exception as well
-    (`raise Mine(...) from TerminalError(...)`).
+    The run counts as one failure; the error policy is not called, and there is no retry. The object runs again when
+    there is news: a version of it that this run neither saw nor wrote, a change of an object that it owns or is mapped
+    from, `trigger`, or a resync. It also works as the cause of another exception (`raise Mine(...) from
+    TerminalError(...)`).
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     if "color" not in obj.data:
@@ -156,7 +155,7 @@ class RunReads(Protocol):
 
 
 class Environment(Generic[T]):
-    """What all runs of one controller have in common. Read-only once the controller runs."""
+    """What all runs of one controller share. Read-only once the controller runs."""
 
     __slots__ = ("backoff", "client", "clock", "controller", "data", "field_manager", "logger", "metadata_store_of",
                  "reads", "recorder", "rng", "run_timeout", "shutdown", "store_of", "stored", "watched")
@@ -169,7 +168,7 @@ class Environment(Generic[T]):
                  run_timeout: float | None = None) -> None:
         self.controller = controller
         self.field_manager = "".join(filter(str.isprintable, controller))[:LONGEST_MANAGER] or None
-        """The name, as the server takes it for a field manager."""
+        """The controller's name, shortened to a valid field manager."""
         self.client = client
         self.data = data
         self.logger = logger
@@ -187,12 +186,12 @@ class Environment(Generic[T]):
 
 
 class Context(Generic[T_co]):
-    """The second argument of a reconciler: the client, the stores, the user's own data, and what is known of this run.
+    """The second argument of a reconciler: the client, the stores, the user's own data, and the state of this run.
 
-    `client`, `api(Kind)`, `data` (what was given as `context=`), `read(Kind, name)` and `read_all(Kind)` for what the
-    object depends on, `store(Kind)`, `report(obj, ...)` for the status, `record(reason, note)` for an Event, `logger`,
-    `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`, `deadline`, `reconcile_id`. Use it in the thread that
-    it was given to, during the run.
+    `client`, `api(Kind)`, `data` (the value of `context=`), `read(Kind, name)` and `read_all(Kind)` for what the object
+    depends on, `store(Kind)`, `report(obj, ...)` for the status, `record(reason, note)` for an Event, `logger`,
+    `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`, `deadline`, `reconcile_id`. Use it in the run's
+    thread, during the run.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[str]) -> Action:
     ...     ctx.logger.info("run %s for %s", ctx.attempt, ctx.data)
@@ -215,8 +214,8 @@ class Context(Generic[T_co]):
 
     @property
     def client(self) -> Client:
-        """The client of the controller's main `Api`. In a run its writes, and those of any other client, have the
-        controller's name as their field manager, unless a verb names another."""
+        """The client of the controller's main `Api`. In a run, writes by this and any other client use the controller's
+        name as their field manager, unless a call names another."""
         return self._environment.client
 
     @overload
@@ -226,9 +225,9 @@ class Context(Generic[T_co]):
     def api(self, kind: ApiResource) -> Api[DynamicObject]: ...
 
     def api(self, kind: Any) -> Api[Any]:
-        """The Api of `kind` in the namespace of the object to reconcile; of the cluster for a cluster-scoped kind.
+        """The Api of `kind` in the namespace of the object to reconcile; cluster-wide for a cluster-scoped kind.
 
-        Raises RequestError for a namespaced kind where the object is cluster-scoped, and so in no namespace.
+        Raises RequestError for a namespaced kind if the object to reconcile is cluster-scoped.
         """
         if not api_resource_of(kind).namespaced:
             return Api.all(self.client, kind)
@@ -239,15 +238,15 @@ class Context(Generic[T_co]):
 
     @property
     def data(self) -> T_co:
-        """What was passed as `context=`; shared by all runs, so it has to be safe for several threads."""
+        """The value of `context=`. All runs share it, so it must be safe for several threads."""
         return self._environment.data
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is: 1 at first, and one more after each failed run.
+        """The number of this attempt: 1 at first, and one more after each failed run.
 
-        A successful run sets it back to 1. So does a new generation or uid of the object. One kind of failure does not
-        count: a change may start a run before the backoff is over, and if that run fails, the number stays.
+        A successful run resets it to 1, and so does a new generation or uid of the object. If a change starts a run
+        before the backoff is over and that run fails, the number stays the same.
         """
         return self._run.failures + 1
 
@@ -260,21 +259,21 @@ class Context(Generic[T_co]):
         return self._backoff_delay
 
     def now(self) -> datetime:
-        """The date and time, aware, in UTC: in a simulation its own, which `datetime.now` knows nothing of.
+        """The date and time, aware, in UTC; in a simulation, the simulated time.
 
-        `Action.requeue(due - ctx.now())` comes back at a time `due`.
+        `Action.requeue(due - ctx.now())` runs again at the time `due`.
         """
         return self._environment.clock.now()
 
     @property
     def reason(self) -> str:
-        """Why this run happens, for logs; several reasons may have been merged into this one."""
+        """Why this run happens, for logs. Several reasons may have been merged into this one."""
         return self._run.request.reason
 
     @property
     def stop(self) -> StopToken:
-        """A token that is set when this run should end at once: after its `run_timeout`, near the end of the grace
-        period, or at a second stop.
+        """A token that is set when this run should end at once: at its `run_timeout`, near the end of the grace period,
+        or at a second stop.
 
         Wait with `ctx.stop.wait(seconds)`. A run that ignores it is reported as stuck.
         """
@@ -301,22 +300,22 @@ class Context(Generic[T_co]):
     def store(self, kind: Any) -> Store[Any]:
         """The store of a kind that this controller watches: `ctx.store(ConfigMap)`. It has whole objects.
 
-        A controller may also watch only some fields of a kind: `.watches(api.with_fields(View), …)`, where `View` is
-        your subclass of `PartialView`. Its store is `ctx.store(View)`. Raises RequestError for what is not watched, and
-        where only metadata is kept, as `owns` does without `whole=True`: that is `metadata_store`.
+        If a controller watches only some fields of a kind, by `.watches(api.with_fields(View), …)` with your subclass
+        `View` of `PartialView`, the store is `ctx.store(View)`. Raises RequestError for a kind that is not watched, and
+        for a kind with metadata only, such as of `owns` without `whole=True`: use `metadata_store`.
         """
         return self._environment.store_of(kind)
 
     def report(self, obj: Any, /, *conditions: Condition, force: bool = False, **fields: Any) -> bool:
         """Write `conditions` and `fields` into the status of `obj`, in one apply. Returns whether anything was sent:
-        False when the object shows all of it.
+        False when the object already has all of it.
 
         `ctx.report(obj, Condition(type="Synced", status="True", reason="Done"), phase="Running", replicas=3)`. A field
-        is called as its class calls it, or as the API does, and is taken away by None. What else the controller has
-        applied of the status stays. `obj` is the object to reconcile, or another one; it may be given again after a
-        write. An object that is gone is no error. Blocks for one call, and for two more each time that the object has
+        has the name that its class or the API gives it; None removes it. Other status fields that the controller has
+        applied stay. `obj` is the object to reconcile, or another one; the same `obj` may be passed again after a
+        write. It is no error if the object is gone. Blocks for one call, and for two more each time that the object has
         changed since. Raises RequestError for a field that the status does not have, and ApiError (`is_conflict`) when
-        another manager has applied a field, unless `force` takes it. See `report`, which is the same outside of runs.
+        another manager has applied a field, unless `force` takes it. See the function `report` for use outside of runs.
         """
         api = whole_api(self.client, obj, self.ref)
         return report(api, obj, *conditions, field_manager=self._environment.field_manager, force=force, **fields)
@@ -373,14 +372,14 @@ class Context(Generic[T_co]):
 
     def metadata_store(self, kind: HasApiResource | ApiResource) -> Store[PartialObjectMeta]:
         """The metadata of a kind that this controller watches, by `owns` or in any other way: `ctx.metadata_store(Job)`
-        has names, labels and owners. Raises RequestError for what is not watched."""
+        has names, labels and owners. Raises RequestError for a kind that is not watched."""
         return self._environment.metadata_store_of(kind)
 
     def children(self, kind: HasApiResource | ApiResource) -> list[Any]:
         """The objects of a watched kind that have an owner reference to the object to reconcile, found by an index.
 
-        Whole objects, or where only metadata is kept, as by `owns` without `whole=True`, `PartialObjectMeta`s. As of
-        now, in no particular order. Raises RequestError for what is not watched.
+        Whole objects, or `PartialObjectMeta`s where only metadata is kept, as by `owns` without `whole=True`. In no
+        particular order. Raises RequestError for a kind that is not watched.
         """
         store = self._environment.metadata_store_of(kind)
         with contextlib.suppress(RequestError):
@@ -388,31 +387,31 @@ class Context(Generic[T_co]):
         return [store.reader(record) for record in store.owned_by(self._uid)]
 
     def ensure(self, obj: Resource, *children: Child, prune: bool = False, adopt: bool = False) -> Children:
-        """Make these children of `obj`, and keep them as they are given: each is applied if it is not so already.
+        """Make these children of `obj`, and keep them as they are given: each is applied unless it is up to date.
 
         A child is an object of a resource class, a dict, an official model or a manifest (text, or a `Path`). It gets
-        an owner reference with `controller: true`, and the namespace of its owner. It is applied under the controller's
+        an owner reference with `controller: true`, and the namespace of its owner. It is applied with the controller's
         name as field manager.
 
-        - **Nothing is sent** for a child that shows what the last apply of this process made of it. Metadata tells, so
-          `owns(api)` is enough. A new process sends one apply for each child, which changes nothing.
-        - **What others change** in fields of ours comes back by one apply: by an update, `kubectl edit`, a scale, a
-          removal. What another *Apply* manager takes by force is taken back once. Taken again within ten minutes, the
-          child is `contested`: it is left alone until something else is wanted or that manager's entry changes.
-        - **What belongs to others** is not touched: an object of that name that has another controller, or that neither
+        - **Nothing is sent** for a child that still shows the last apply of this process. Metadata is enough to see
+          that, so `owns(api)` suffices. A new process sends one apply for each child, which changes nothing.
+        - **Foreign changes** of our fields (an update, `kubectl edit`, a scale, a removal) are reverted by one apply. A
+          field that another *Apply* manager takes by force is taken back once. If it is taken again within ten
+          minutes, the child is `contested`: it is left alone until its desired state or that manager's entry changes.
+        - **Foreign objects** are not touched: an object of that name that has another controller, or that neither
           refers to `obj` nor was applied by us. NotOurs names them, after the other children were made. `adopt` takes
-          those that nothing controls.
-        - **`prune`**: this call names all children. What `obj` controls, of a kind that the controller `owns`, applied
-          by us and by no one else, and not named in this run, is deleted after the others succeeded. What was created
-          by `Api.create` is never pruned. One call of a run may prune.
+          those that have no controller.
+        - **`prune`**: this call names all children. It deletes, after the other children succeeded, each object that
+          `obj` controls, of a kind that the controller `owns`, applied only by us and not named in this run. Objects
+          that `Api.create` made are never pruned. Only one call of a run may prune.
 
-        An object that is being deleted gets nothing, and keeps what it has. One thing cannot be seen by metadata: a
-        change by another process under our own field manager within the second of our apply; `owns(api, whole=True)`
-        sees it. Children in other namespaces than their owner's have no owner reference: use labels and a finalizer.
+        Nothing is applied for an object that is being deleted, and its children stay. Metadata cannot show a change by
+        another process under our own field manager within the second of our apply; `owns(api, whole=True)` sees it.
+        Children in another namespace than their owner cannot have an owner reference: use labels and a finalizer.
 
         Blocks for a call for each child that is sent or has to be read. Returns what was done, and what is missing
-        until all are ready. Raises NotOurs, RequestError for what cannot be a child and for a second `prune`, and what
-        `Api.apply` raises.
+        until all children are ready. Raises NotOurs; RequestError for an invalid child and for a second `prune`; and
+        what `Api.apply` raises.
 
         >>> def reconcile(obj: Deployment, ctx: Context[None]) -> Action:
         ...     children = ctx.ensure(obj, ConfigMap(name=child_name(obj, "config"), data={"a": "1"}), prune=True)
@@ -435,7 +434,7 @@ class Context(Generic[T_co]):
         """Publish an Event about the object to reconcile: `kubectl describe` shows it.
 
         `reason` is one word in CamelCase, such as `BackupFailed`. `note` is a sentence. Repetitions are counted in one
-        Event. It never blocks and never raises. See `Recorder`, also for the rights that it needs.
+        Event. It never blocks and never raises. See `Recorder`, also for the RBAC rules that it needs.
         """
         self._environment.recorder.publish(Reference.at(self.ref, self._uid), reason, note, warning=warning)
 
@@ -446,15 +445,15 @@ class Context(Generic[T_co]):
 
     @property
     def reconcile_id(self) -> str:
-        """Names this run in logs: eight hex digits."""
+        """Identifies this run in logs: eight hex digits."""
         if not self._reconcile_id:
             self._reconcile_id = f"{self._environment.rng.getrandbits(32):08x}"
         return self._reconcile_id
 
     @property
     def logger(self) -> ReconcileLogger:
-        """A logger that puts the object and the run's id in front of each message. The fields of a record:
-        `kubectl_runtime.observe.logs`."""
+        """A logger that puts the object and the run's id in front of each message. `kubectl_runtime.observe.logs` has
+        the fields of a record."""
         if self._logger is None:
             self._logger = ReconcileLogger(self._environment.logger, run_fields(self))
         return self._logger
@@ -489,15 +488,15 @@ class SupportsReconcile(Protocol[K_contra, D_contra]):
     """
 
     def reconcile(self, obj: K_contra, ctx: Context[D_contra], /) -> Action:
-        """Do what the object asks for, and say when to look again: see `Reconciler.reconcile`."""
+        """Do what the object asks for, and return when to look again: see `Reconciler.reconcile`."""
 
 
 Reconciles: TypeAlias = SupportsReconcile[K, D] | Callable[[K, Context[D]], Action]
-"""Whatever can reconcile these objects, for a context with this data."""
+"""Anything that can reconcile these objects, for a context with this data."""
 
 
 class Reconciler(ABC, Generic[K]):
-    """The base of your reconcilers: `reconcile` makes the cluster, and what lies outside, as an object asks.
+    """The base of your reconcilers: `reconcile` brings the cluster, and what lies outside, to the state of an object.
 
     One instance serves all workers at once. Keep no state of an object in it: write that into the cluster. Other state
     of the instance must be safe for several threads.
@@ -512,28 +511,28 @@ class Reconciler(ABC, Generic[K]):
 
     @abstractmethod
     def reconcile(self, obj: K, ctx: Context[Any]) -> Action:
-        """Look at `obj`, do what is missing, and say when to look again.
+        """Look at `obj`, do what is missing, and return when to look again.
 
         May block. Raise to report a failure: the error policy then decides. Runs again after any change, so it has to
         reach the same end however often it is called. Never runs twice at once for one object.
         """
 
     def error_policy(self, obj: K, error: BaseException, ctx: Context[Any]) -> Action:  # noqa: ARG002 - for overriding
-        """What to do after `reconcile` raised `error`. Runs on the same worker and may block.
+        """Decide what to do after `reconcile` raised `error`. Runs on the same worker and may block.
 
         The default waits `ctx.backoff_delay`: 5 ms doubling up to 1000 s per object, jittered, reset by success. It is
-        not asked after a TerminalError, and not after the first few conflicts in a row, which are retried at once.
+        not called after a TerminalError, nor after the first few conflicts in a row, which are retried at once.
         """
         return Action.requeue(ctx.backoff_delay)
 
     def on_success(self, obj: K, action: Action, ctx: Context[Any]) -> None:
-        """`reconcile` has returned `action`. Part of the run: on the same worker, may block; what it raises makes the
-        run fail. The default does nothing."""
+        """`reconcile` has returned `action`. This is part of the run: it runs on the same worker and may block; an
+        exception makes the run fail. The default does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """How one run ended: what `Controller.on_result` is told. `duration` and `requeue_after` are seconds.
+    """How one run ended: what `Controller.on_result` gets. `duration` and `requeue_after` are seconds.
 
     >>> def slow(report: RunReport) -> None:
     ...     if report.duration > 10:
@@ -546,14 +545,14 @@ class RunReport:
     duration: float
     """Seconds."""
     attempt: int
-    """1, and one more for each failure in a row before."""
+    """1, plus the number of failures in a row before this run."""
     reason: str
     """Why it ran, for logs."""
     reconcile_id: str
     requeue_after: float | None
-    """Seconds until the next run even if nothing changes; None: only then."""
+    """Seconds until the next run even if nothing changes; None: it runs when something changes."""
     error: BaseException | None
-    """What the reconciler raised."""
+    """The exception of the reconciler."""
 
 
 ResultCallback: TypeAlias = Callable[[RunReport], object]

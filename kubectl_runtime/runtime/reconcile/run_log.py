@@ -1,37 +1,25 @@
-"""`RunLog`: what a controller's log says of its runs, so that an outage is read in a few lines.
+"""`RunLog`: what a controller logs of its runs, so that an outage fits into a few lines.
 
-    a run ends                          level    said
+    a run ends                          level    logged
     well, as the one before             DEBUG    a line per run: object, reason, duration, result
-    well, after failures                INFO     after how many attempts and how long
-    the first failure, another error    ERROR    with its traceback, from user code on, unless it is a KubeError, which
-                                                 says it all; a RequestError with the line of user code that made it
-    the same error as before            ERROR    at each doubling of the attempts, in one line
-    a conflict that is retried quietly  DEBUG
+    well, after failures                INFO     the number of attempts and the time
+    the first failure, another error    ERROR    the error with its traceback, from user code on; without it for a
+                                                 KubeError; a RequestError with the line of user code that made it
+    the same error as before            ERROR    one line at each doubling of the attempts
+    a conflict that is retried quietly  DEBUG    a line per run
 
-    of one controller's keys that fail alike (same class of error, same code) the first ten in a minute are told so,
-    then one line that counts them, at each doubling; recoveries likewise
+If many keys of a controller fail alike (same class of error, same code), the first ten in a minute are logged by name,
+then one line counts them, at each doubling; recoveries likewise. Fields that belong to another manager and runs that
+the shutdown ends are WARNINGs; a namespace that is being deleted is INFO.
 
-Levels other than ERROR: fields that belong to another manager are a WARNING, and so is what the shutdown ends; that a
-namespace goes is INFO, since a watch was faster than the one of the object.
+`OutageLog` logs when the retries of a controller are held back, and when its last failing object works again. It is in
+trouble from the moment that more than `MANY` objects fail; `RunLog` has logged that already. An outage within `WITHIN`
+seconds after the last one is not logged, so that a flapping dependency costs two lines a minute. The dispatcher calls
+it.
 
-What was told of a key is kept with its failure count, so it goes when that goes. Safe to use from any thread; no lock
-is held while anything is logged.
+`user_trace` finds the lines of a traceback that belong to the user's code.
 
-`OutageLog`: says when a controller as a whole is in trouble, and when it is well again.
-
-    state    at a look                                   said                                    -> state
-    well     more than `MANY` objects fail               nothing: `RunLog` has named and         trouble
-                                                         counted them
-    trouble  the rate limit holds retries        that it does, and at which rate         trouble
-             back, first time
-    trouble  no object fails                             how long, and how many did             well
-
-For `WITHIN` seconds after an end was told nothing is: a dependency that comes and goes costs two lines a minute.
-
-`RunLog` stops naming objects where many fail alike, so it cannot name the last one that recovers either. The
-dispatcher looks: whenever it has something to do, and each `LOOK_EVERY` seconds in trouble. Pure but for the log.
-
-Which lines of an error's traceback are of the user's code: the library's own, before and after them, say nothing.
+Safe to use from any thread; no lock is held while anything is logged.
 """
 from __future__ import annotations
 
@@ -58,7 +46,7 @@ _LIBRARY = __name__.partition(".")[0]
 
 
 def user_trace(error: BaseException) -> TracebackType | None:
-    """The traceback from the first line of user code on; all of it where none is in it."""
+    """The traceback from the first line of user code on; the whole traceback if there is none."""
     trace = error.__traceback__
     while trace is not None and _is_ours(trace):
         trace = trace.tb_next
@@ -66,7 +54,7 @@ def user_trace(error: BaseException) -> TracebackType | None:
 
 
 def user_place(error: BaseException) -> str:
-    """The last line of user code, as `greeter.py:12, in reconcile`; empty where there is none."""
+    """The last line of user code, as `greeter.py:12, in reconcile`; empty if there is none."""
     found, trace = None, error.__traceback__
     while trace is not None:
         if not _is_ours(trace):
@@ -87,21 +75,21 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 """What `logging` takes as `exc_info`."""
 
 SINGLY, WITHIN = 10, 60.0
-"""So many keys that fail alike are told singly within so many seconds."""
+"""This many keys that fail alike are logged by name within this many seconds."""
 
 MOST_KINDS = 20
-"""Kinds of failures that are counted each by itself within a while; a program with more has other troubles."""
+"""Kinds of failures that are counted separately within `WITHIN`; further kinds are counted together."""
 
 
 Alike = tuple[str, int]
-"""What failures have in common: the class of the error and its code."""
+"""What groups failures: the class of the error and its code."""
 
 OTHER_KINDS: Alike = ("errors of many kinds", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the log knows of a key that failed the last time it ran."""
+    """What the log keeps of a key that failed the last time it ran."""
 
     text: str
     alike: Alike
@@ -110,22 +98,22 @@ class Told:
     run_id: str = ""
     """The last failed run, as log lines name it."""
     succeeded: float | None = None
-    """When it last ended well; None where that is not known."""
+    """When it last succeeded; None when that is unknown."""
 
 
 KEPT = 4096
-"""Keys of a controller of which the last success is known."""
+"""Keys of a controller whose last success is remembered."""
 
 
 class Crowd:
-    """How many of one kind came within the last while, and whether the next is to be told. Pure."""
+    """Aggregates failures of one kind within `WITHIN` and decides which are logged. Pure."""
 
     def __init__(self) -> None:
         self._since = float("-inf")
         self.count = 0
 
     def add(self, now: float) -> bool:
-        """One more. Whether it is to be told: by itself up to `SINGLY`, then as a number at each doubling."""
+        """Count one more. Whether to log it: by name up to `SINGLY`, then as a number at each doubling."""
         if now - self._since >= WITHIN:
             self._since, self.count = now, 0
         self.count += 1
@@ -133,30 +121,30 @@ class Crowd:
         return self.count <= SINGLY or (not rest and times & (times - 1) == 0)
 
     def may_repeat(self, now: float) -> bool:
-        """Whether one that was counted already may be told again; then it counts as well."""
+        """Whether a failure that was counted already may be logged again; if so, it counts as well."""
         if now - self._since < WITHIN and self.count >= SINGLY:
             return False
         return self.add(now)
 
     @property
     def together(self) -> bool:
-        """Whether the last one is told as a number."""
+        """Whether the last one is logged as a number."""
         return self.count > SINGLY
 
     def age(self, now: float) -> float:
-        """Seconds since the first one that counts."""
+        """Seconds since the first failure of the present count."""
         return now - self._since
 
 
 class RunLog:
-    """The log lines of one controller's runs: failures, few enough to be read. Safe to use from any thread."""
+    """The log lines of one controller's runs. Safe to use from any thread."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock, aborted: StopToken,
                  on_crowd: Callable[[], object] = lambda: None) -> None:
-        """`aborted`: the shutdown tells runs to end. `on_crowd` is called where many fail alike, so that they are
-        counted; it must not block."""
+        """`aborted`: the shutdown's token, which ends runs. `on_crowd` is called when many keys fail alike; it must not
+        block."""
         self._logger = logger
-        self._enabled_for = logger.logger.isEnabledFor  # past the adapter, which asks it
+        self._enabled_for = logger.logger.isEnabledFor  # the logger's own, since the adapter only forwards the call
         self._clock = clock
         self._aborted = aborted
         self._on_crowd = on_crowd
@@ -164,10 +152,10 @@ class RunLog:
         self._failures: dict[Alike, Crowd] = {}
         self._recoveries: dict[Alike, Crowd] = {}
         self._succeeded: dict[Key, float] = {}
-        """When keys last ended well, the latest at its end: `KEPT` of them."""
+        """When keys last succeeded, for the `KEPT` latest, oldest first."""
 
     def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> Told:
-        """A run failed; what is to be kept of it."""
+        """Log a failed run; returns what the log keeps of it."""
         now = self._clock.monotonic()
         before = run.told if isinstance(run.told, Told) else None
         text = described(error)
@@ -185,7 +173,7 @@ class RunLog:
         return told
 
     def ended(self, run: Run, ctx: Context[Any], outcome: Outcome, now: float) -> None:
-        """A run ended, well or not."""
+        """A run ended, with or without an error."""
         told = run.told
         if outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
             if isinstance(told, Told):
@@ -200,7 +188,7 @@ class RunLog:
                       ctx.reason or "no reason given", _result(outcome))
 
     def overdue(self, ctx: Context[Any], took: float, timeout: float) -> None:
-        """A run has ended that took longer than it was given."""
+        """A run has ended that took longer than its `run_timeout`."""
         self._say(logging.WARNING, ctx, "%s: took %s, longer than the %s that run_timeout gives a run: end it when "
                   "ctx.stop is set", said(ctx.ref), readable(took), readable(timeout))
 
@@ -248,7 +236,7 @@ class RunLog:
 
 
 def _crowd(crowds: dict[Alike, Crowd], alike: Alike, now: float) -> tuple[Alike, Crowd]:
-    """A kind of failures and its crowd; beyond `MOST_KINDS` that came lately, all others are one kind."""
+    """The kind of a failure and its count; further kinds than `MOST_KINDS` are counted as one kind."""
     found = crowds.get(alike)
     if found is None and len(crowds) >= MOST_KINDS:
         for kind in [kind for kind, crowd in crowds.items() if crowd.age(now) >= WITHIN]:
@@ -262,7 +250,7 @@ def _crowd(crowds: dict[Alike, Crowd], alike: Alike, now: float) -> tuple[Alike,
 
 
 def _kind(error: BaseException, outcome: Outcome) -> tuple[int, str]:
-    """The level at which a failure is told, and what it is."""
+    """The level of a failure, and its text."""
     causes = [cause.reason for cause in error.status.causes] if isinstance(error, ApiError) else []
     if FIELD_CONFLICT in causes:
         return logging.WARNING, ("applies fields that belong to another manager; leave them out, or take them with "
@@ -298,20 +286,19 @@ def readable(seconds: float) -> str:
 
 
 MANY = SINGLY
-"""So many failing objects are named one by one, and so are their recoveries."""
+"""More failing objects than this are an outage; `RunLog` names up to this many one by one."""
 
 LOOK_EVERY = 1.0
 """Seconds."""
 
 
 class OutageLog:
-    """Says in the log when a controller as a whole is in trouble, and when it is well again. For one thread at a
-    time."""
+    """Logs when a controller as a whole is in trouble, and when it works again. For one thread at a time."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock, failing: Callable[[], tuple[int, int]],
                  rate: float | None) -> None:
-        """`failing()`: how many objects failed the last time they ran, and how many of their retries the rate limit
-        holds back, which lets `rate` a second begin (None: there is none)."""
+        """`failing()` returns how many objects failed the last time they ran, and how many of their retries the rate
+        limit holds back. `rate`: the retries a second that it allows; None without a limit."""
         self._logger = logger
         self._clock = clock
         self._failing = failing
@@ -322,7 +309,7 @@ class OutageLog:
         self._quiet_until = float("-inf")
 
     def check(self) -> float | None:
-        """Look, and say what has changed. The seconds until it wants to look again; None while all is well."""
+        """Log what has changed. Returns the seconds until the next check; None while all is well."""
         failing, held_back = self._failing()
         now = self._clock.monotonic()
         if self._since is None:

@@ -1,40 +1,32 @@
-"""`Runner`: the run queue under one lock, with an executor to do the work and a dispatcher that waits for timers.
+"""`Runner`: the run queue under one lock, with an executor for the work and a dispatcher that waits for timers.
 
-Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); either submits a worker when one is free. A
-worker ends one run and takes the next in the same hold of the lock, and leaves when nothing is due; so a loaded queue
-costs no hand-over between threads, and a key that waits occupies nobody.
-
-A worker is called when a key is due and fewer than `concurrency` are there. Each that begins a run calls the next.
+Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); either submits a worker when a key is due
+and fewer than `concurrency` workers exist. A worker ends one run and takes the next under the same hold of the lock,
+and leaves when nothing is due; so a loaded queue costs no hand-over between threads, and a waiting key holds no thread.
 
     closed gate   triggers are collected, nothing runs            open()  -> open
     open          runs                                            drain() -> draining
-    draining      nothing new runs, pending dropped; running runs finish; idle when the last has
+    draining      no new runs, pending keys are dropped; idle when the last run in progress has ended
 
-What is triggered while the gate is closed is the initial list: bulk. No lock is held while `execute` (user code) runs,
-the observer is told of a batch or a run, or work is submitted, since the executor may be the user's. `step` and the
-work's yields make it a machine that a simulation can drive; what the observer hears of a run comes between two yields,
-so that also there a thread has one run at a time.
+Triggers that arrive while the gate is closed are the initial list, and go to the background class. No lock is held
+during user code, calls of the observer, or submits (the executor may be the user's). Simulations drive `step` and the
+generators of the workers; the observer is notified between two yields, so that also there a thread has one run at a
+time.
 
-`Partition`: the objects of a controller that are this replica's, where several replicas divide them.
+`Partition`: the objects that this replica owns, where several replicas divide the objects. If they are divided by name,
+each replica's stores hold everything, and only runs with their writes are divided. If they are divided by ranges of a
+hash, watches and stores are divided as well (see `controller.divided`).
 
-    a trigger for an object of another replica     is dropped: that one sees the change as well
-    a key whose turn comes                         is asked about once more, as it may have gone meanwhile
+    a trigger for an object of another replica     is dropped: the other replica sees the change as well
+    a key is taken                                 ownership is checked again, as it may have moved
     objects become this replica's                  all of them are triggered, when their store is complete
-    objects are another's from now on              what waits for them is dropped; runs in progress go on, with
-                                                   `ctx.stop` set if they are to end at once
+    objects move to another replica                their pending keys are dropped; runs in progress go on, and end
+                                                   early when `ctx.stop` is set
 
-By name every replica's stores hold everything: only runs, and the writes that they make, are divided. By ranges of a
-hash watches and stores are divided as well, see `controller.divided`.
-
-Who runs the work: threads of our own, a pool of the user's, or a simulation.
-
-Work is a generator. Each `yield` is a point at which another thread could be scheduled, so a simulation that steps many
-of them in a seeded order sees the interleavings that threads would produce; threads simply run it to its end.
-
-The default is not `concurrent.futures.ThreadPoolExecutor`: Python joins that one's threads when the interpreter exits,
-so that a single reconciler which never returns would keep the process for ever. Our threads are daemons; a graceful end
-is the business of `Running.stop`, which also happens when the program ends without it. A pool that the user passes is
-used as it is (`PoolExecutor`); then all this holds for its threads.
+Executors run the work in threads of the library, in a pool of the user's, or in a simulation. Work is a generator: each
+`yield` is a point at which another thread could be scheduled, so a simulation can step many workers in a seeded order.
+Threads run it to its end. The default threads are daemons, and not a `concurrent.futures.ThreadPoolExecutor`, because
+Python joins the latter's threads at exit, and one reconciler that never returns would keep the process alive.
 """
 from __future__ import annotations
 
@@ -70,33 +62,33 @@ _ELSEWHERE = frozenset(("ProcessPoolExecutor", "InterpreterPoolExecutor"))
 
 
 class Executor(Protocol):
-    """Takes work; never blocks, never runs it in the calling thread."""
+    """Takes work; never blocks, and never runs the work in the calling thread."""
 
     one_run: bool
-    """Whether each submitted work does one run only, so that others who share the threads get their turn."""
+    """Whether each submitted work does one run only, so that other users of the threads get their turn."""
 
     def submit(self, work: Work) -> None:
-        """Have `work` run to its end, some time."""
+        """Have `work` run to its end at some time."""
 
 
 class ThreadExecutor:
     """A fixed number of daemon threads over one queue. `submit` is safe from any thread.
 
-    An exception that another thread sets in one of them (a watchdog, a debugger) comes when the thread next wakes, with
-    work in its hand. It costs neither the thread nor the work.
+    An exception that another thread sets in one of them (a watchdog, a debugger) is raised when the thread next wakes,
+    maybe with work taken. Neither the thread nor the work is lost.
     """
 
     one_run = False
 
     def __init__(self, size: int, name: str, on_bug: Callable[[BaseException], None]) -> None:
-        """`size` threads called `name` plus their number. `on_bug` hears of an exception out of the work; the thread
-        goes on.
+        """`size` threads called `name` plus their number. `on_bug` is called with an exception that the work raised;
+        the thread goes on.
 
         The threads are not started: the owner starts `threads`, and joins them after `close`.
         """
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._unbegun: dict[Work, None] = {}
-        """What was submitted and no thread has begun."""
+        """Work that was submitted and that no thread has begun."""
         self._closed = False
         self._on_bug = on_bug
         self.threads = [Thread(target=self._run, name=f"{name} {number}", daemon=True)
@@ -117,7 +109,7 @@ class ThreadExecutor:
         interrupted = False
         while True:
             try:
-                if interrupted:  # what it had taken from the queue is not there any more
+                if interrupted:  # work that it had taken is not in the queue any more
                     for work in list(self._unbegun):
                         self._perform(work)
                     interrupted = False
@@ -127,7 +119,7 @@ class ThreadExecutor:
                 return
             except BaseException as error:
                 interrupted = True
-                if self._closed:  # it may have been told to end
+                if self._closed:  # the interrupt may have lost the None that ends this thread
                     self._work.put(None)
                 log.error("thread %r was interrupted from outside by %s; it goes on",
                           threading.current_thread().name, described(error), exc_info=error)
@@ -149,15 +141,15 @@ class ThreadExecutor:
 class PoolExecutor:
     """A pool of threads that the user passed, which others may use as well. `submit` is safe from any thread.
 
-    It is never shut down here. At `close`, what has not begun is cancelled; what runs goes on.
+    It is never shut down here. `close` cancels what has not begun; what runs goes on.
     """
 
     one_run = True
     threads: Sequence[threading.Thread] = ()
-    """None are ours to start or to join."""
+    """Empty: the library neither starts nor joins threads of the pool."""
 
     def __init__(self, pool: Pool, on_bug: Callable[[BaseException], None]) -> None:
-        """`on_bug` hears of an exception out of the work. Raises RequestError for a pool without threads."""
+        """`on_bug` is called with an exception that the work raised. Raises RequestError for a pool without threads."""
         check_pool(pool)
         self._pool = pool
         self._on_bug = on_bug
@@ -166,7 +158,7 @@ class PoolExecutor:
         self._closing = False
 
     def submit(self, work: Work) -> None:
-        """Have `work` run in the pool. Raises what the pool does: RuntimeError when it has been shut down."""
+        """Have `work` run in the pool. Raises what the pool raises: RuntimeError when it has been shut down."""
         begun = _Begun(work)
         # A thread that the pool begins for it may keep the context of this moment.
         future = Context().run(self._pool.submit, begun.run)
@@ -187,11 +179,11 @@ class PoolExecutor:
             begun = self._waiting.pop(future)
         error = None if future.cancelled() else future.exception()
         if error is None and not begun.begun and not self._closing:
-            error = RuntimeError("somebody else cancelled a run in the executor of a running controller")
+            error = RuntimeError("other code cancelled a run in the executor of a running controller")
         if error is not None:
-            self._on_bug(error)  # which ends the controller, so nothing new is begun below
+            self._on_bug(error)  # this ends the controller, so no new run begins below
         if not begun.begun:
-            for _ in begun.work:  # counted as a worker: it has to look for work, find none and go home
+            for _ in begun.work:  # it counts as a worker: it must look for work, find none and leave
                 pass
 
 
@@ -212,12 +204,12 @@ class _Begun:
 
 def executor_for(pool: Pool | None, size: int, name: str,
                  on_bug: Callable[[BaseException], None]) -> ThreadExecutor | PoolExecutor:
-    """What runs in the user's `pool`, or in `size` threads of our own without one. Raises as `PoolExecutor`."""
+    """The executor for the user's `pool`, or with `size` threads of its own without one. Raises as `PoolExecutor`."""
     return ThreadExecutor(size, name, on_bug) if pool is None else PoolExecutor(pool, on_bug)
 
 
 def check_pool(pool: Any) -> None:
-    """Raise RequestError for anything but a pool of threads of this interpreter."""
+    """Raise RequestError unless `pool` is a pool of threads of this interpreter."""
     if any(base.__name__ in _ELSEWHERE for base in type(pool).__mro__):
         raise RequestError(f"executor: {type(pool).__name__} runs its work in other processes or interpreters, where "
                            "the stores, the client and the context do not exist; pass a ThreadPoolExecutor")
@@ -227,7 +219,7 @@ def check_pool(pool: Any) -> None:
 
 
 FORGET_AT_ONCE = 1000
-"""Keys in one hold of the lock: a few milliseconds."""
+"""Keys that are forgotten in one hold of the lock, which takes a few milliseconds."""
 
 
 class Runner:
@@ -236,9 +228,9 @@ class Runner:
     def __init__(self, queue: WorkQueue, execute: Execute, executor: Executor, *, concurrency: int,
                  clock: Clock, name: str = "", observer: Observer = NO_OBSERVER,
                  on_bug: Callable[[BaseException], None] | None = None) -> None:
-        """At most `concurrency` runs at once. Starts with the gate closed. `observer` is told of the controller `name`;
-        it raises nothing (see `together`). `on_bug` hears when the executor takes no work; without it that is raised.
-        """
+        """At most `concurrency` runs at once. Starts with the gate closed. `observer` is notified under this `name`; it
+        raises nothing (see `together`). `on_bug` is called when the executor takes no work; without `on_bug` the
+        error is raised."""
         self._queue = queue
         self._execute = execute
         self._executor = executor
@@ -251,21 +243,21 @@ class Runner:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._workers: dict[int, Run | None] = {}
-        """Those that were called and have not gone home, by number, and the run that each works for."""
+        """The workers that were called and have not left, by number, and the run that each works on."""
         self._to_call: list[int] = []
-        """Those of them that are still to be submitted."""
+        """The workers that are still to be submitted."""
         self._numbers = count()
         self._open = False
         self._history = RunHistory()
         self._wake_at = inf
-        """When the dispatcher will look by itself; somebody who schedules an earlier key must wake it."""
+        """When the dispatcher will wake by itself; a thread that schedules an earlier key must wake it."""
         self._turn_since: float | None = None
-        """When the dispatcher's turn in progress began; None while it waits, or is not there."""
+        """When the dispatcher's turn in progress began; None while it waits or does not exist."""
         self._woken = False
-        """Since the dispatcher's housekeeping began."""
+        """Whether `wake` was called since the dispatcher's housekeeping began."""
 
     def trigger_all(self, requests: Collection[ReconcileRequest]) -> None:
-        """Schedule these requests; whoever is free starts at once. Does not block, and takes the lock once."""
+        """Schedule these requests; free workers start at once. Does not block, and takes the lock once."""
         queue = self._queue
         with self._lock:
             now = self._clock.monotonic()
@@ -279,9 +271,9 @@ class Runner:
             tell(self._keys_triggered, len(requests), due, now)
 
     def forget(self, of: Callable[[Key], bool]) -> None:
-        """Drop what is scheduled and known of the keys that `of` is true for; runs in progress leave nothing behind.
+        """Drop all state of the keys that `of` is true for; their runs in progress leave no state behind.
 
-        Between batches the lock is free for others.
+        The lock is released between batches.
         """
         with self._lock:
             known = self._queue.keys()
@@ -301,7 +293,7 @@ class Runner:
         self._submit_called()
 
     def drain(self) -> int:
-        """Begin no more runs and drop what is pending; returns how many keys were due: timers are not work."""
+        """Begin no more runs and drop what is pending; returns how many keys were due (waiting timers do not count)."""
         with self._lock:
             dropped = self._queue.due(self._clock.monotonic())
             self._queue.close()
@@ -309,10 +301,10 @@ class Runner:
             return dropped
 
     def wait_idle(self, until: Callable[[], float]) -> bool:
-        """Block until no run is in progress (only meaningful after `drain`) or the clock reaches `until()`; whether it
-        is so.
+        """Block until no run is in progress (call `drain` first) or the clock reaches `until()`. Returns whether no run
+        is in progress.
 
-        `until` is asked again after each `wake`, so another thread can cut the wait short.
+        `until` is called again after each `wake`, so another thread can cut the wait short.
         """
         with self._lock:
             while self._workers:
@@ -323,7 +315,7 @@ class Runner:
             return True
 
     def wake(self) -> None:
-        """Have `wait_idle` look at its deadline again, and `dispatch` do its housekeeping."""
+        """Have `wait_idle` check its deadline again, and `dispatch` call its housekeeping."""
         with self._lock:
             self._woken = True
             self._changed.notify_all()
@@ -344,16 +336,16 @@ class Runner:
             return self._queue.failing, self._queue.held_back
 
     def held(self) -> tuple[list[Run], int] | None:
-        """While all workers are at work: the runs in progress, in the order they began, and how many keys are due.
-        None while one is free; then it takes no lock."""
+        """While all workers are busy: the runs in progress, in the order they began, and how many keys are due. None
+        while a worker is free, without taking the lock."""
         if len(self._workers) < self._concurrency:
             return None
         with self._lock:
             return sorted(self._queue.running, key=lambda run: run.started), self._queue.due(self._clock.monotonic())
 
     def look(self, most: int) -> QueueLook:
-        """What the queue holds and what ran lately, up to `most` rows of each kind. For 30 the lock is held for 50 to
-        250 µs, with 100 keys as with 200,000."""
+        """A snapshot of the queue and the last runs, with up to `most` rows of each kind. For 30 rows the lock is held
+        for 50 to 255 µs, with 100 keys as with 200,000."""
         with self._lock:
             now = self._clock.monotonic()
             look, history = self._queue.look(now, most), self._history
@@ -362,13 +354,13 @@ class Runner:
             return look
 
     def dispatcher_late(self) -> float:
-        """Since how many seconds the dispatcher should have begun to wait, or ended its wait; 0 when all is well. Takes
-        no lock, so that it answers also when the dispatcher is stuck with it."""
+        """The seconds by which the dispatcher is late in its turn or in waking up; 0 when all is well. Takes no lock,
+        so that it also works when the dispatcher is stuck with the lock."""
         since = self._turn_since
         return max(0.0, self._clock.monotonic() - (self._wake_at if since is None else since))
 
     def step(self) -> float | None:
-        """The dispatcher's turn: start what is due. Returns seconds until the next key is, None when none waits."""
+        """The dispatcher's turn: start what is due. Returns the seconds until the next key is due; None without one."""
         with self._lock:
             delay = self._step()
         self._submit_called()
@@ -377,8 +369,7 @@ class Runner:
     def dispatch(self, housekeeping: Callable[[], float | None]) -> None:
         """The dispatcher's thread: `step` whenever there is something to do, until `drain`.
 
-        `housekeeping` is called in between, outside the lock; it returns the seconds after which it wants to be called
-        again.
+        `housekeeping` is called in between, outside the lock; it returns the seconds until it wants to be called again.
         """
         while True:
             self._turn_since = self._clock.monotonic()
@@ -403,8 +394,8 @@ class Runner:
         return None if at is None else max(0.0, at - now)
 
     def _call_worker_if_due(self, due: int) -> float | None:
-        """Call a worker if keys are due and there may be one more; when the dispatcher has to look again, None if it
-        has not."""
+        """Call a worker if keys are due and another one is allowed. Returns when the dispatcher has to look again; None
+        if it need not."""
         if not self._open:
             return None
         if due and len(self._workers) < self._concurrency:
@@ -414,7 +405,7 @@ class Runner:
         return self._queue.next_due()
 
     def _call_worker_and_tell(self, due: int) -> None:
-        """The same, by another thread than the dispatcher's: wake that one if it would look too late."""
+        """The same, by another thread than the dispatcher's: wake the dispatcher if it would look too late."""
         at = self._call_worker_if_due(due)
         if at is not None and at < self._wake_at:
             self._wake_at = at
@@ -445,7 +436,7 @@ class Runner:
                 run = self._next(number, run, outcome)
         except GeneratorExit:
             raise
-        except BaseException:  # a defect, no memory; without this it would also look like a run that never ends
+        except BaseException:  # a defect, no memory; otherwise the run would seem to go on without end
             self._lose_worker(number)
             raise
 
@@ -457,7 +448,7 @@ class Runner:
             self._changed.notify_all()
 
     def _next(self, number: int, ended: Run | None, outcome: Outcome | None) -> Run | None:
-        """End one run and take the next. None sends the worker of this number home."""
+        """End one run and take the next. None ends the worker of this number."""
         queue, retried = self._queue, False
         with self._lock:
             now = self._clock.monotonic()
@@ -484,25 +475,25 @@ DividedBy = Literal["name", "namespace", "uid"]
 """What decides in which shard an object is."""
 
 Of = Callable[[Key], bool]
-"""Whether a key is one of those that it is about."""
+"""Whether a key is one of those that a call concerns."""
 
 
 class Listener:
-    """What a controller does when objects come and go. For one thread at a time. Raises nothing, blocks as long as it
-    takes to go through all of its objects."""
+    """What a controller does when it gains or loses objects. For one thread at a time. Raises nothing; its calls block
+    while they go through all objects."""
 
     def __init__(self, inbox: Inbox, runner: Runner, on_lost: Callable[[Of], None] = lambda _of: None) -> None:
-        """`on_lost` forgets what else is known of objects that go: they are another replica's to change."""
+        """`on_lost` is called for lost objects: this replica must not act on what it knew of them."""
         self._inbox = inbox
         self._runner = runner
         self._on_lost = on_lost
 
     def gained(self, of: Of) -> None:
-        """The objects whose keys `of` is true for are this replica's from now on."""
+        """This replica now owns the objects whose keys `of` is true for."""
         self._inbox.trigger_those(of)
 
     def lost(self, of: Of) -> None:
-        """The objects whose keys `of` is true for are not this replica's any more. Runs of theirs may still go on."""
+        """This replica does not own the objects whose keys `of` is true for any more. Their runs may still go on."""
         self._runner.forget(of)
         self._on_lost(of)
 
@@ -524,7 +515,7 @@ class PartitionListener(Protocol):
 
 
 class Partition(Protocol):
-    """Which objects are this replica's. Safe to use from any thread."""
+    """Which objects this replica owns. Safe to use from any thread."""
 
     @property
     def by(self) -> DividedBy:
@@ -545,21 +536,21 @@ class Partition(Protocol):
         """The run has ended."""
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
-        """Those of `requests` that are for objects of this replica."""
+        """The `requests` for objects of this replica."""
 
     def begin(self, key: Key) -> StopToken | None:
-        """A run of `key` begins. What is set when the object is another replica's, which does not work for it before;
-        None, and there is no end of it, when the object is not this replica's."""
+        """A run of `key` begins. Returns a token that is set when the object moves to another replica, which waits
+        until the run has ended. Returns None if this replica does not own the object; then `end` is not called."""
 
     def end(self, key: Key) -> None:
         """The run has ended."""
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:
-        """Tell `listener` from now on; returns a function that takes it back."""
+        """Notify `listener` of changes; returns a function that stops this."""
 
 
 def only_owned(partition: Partition | None, schedule: Sink) -> Sink:
-    """`schedule` for what is this replica's; without a partition that is everything."""
+    """`schedule` for the objects that this replica owns; without a partition, for all objects."""
     if partition is None:
         return schedule
 
@@ -571,8 +562,8 @@ def only_owned(partition: Partition | None, schedule: Sink) -> Sink:
 
 
 class Owned:
-    """The part of a run that is for objects of this replica only: `ctx.stop` and the library's calls see when the
-    object is not this replica's any more."""
+    """The run part for partitioned objects: `ctx.stop` is set, and the library's calls end, when the object moves to
+    another replica."""
 
     def __init__(self, partition: Partition, clock: Clock) -> None:
         self._partition = partition
