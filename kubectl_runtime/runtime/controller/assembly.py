@@ -1,30 +1,22 @@
-"""A controller's parts, wired together but not running: `Running` gives them threads, a simulation steps them by hand.
+"""A controller's parts, wired together but not running: `Running` gives them threads, a simulation steps them.
 
-    watches -> subscriptions -> inbox -> runner -> applier, with gate, store and shutdown tokens
+    watches -> subscriptions -> inbox -> runner -> invoker, with gate, store and shutdown tokens
 
-`TakenWatches`: the watches that a controller uses, and the stores that they fill.
+`TakenWatches`: the watches that a controller uses, and the stores that they fill. `add_all` and `add_one` take a watch
+for each scope of a plan: one that the controller has, or another one, which other controllers may share. `store_of`
+prefers a store of whole objects to a store of parts; `release` gives the watches back.
 
-    add_all, add_one    take what serves each scope of a plan: a watch that it has, or one more, which other controllers
-                        may share; its store then holds what these watches store
-    store_of(kind)      the store that a reconciler reads: the first of its kind, but a store of whole objects is better
-                        than a store of parts; of a class of views, the store of those
-    release(reason)     gives the watches back
+`Resync` triggers every object at intervals, each drawn from 90 % to 110 % of the period as in controller-runtime, so
+that controllers which began together do not resync together.
 
-`Resync` triggers every object now and then, for controllers whose world changes without an event. Each round is drawn
-from 90 % to 110 % of the period, as controller-runtime's is, so that controllers that began together do not resync
-together.
+`SyncGate`: nothing is reconciled before every store of a controller is complete, since a reconciler with half a store
+would create children that exist. While something is missing, a warning names it every 30 s; after the timeout it
+raises.
 
-`SyncGate`: nothing is reconciled before every store of a controller is complete.
-
-    arrived(watch)   the last store opens the gate, once
-    check()          while something is missing: every 30 s a warning names it and its error; after `timeout` raises
-
-A reconciler that runs on half a store sees children missing that exist, and makes them again.
-
-`with_gone`: what runs for a key without an object in the store, with `on_gone`. It is a run like any other: never
-beside another of the same key, with a `Context`, logged and tried again with backoff when it raises. It comes when a
-deletion is seen, and when anything else asks for an object that is not there. No controller sees a deletion that
-happens while none runs: what must not be missed needs a finalizer.
+`invoker_of_gone` runs `on_gone` for a key without an object in the store. It is a run like any other: never beside
+another run of the same key, logged, and retried with backoff. It runs when a deletion is seen, and when anything else
+triggers an object that does not exist. A deletion while no controller runs is never seen: use a finalizer where that
+matters.
 """
 from __future__ import annotations
 
@@ -111,8 +103,8 @@ class SyncGate:
 
     def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str],
                  clock: Clock, logger: GuardedLogger, timeout: float | None = None, then: str = "reconciling") -> None:
-        """`names` of what has to arrive; `trouble_of(name)` is its last error, empty when there is none; `then` says in
-        the log what follows."""
+        """`names`: what has to arrive. `trouble_of(name)`: its last error, empty if there is none. `then`: what
+        follows, for the log."""
         self._missing = dict.fromkeys(names)
         self._on_open = on_open
         self._trouble_of = trouble_of
@@ -137,7 +129,7 @@ class SyncGate:
         self._on_open()
 
     def expect(self, name: str) -> None:
-        """One more store has to be complete, if the gate is not open yet."""
+        """Add a store that has to be complete, if the gate is not open yet."""
         with self._changed:
             if not self.is_open:
                 self._missing[name] = None
@@ -158,17 +150,17 @@ class SyncGate:
             forget()
 
     def missing(self) -> str:
-        """What has not arrived, with the errors, for people."""
+        """What has not arrived, with the errors, as text."""
         return "; ".join(f"{name} ({trouble})" for name, trouble in self.troubles().items())
 
     def troubles(self) -> dict[str, str]:
-        """Each store that has not arrived, by its name: its last error, or that there was no answer yet."""
+        """The stores that have not arrived, by name: the last error, or that there was no answer yet."""
         with self._changed:
             names = list(self._missing)
         return {name: self._trouble_of(name) or "no answer yet" for name in names}
 
     def check(self) -> float | None:
-        """Warn if it is time to; the seconds until it has to be called again, None once the gate is open.
+        """Warn if it is time to. Returns the seconds until the next check; None once the gate is open.
 
         Raises SyncTimeoutError when the time is up.
         """
@@ -190,7 +182,7 @@ class SyncGate:
 
 
 class _Absent:
-    """Stands where a store would, in which each key has a record of nothing but its name."""
+    """Takes the place of a store; each key has a record with nothing but its name."""
 
     def __init__(self, store: Store[Any]) -> None:
         self._resource = store.resource
@@ -203,7 +195,7 @@ class _Absent:
 
 
 def invoker_of_gone(on_gone: GoneFunction, store: Store[Any], environment: Environment[Any]) -> Execute:
-    """Calls `on_gone(ref, ctx)`, within a run, for an object that is not stored."""
+    """A run that calls `on_gone(ref, ctx)` for an object that is not stored."""
 
     def let_go(_obj: Record, ctx: Context[Any]) -> Action:
         on_gone(ctx.ref, ctx)
@@ -216,7 +208,7 @@ def invoker_of_gone(on_gone: GoneFunction, store: Store[Any], environment: Envir
 JITTER = 0.1
 
 NAMED_RUNS = 10
-"""Runs that are named when the wait for them begins; the others are counted."""
+"""Runs that are named when a stop begins to wait for them; further runs are counted."""
 
 
 class Resync:
@@ -231,7 +223,7 @@ class Resync:
         self._next = None if period is None else clock.monotonic() + self._draw(period)
 
     def check(self) -> float | None:
-        """Trigger everything if it is time to; the seconds until this has to be called again, None: never."""
+        """Trigger everything if it is time to. Returns the seconds until the next check; None without a period."""
         if self._next is None or self._period is None:
             return None
         now = self._clock.monotonic()
@@ -245,7 +237,7 @@ class Resync:
 
 
 Searched: TypeAlias = tuple[Store[Any], bool, bool]
-"""The store of one watch, whether the watch selects, and whether it has whole objects."""
+"""The store of one watch, whether the watch has selectors, and whether it has whole objects."""
 
 
 class TakenWatches:
@@ -260,22 +252,22 @@ class TakenWatches:
         """Held while watches come and go."""
         self.shares: dict[str, Share] = {}
         self.planned: list[Planned] = []
-        """One for each scope of each plan."""
+        """One entry for each scope of each plan."""
         self._stores: dict[tuple[str, str], Store[Any]] = {}
         self._partial: set[tuple[str, str]] = set()
-        """Of which kinds the store holds parts of objects only."""
+        """The kinds whose store has only parts of objects."""
         self._views: dict[type, Store[Any]] = {}
-        """Of each class of views that a plan asks for, the first one's."""
+        """By class of views: the store of the first plan that asks for it."""
         self._fed: list[Store[Any]] = []
         self._indexing: list[WatchPlan] = []
         """The plans that have indexes."""
         self._metadata: dict[tuple[str, str], tuple[Store[Any], Store[PartialObjectMeta]]] = {}
-        """By kind: a store of whole objects, and the same read as metadata."""
+        """By kind: a store of whole objects, and the same store read as metadata."""
         self._owned: dict[str, Store[Any]] = {}
-        """By watch: where the objects of an owner are looked up."""
+        """By watch: the store in which the objects of an owner are looked up."""
         self._overlays = plan.options.own_writes is OwnWrites.OVERLAY
         self._known: dict[tuple[str, str, str | None], tuple[Searched, ...]] = {}
-        """Where children are looked for, by group, kind and namespace. Emptied when a watch is added."""
+        """The stores in which children are looked for, by group, kind and namespace. Cleared when a watch is added."""
         self._store_of_plan: list[tuple[WatchPlan, Store[Any]]] = []
         self._changing = threading.Lock()
         """Held for a moment, when `shares` or `planned` are replaced."""
@@ -300,17 +292,17 @@ class TakenWatches:
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
-        """The watches, by what they watch, in words."""
+        """The watches, by a description of their target."""
         return {name: share.watch for name, share in self.shares.items()}
 
     def add_all(self, plans: Sequence[WatchPlan]) -> None:
-        """What is known before the start, all at once: the fullest watch serves, whichever plan it is of."""
+        """Add all plans of the start at once, so that the fullest watch serves, whichever plan it comes from."""
         scopes = scopes_of(*plans)
         for plan in plans:
             self._add(plan, scopes)
 
     def add_one(self, plan: WatchPlan) -> list[Planned]:
-        """One more plan: what of `planned` is new."""
+        """Add one plan; returns the new entries of `planned`."""
         with self._lock:
             return self._add_one(plan)
 
@@ -349,7 +341,7 @@ class TakenWatches:
                 store.shows(*states, only=only, apart=apart)
 
     def keep(self, store: Store[Any]) -> None:
-        """Have a store that a stream fills serve its kind, unless the kind has one."""
+        """Use a store that a stream fills for its kind, unless the kind has one."""
         self._stores.setdefault((store.resource.group, store.resource.kind), store)
 
     def release(self, reason: str) -> None:
@@ -391,7 +383,7 @@ class TakenWatches:
         return found[1]
 
     def _refuse_fields(self, found: Store[Any]) -> None:
-        """Raise RequestError for a store of declared fields, which is read by its view."""
+        """Raise RequestError for a store of declared fields, which must be read by its view."""
         for planned in self.planned:
             view, own = planned.chosen.view, planned.chosen.api.resource
             if view is not None and (own.group, own.kind) == (found.resource.group, found.resource.kind):
@@ -406,7 +398,7 @@ class TakenWatches:
                                "add .owns(api) or .watches(api, mapper)")
         return found
 
-    # What `ensure` asks
+    # What `ensure` needs
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:
         """As `Watched.find`."""
@@ -456,7 +448,7 @@ class TakenWatches:
                      if planned.scope.api.resource.gvk == gvk), None)
 
     def stored(self, ref: ObjectRef) -> Record | None:
-        """How this object is stored now; None when it is not, or its kind is not watched."""
+        """The stored record of this object; None when it is not stored or its kind is not watched."""
         store = self._stores.get((ref.group, ref.kind))
         return None if store is None else store.as_watched(ref)
 
@@ -466,13 +458,13 @@ class TakenWatches:
         return watch.state.last_error if watch is not None else ""
 
     def _add(self, plan: WatchPlan, scopes: Sequence[WatchScope]) -> None:
-        """`scopes` are all that are known, those of this plan included."""
+        """`scopes`: all known scopes, including those of this plan."""
         served: list[Planned] = []
         self._serve([plan], scopes, served, among=self.planned)
         self._offer(plan, served)
         if plan.indexes:
             self._indexing.append(plan)
-        for indexing in self._indexing:  # a store may have taken the place of the one that had them
+        for indexing in self._indexing:  # a new store may have replaced the store that had them
             self._store_for(indexing).add_indexes(indexing.indexes)
 
     def _serve(self, plans: Sequence[WatchPlan], scopes: Sequence[WatchScope], served: list[Planned],
@@ -487,7 +479,7 @@ class TakenWatches:
             self._known = {}
 
     def _store_for(self, plan: WatchPlan) -> Store[Any]:
-        """Where the objects of `plan` are read."""
+        """The store for the objects of `plan`."""
         view = scopes_of(plan)[0].view
         return self._stores[plan.api.resource.group, plan.api.resource.kind] if view is None else self._views[view]
 
@@ -507,11 +499,11 @@ class TakenWatches:
                                          rng=self._rng, name=name, observer=plan.options.observer,
                                          on_bug=self._on_bug)
         with self._changing:
-            self.shares = {**self.shares, name: share}  # replaced whole: other threads go through it
+            self.shares = {**self.shares, name: share}  # replaced as a whole: other threads iterate over it
         return share, name
 
     def _offer(self, plan: WatchPlan, served: Sequence[Planned]) -> None:
-        """The first store of a kind is that of `store_of`, but one of whole objects is better than one of parts."""
+        """Make the first store of a kind that of `store_of`, or a later one with whole objects instead of parts."""
         kind, whole = (plan.api.resource.group, plan.api.resource.kind), served[0].chosen.is_whole
         states = [one.share.watch.stored for one in served]
         self._offer_views(plan, served[0].scope, states)
@@ -564,7 +556,7 @@ def _logger_of(plan: Plan) -> GuardedLogger:
 
 
 class Assembly(Generic[K]):
-    """The parts of a controller that runs, put together: watches, queue, runner, store."""
+    """The parts of a running controller, put together: watches, queue, runner, store."""
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  data: Any, *, executor: Executor, on_bug: Callable[[str, BaseException], None],
@@ -587,7 +579,7 @@ class Assembly(Generic[K]):
         self._serving: dict[Share, Planned] = {}
         """The watches that reads use."""
         self.drained = ""
-        """What was going on when the end began, for people."""
+        """What was in progress when the stop began, as text."""
         main = plan.main
         self._take_watches(main)
         assert main.store is not None
@@ -649,7 +641,7 @@ class Assembly(Generic[K]):
 
     def _execute(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  environment: Environment[Any]) -> Execute:
-        """What a run is, with the parts that it has beside the reconciler, in their order."""
+        """The function for a run, with its parts in order."""
         plan = self.plan
         parts: list[RunPart] = [self.reads]
         if observer := RunObserver(plan.name, plan.options.observer, plan.clock):
@@ -668,10 +660,10 @@ class Assembly(Generic[K]):
         if plan.on_gone is not None:
             gone = invoker_of_gone(plan.on_gone, self.store, environment)
             invoker.gone = gone if self.divided is None else unless_lost(gone)
-        return invoker.__call__  # of each run, and calling a method is cheaper than calling an object
+        return invoker.__call__  # called for each run, and a method is cheaper to call than an object
 
     def _schedule(self) -> Sink:
-        """What takes all requests for runs."""
+        """The sink of all requests for runs."""
         schedule = only_owned(self.plan.partition, self.runner.trigger_all)
         return schedule if self.flight is None else self.flight.triggering(schedule)
 
@@ -704,7 +696,7 @@ class Assembly(Generic[K]):
 
     @property
     def shares(self) -> list[Share]:
-        """The controller's parts of watches, those included that were added since."""
+        """The controller's shares of watches, including those that were added later."""
         return [*self._taken.shares.values()]
 
     @property
@@ -721,7 +713,7 @@ class Assembly(Generic[K]):
         self._taken.release(reason)
 
     def add_watch(self, plan: WatchPlan) -> list[Share]:
-        """One more watch of a controller that runs (one for each namespace), for the caller to start or step."""
+        """Add a watch to a running controller (one for each namespace), for the caller to start or step."""
         added = self._taken.add_one(plan)
         for planned in added:
             self.gate.expect(planned.name)
@@ -768,12 +760,12 @@ class Assembly(Generic[K]):
         self._taken.drop(watched.share, reason)
 
     def trigger(self, item: Any) -> None:
-        """The program asks for a run of an object or ref. Raises RequestError when it is of another kind."""
+        """Run an object or ref for the program. Raises RequestError when it is of another kind."""
         is_triggered(ref_of(item, self.plan.resource).key)
         self.inbox.trigger(item)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> tuple[str, Callable[[], None]]:
-        """One more trigger source: its name, and what a thread has to run until `draining`."""
+        """Add a trigger source. Returns its name, and what a thread has to run until `draining`."""
         kind = "bulk trigger source" if bulk else "trigger source"
         name = f"{kind} {1 + sum(name.startswith(kind) for name in self.pulls)}"
         to_requests = self.inbox.bulk if bulk else self.inbox.external
@@ -782,14 +774,13 @@ class Assembly(Generic[K]):
         return name, self.pulls[name]
 
     def dispatch(self) -> None:
-        """The dispatcher's thread, until the runs that a drain waits for need it no more."""
+        """The dispatcher's thread, until the runs that a drain waits for do not need it any more."""
         self.runner.dispatch(self.housekeeping)
         self._timeouts.see_through()
 
     def housekeeping(self) -> float | None:
-        """What the dispatcher does besides: the gate's warnings, the resync, the ends of runs whose time is up, a look
-        at how many fail and at whether all workers are held, the end of watches of reads that nothing reads any more;
-        the seconds until it is due again.
+        """The dispatcher's other tasks: the gate's warnings, the resync, run timeouts, the logs of outages and blocked
+        workers, and the end of watches that no run reads any more. Returns the seconds until they are due again.
 
         Raises SyncTimeoutError when the stores have not been complete in time.
         """
@@ -802,12 +793,12 @@ class Assembly(Generic[K]):
         if plan is self.plan.main or (isinstance(plan, WatchPlan) and plan.store is not None):
             return self.inbox.sink
         origin = name_of(plan.subscription)
-        # An owner in another namespace is no mistake: children may well be watched in more namespaces than owners.
+        # An owner in another namespace is no mistake: children may be watched in more namespaces than owners.
         return self.inbox.sink_of("" if origin.startswith(trigger_owners.__module__) else origin)
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         scope = planned.scope
-        if self.flight is not None and planned.is_first:  # before all others, so that a run comes after what led to it
+        if self.flight is not None and planned.is_first:  # first, so that the recording has changes before their runs
             planned.record(self.flight)
         planned.share.subscribe(scope.plan.subscription, sink, arrived, read=scope.reader(),
                                 logger=self.logger)
@@ -860,7 +851,7 @@ class Assembly(Generic[K]):
 
 
 def what_is_waited_for(runs: list[Run], shutdown: Shutdown, clock: Clock) -> str:
-    """For people, at the beginning of the end: which runs, and until when."""
+    """For the log when a stop begins: the runs in progress, and until when they are waited for."""
     if not runs:
         return "nothing is running"
     left = shutdown.time_left()

@@ -1,26 +1,7 @@
-"""`Controller`: says what to watch and how to run, then runs a reconciler on it.
+"""`Controller`: declares what to watch and how to run, then runs a reconciler on it.
 
-    Controller(api)              reconcile the objects of `api`
-      .owns(api)                 ... also when something of `api` changes that names them as its owner
-      .watches(api, mapper)      ... also when something of `api` changes for which `mapper` names them
-      .reads(Kind)               wait for the list of what runs read by `ctx.read`
-      .owns_stream, .watches_stream    the same, for streams of your own
-      .reconcile_on(source)      ... also when an iterable or queue of objects or refs says so
-      .reconcile_all_on(source)  ... all of them, for each item of an iterable or queue
-      .shutdown_on_signal()      stop on SIGINT and SIGTERM
-      .graceful_shutdown_on(t)   stop when the token `t` is set
-      .sync_timeout(60)          end when the first lists take longer
-      .resync(600)               run each object again after this time
-      .run_timeout(60)           tell a run that takes longer to end
-      .on_gone(function)         call it for objects that do not exist, as after a deletion
-      .on_result(callback)       call it with the report of each run
-      .run(reconciler)           blocks until it is stopped
-      .start(reconciler)         returns a `Running`
-      .bind(reconciler)          returns a `BoundController`, for a manager or a command line to run
-
-The methods change the controller and return it. Those that say what to watch may also be called while it runs: what
-they add begins at once, except streams, which have to be there before the start. It may be started again after it has
-stopped, and not before.
+The methods change the controller and return it. `owns`, `watches`, `reads` and the trigger sources may also be added
+while it runs, with immediate effect; streams must be added before the start. A stopped controller may be started again.
 """
 from __future__ import annotations
 
@@ -99,9 +80,9 @@ class Controller(Generic[K]):
     """Reconciles the objects of an Api: it watches them, and calls your reconciler for each one that changed.
 
     A reconciler is a function `(obj, ctx)` that returns an `Action`, or an object with such a method `reconcile`, as a
-    `Reconciler` has. Give it to `run`, which blocks until the end, or to `start`, which does not; before that nothing
-    is watched. Two runs for one object never overlap. An object whose run fails waits, with exponential backoff; the
-    others go on. The methods that set it up (`owns`, `watches`, `shutdown_on_signal`, …) change the controller and
+    `Reconciler` has. Pass it to `run`, which blocks until the end, or to `start`, which does not; before that nothing
+    is watched. Two runs for one object never overlap. An object whose run fails waits, with exponential backoff; other
+    objects go on. The methods that set it up (`owns`, `watches`, `shutdown_on_signal`, …) change the controller and
     return it, so you can chain them. Call them in one thread.
 
     >>> def reconcile(obj: Deployment, ctx: Context[None]) -> Action:
@@ -120,8 +101,8 @@ class Controller(Generic[K]):
 
         - `watch`: how to list and watch: selectors, page size, the wait after a failure.
         - `concurrency`: the most runs at the same time. Default: 10.
-        - `debounce`: run when an object has not changed for this long, after ten times that in any case; a `Debounce`
-          says another limit. Default: run at once.
+        - `debounce`: run when an object has not changed for this long, at the latest after ten times that; a `Debounce`
+          sets another limit. Default: run at once.
         - `backoff`: the wait after a failed run of an object.
         - `name`: in logs, metrics and thread names. Default: the kind in lower case.
         - `predicate`: which changes lead to a run (see `predicates`). Default: all changes.
@@ -133,7 +114,7 @@ class Controller(Generic[K]):
         - `own_writes`: what the stores show after this process wrote and before the watch shows it. OVERLAY: the answer
           to the write. OFF: the old state. Default: the client's.
         - `record`: a file that records what it sees and does, for `kubectl-runtime replay`. Default: none.
-        - `ready`: the type of a condition, such as "Ready", that tells how the last run of an object ended. Written
+        - `ready`: the type of a condition, such as "Ready", that shows how the last run of an object ended. Written
           after each run that changed it, with observedGeneration: True (reason Reconciled); False with the error's
           class and message; Unknown by `Action.waiting`, or for children that are not ready. Default: none.
         - `indexes`: functions as `Store.add_index` takes them, by name, for `by_index` of its store. Default: none.
@@ -145,7 +126,7 @@ class Controller(Generic[K]):
         given, methods = current_options(options, WatchOptions, "Controller")
         made = ControllerOptions.of(given, api.client, api.resource)
         reader = reader_of(as_configured(apis_of(api)[0], made.watch).kind)
-        # Nothing feeds it before the controller starts.
+        # No watch feeds the store before the controller starts.
         state = StoreState(api.resource, clock_of(api.client))
         state.unstarted = "its controller was never started: controller.start(...) or .run(...)"
         store = Store(api.resource, reader, state, own_writes=made.own_writes is OwnWrites.OVERLAY)
@@ -161,11 +142,11 @@ class Controller(Generic[K]):
         """Reconcile the objects of `store` whenever `stream` says that one of them changed.
 
         `stream` comes from a `reflector`, which fills `store`, directly or through filters. It yields events or
-        objects. The controller reads it in a thread of its own and closes it. The controller ends with an error when
-        the stream ends, or when the stream did not pass a reflector. An object that is no longer in the store counts as
+        objects. The controller reads it in its own thread and closes it. The controller ends with an error when the
+        stream ends, or when the stream did not pass a reflector. An object that is no longer in the store counts as
         deleted. `stop` is the token that ends the stream: the controller sets it when it stops. A stream can be used
         once, and so can this controller. The options are those of `Controller`, except `watch`, `modify`, `record`
-        and `indexes`, which need a watch of its own; `observer` gets the events of queue and runs.
+        and `indexes`, which need a watch; `observer` gets the events of queue and runs.
         """
         given, methods = current_options(options, StreamOptions, "Controller.for_stream",
                                          ("max_wait", "resync", "run_timeout", "sync_timeout"))
@@ -196,14 +177,14 @@ class Controller(Generic[K]):
     def owns(self, api: Api[Any] | Namespaces[Any] | SelectedNamespaces[Any], *,
              watch: WatcherConfig = DEFAULT_CONFIG, whole: bool = False, predicate: Predicate[Any] | None = None,
              controller_only: bool = False, indexes: IndexFunctions[Any] | None = None) -> Self:
-        """Objects of `api` are made by the reconciler, with an owner reference; changes of one trigger its owner.
+        """Objects of `api` are made by the reconciler, with an owner reference; each change triggers the owner.
 
-        A deletion is a change as well. Only their metadata is watched and kept, which is all that `ctx.ensure` needs
-        and a `predicate` sees. `whole` keeps whole objects: for `ctx.store(Kind)`, and for the status by which
-        `ctx.ensure(...).ready` knows workloads. The owner's group and kind decide, not the version. `controller_only`:
-        only the owner whose reference says `controller: true`. `indexes`: functions as `Store.add_index`
-        takes them, by name. Raises RequestError for namespaces in which the
-        controller reconciles nothing: an owner is in the namespace of what it owns.
+        A deletion is a change as well. Only metadata is watched and kept, which is enough for `ctx.ensure`, and is what
+        a `predicate` gets. `whole` keeps whole objects: for `ctx.store(Kind)`, and for the status of workloads in
+        `ctx.ensure(...).ready`. The owner is found by group and kind; the version is ignored. `controller_only`: only
+        an owner reference with `controller: true` counts. `indexes`: functions as `Store.add_index` takes them, by
+        name. Raises RequestError for namespaces in which the controller reconciles nothing: an owner is in the
+        namespace of what it owns.
         """
         check_api(api, "owns")
         check_flag("whole", whole)
@@ -238,11 +219,11 @@ class Controller(Generic[K]):
         """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, EVERYTHING
         (each object of the controller), or None.
 
-        Refs in other namespaces than the controller's are ignored, and logged once for each namespace.
-        For a changed object it is called with the state before, too, so that what was concerned before runs as well;
-        with `on="event"` it gets one `ObjectEvent` with both. The mapper runs in the watch's thread: it must not block.
-        What it raises is logged, and that event triggers nothing. `indexes`: functions as `Store.add_index` takes them,
-        by name, for `ctx.store(Kind)`.
+        Refs in other namespaces than the controller's are ignored, and logged once for each namespace. For a changed
+        object the mapper is called with the former state as well, so that objects that are no longer concerned run
+        too; with `on="event"` it gets one `ObjectEvent` with both. It runs in the watch's thread and must not block. An
+        exception is logged, and that event triggers nothing. `indexes`: functions as `Store.add_index` takes them, by
+        name, for `ctx.store(Kind)`.
         """
         check_api(api, "watches")
         check_type("watch", watch, WatcherConfig, "WatcherConfig()")
@@ -266,21 +247,21 @@ class Controller(Generic[K]):
 
     def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
                     controller_only: bool = False) -> Self:
-        """As `owns`, of a stream that the program makes: of objects (`touched_objects`, so that deletions count) or
-        events. Its own thread pulls and closes it; `stop` is the token that ends it. Runs do not wait for its first
-        list. Raises RequestError while the controller runs."""
+        """As `owns`, for a stream of the program: objects (`touched_objects`, so that deletions count) or events. A
+        thread pulls and closes it; `stop` is the token that ends it. Runs do not wait for its first list. Raises
+        RequestError while the controller runs."""
         subscription = trigger_owners(self._plan.resource, controller_only=controller_only)
         return self._pull(StreamPlan(stream, subscription, stop))
 
     def watches_stream(self, stream: Iterable[Any], mapper: Mapper[Any] | EventMapper[Any], *,
                        stop: StopToken | None = None, on: On = "object") -> Self:
-        """Watch as `watches` does, but a stream that the program makes; see `owns_stream`."""
+        """As `watches`, for a stream of the program; see `owns_stream`."""
         check_mapper(mapper, on)
         return self._pull(StreamPlan(stream, trigger_others(mapper, on=on), stop))
 
     def reconcile_on(self, source: TriggerSource) -> Self:
-        """Reconcile what `source` gives: each item of this iterable or queue, which a thread of its own pulls, is an
-        object or ref. An item that is neither is logged, and the next one follows."""
+        """Reconcile each item of `source`, an iterable or queue of objects or refs, which a thread pulls. An item of
+        another type is logged, and the next one follows."""
         check_source(source)
         self._plan = replace(self._plan, triggers=(*self._plan.triggers, source))
         if (running := self._alive()) is not None:
@@ -299,7 +280,7 @@ class Controller(Generic[K]):
         """Stop on SIGINT and SIGTERM, with `grace` seconds for runs in progress.
 
         A second signal n ends the process at once, with status 128 + n. Only for controllers that are started in the
-        main thread; elsewhere it warns and does nothing. When `run` finds a reconciler stuck after the grace period, it
+        main thread; elsewhere it warns and does nothing. If `run` finds a reconciler stuck after the grace period, it
         flushes the logs and ends the process with status 1.
         """
         self._plan = replace(self._plan, signals=True, grace=duration_of("grace", grace))
@@ -314,15 +295,15 @@ class Controller(Generic[K]):
     def sync_timeout(self, timeout: Duration) -> Self:
         """Raise SyncTimeoutError when the first lists have not arrived after `timeout`; the controller ends with it.
 
-        Without it the controller waits, and warns every 30 s. Raises RequestError for what is no duration.
+        Without it the controller waits, and warns every 30 s. Raises RequestError for an invalid duration.
         """
         self._plan = replace(self._plan, sync_timeout=duration_of("sync_timeout", timeout))
         return self
 
     def resync(self, period: Duration) -> Self:
-        """Run every object again after `period`, give or take a tenth, though nothing has changed.
+        """Run every object again after `period`, give or take a tenth, even if nothing has changed.
 
-        Raises RequestError for what is no duration above 0.
+        Raises RequestError for an invalid duration and for 0.
         """
         self._plan = replace(self._plan, resync=period_of("resync", period))
         return self
@@ -341,7 +322,7 @@ class Controller(Generic[K]):
     def run_timeout(self, timeout: Duration) -> Self:
         """Set `ctx.stop` of a run that takes longer than `timeout`. Without it there is no limit.
 
-        Raises RequestError for what is no duration above 0.
+        Raises RequestError for an invalid duration and for 0.
         """
         self._plan = replace(self._plan, run_timeout=period_of("run_timeout", timeout))
         return self
@@ -349,8 +330,8 @@ class Controller(Generic[K]):
     def on_gone(self, function: GoneFunction) -> Self:
         """Call `function(ref, ctx)` in place of the reconciler when the object does not exist, as after its deletion.
 
-        It is a run as any other: never beside another of the same object, and tried again when it raises. Nobody sees
-        a deletion while no program runs: what must not be missed needs a finalizer.
+        It is a run like any other: never beside another run of the same object, and retried when it raises. A deletion
+        while no program runs is never seen: use a finalizer where that matters.
         """
         check_callback("on_gone", function, "ref", "ctx")
         subscription = trigger_self(self._plan.resource, predicate=self._plan.options.predicate, run_gone=True)
@@ -375,9 +356,9 @@ class Controller(Generic[K]):
             error_policy: ErrorPolicy[K] | None = None) -> None: ...
 
     def run(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> None:
-        """Reconcile until stopped by a signal or token, if the controller obeys one, or by KeyboardInterrupt. Blocks.
+        """Reconcile until a signal or token (if the controller obeys one) or KeyboardInterrupt stops it. Blocks.
 
-        Arguments as for `start`. Raises ControllerError when it ended by itself (see there).
+        Arguments as for `start`. Raises ControllerError when the controller ended by itself (see there).
         """
         self._launch(reconciler, error_policy, context, signal_thread=False).serve(self._plan.grace)
 
@@ -390,11 +371,11 @@ class Controller(Generic[K]):
               error_policy: ErrorPolicy[K] | None = None) -> Running[K]: ...
 
     def start(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> Running[K]:
-        """Begin to reconcile in threads of its own, and return at once.
+        """Begin to reconcile in the controller's own threads, and return at once.
 
         `reconciler` is a function `(obj, ctx)` that returns an `Action`, or an object with such a method `reconcile`,
         as a `Reconciler` has. `error_policy(obj, error, ctx)` is called when it raises, and returns an `Action`.
-        Default: exponential backoff for this object. `context` is any value of yours: runs find it in `ctx.data`.
+        Default: exponential backoff for this object. `context` is any value of yours, which runs find in `ctx.data`.
         Raises RequestError for anything else, and for an executor without threads.
         """
         return self._launch(reconciler, error_policy, context, signal_thread=True)
@@ -411,7 +392,7 @@ class Controller(Generic[K]):
              context: Any = None) -> BoundController[K]:
         """Put this controller and its reconciler into one value that a Manager or the command line can run.
 
-        Arguments and RequestError as for `start`. What only the start can find is raised there.
+        Arguments and RequestError as for `start`. Some errors are only raised at the start.
         """
         check_functions(*functions_of(reconciler, error_policy), context)
         return BoundController(self, reconciler, error_policy, context)
@@ -421,12 +402,12 @@ class Controller(Generic[K]):
         return self._plan
 
     def _alive(self) -> Running[K] | None:
-        """What runs and has not come to its end, if there is anything."""
+        """The running life of the controller that has not ended; None without one."""
         running = self._running
         return None if running is None or running.has_ended else running
 
     def _as_main(self, watch: WatcherConfig) -> WatcherConfig:
-        """With the backoff of the main watch, where `watch` has none."""
+        """`watch`, with the backoff of the main watch if it has none."""
         return watch if watch.backoff is not None else replace(watch, backoff=self._plan.options.watch.backoff)
 
     def _watch(self, plan: WatchPlan) -> Self:
@@ -447,7 +428,7 @@ class Controller(Generic[K]):
                 signal_thread: bool) -> Running[K]:
         reconcile, policy = functions_of(reconciler, error_policy)
         check_functions(reconcile, policy, context)
-        with self._claim:  # only for this: observers and log handlers are called by the launch
+        with self._claim:  # held only here: the launch calls observers and log handlers
             if self._is_launching or self._alive() is not None:
                 raise RequestError(f"controller {self._plan.name} runs already: two lives of it would reconcile each "
                                    "object at once; stop the first one, and wait for its runs to end")
@@ -483,5 +464,5 @@ class BoundController(Generic[K]):
         self.controller.run(self.reconciler, error_policy=self.error_policy, context=self.context)
 
     def start(self) -> Running[K]:
-        """Begin to reconcile in threads of its own, and return at once. See `Controller.start`."""
+        """Begin to reconcile in the controller's own threads, and return at once. See `Controller.start`."""
         return self.controller.start(self.reconciler, error_policy=self.error_policy, context=self.context)

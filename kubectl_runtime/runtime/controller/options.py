@@ -1,10 +1,9 @@
-"""The options of a controller: their names, types, defaults and checks. `ControllerOptions` is the value that its parts
-read, as the `options` of the plan.
+"""The options of a controller: their names, types, defaults and checks.
 
-An option is one line of `StreamOptions` or `WatchOptions`, which say what a caller may pass, and one field of
-`ControllerOptions`, which says what the parts read, the default and the check. `Controller` and `for_stream` take all
-of them as `**options`, and show them in their signatures. A function or a time that the controller may also do without
-is a method of the controller instead, such as `on_result`.
+An option is one line of `StreamOptions` or `WatchOptions`, which declare what a caller may pass, and one field of
+`ControllerOptions`, which has the default and the check, and which the parts read. `Controller` and `for_stream` take
+them as `**options`, and show them in their signatures. A function or a time without which a controller works too is a
+method instead, such as `on_result`.
 """
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ class Debounce:
 
     @property
     def limit(self) -> float | None:
-        """`max_wait` in seconds, if it was given."""
+        """`max_wait` in seconds; None when it was not given."""
         return None if self.max_wait is None else seconds(self.max_wait)
 
 
@@ -66,7 +65,7 @@ AT_ONCE = Debounce(0)
 
 
 class StreamOptions(TypedDict, Generic[K], total=False):
-    """What `Controller` and `Controller.for_stream` take."""
+    """The options of both `Controller` and `Controller.for_stream`."""
 
     concurrency: int
     debounce: Duration | Debounce
@@ -81,7 +80,7 @@ class StreamOptions(TypedDict, Generic[K], total=False):
 
 
 class WatchOptions(StreamOptions[K], Generic[K], total=False):
-    """What `Controller` takes: it makes the watch."""
+    """The options of `Controller`, which makes its own watch."""
 
     watch: WatcherConfig
     modify: Modify | None
@@ -90,7 +89,7 @@ class WatchOptions(StreamOptions[K], Generic[K], total=False):
 
 
 def _by(check: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """Metadata of a field whose value is what `check(name, value)` returns. It raises RequestError."""
+    """Metadata of a field whose value is the result of `check(name, value)`, which raises RequestError."""
     return {"check": check}
 
 
@@ -133,7 +132,7 @@ def _file(what: str, value: Any) -> Path:
 
 _CONDITION_TYPE = re.compile(r"(?=.{1,316}\Z)([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?"
                              r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-"""Kubernetes' rule for types of conditions."""
+"""Kubernetes' rule for condition types."""
 
 
 def _condition_type(what: str, value: Any) -> str:
@@ -184,7 +183,7 @@ class ControllerOptions:
 def takes_options(kinds: Any) -> Callable[[F], F]:
     """Check the names of the options that a method takes as `**options`, and show them in its signature.
 
-    `kinds` is the TypedDict of its options. Other names raise TypeError, except those of `RENAMED`.
+    `kinds` is the TypedDict of its options. Other names raise TypeError, except those in `RENAMED`.
     """
     options: dict[str, Field[Any]] = {option.name: option for option in fields(ControllerOptions)
                                       if option.name in kinds.__annotations__}
@@ -215,9 +214,9 @@ RENAMED = {
 
 def current_options(given: Mapping[str, Any], kinds: Any, who: str,
                     renamed: Iterable[str] = RENAMED) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options that `who` was given, in today's form, and those that are methods today, by name.
+    """The options that `who` was given, in their present form; and those that are methods now, by name.
 
-    Warns of the `renamed` ones, in the name of the caller's caller. Raises TypeError for names that are none of
+    Warns about the `renamed` options, at the line of the caller's caller. Raises TypeError for names that are not in
     `kinds`, and RequestError for a value that cannot be used.
     """
     options, old = dict(given), {name: given[name] for name in renamed if name in given}

@@ -1,17 +1,12 @@
-"""`Plan`: everything a `Controller` is given before it starts, checked and frozen. `Assembly` makes the parts from it.
+"""`Plan`: everything that a `Controller` is given before it starts, checked and frozen. `Assembly` makes the parts.
 
-Its options are a value of their own (`options.py`); `check_...` and `functions_of` refuse functions that could only
-fail at each run.
+The `check_...` functions and `functions_of` refuse functions that could only fail at each run.
 
-Which watch serves which plan of a controller: a watch of whole objects also serves a plan that needs a part of them.
+`fullest` decides which watch serves which plan of a controller: a watch of whole objects also serves a plan that needs
+a part of them. The main objects always get a watch in the requested form. A plan for several namespaces has one
+`WatchScope` for each.
 
-    the objects that it reconciles   a watch in the form that was asked for, which decides what the store reads
-    whatever else it watches         the same watch, or another of its watches, if it is about the same objects in the
-                                     same form or in the whole; else one of its own
-
-A plan for several namespaces has one `WatchScope` for each.
-
-`RunningNames`: no two controllers of one name run on one client, since both would reconcile each object.
+`RunningNames`: no two controllers with one name run on one client, since both would reconcile each object.
 """
 from __future__ import annotations
 
@@ -60,16 +55,16 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
 
 GoneFunction = Callable[[ObjectRef, Context[Any]], object]
-"""What a controller does for a key of which the store has no object."""
+"""What a controller calls for a key without an object in the store."""
 
 
 @dataclass(frozen=True)
 class WatchPlan:
-    """One watch (or one for each namespace of an Api of several): what, how, and which requests follow from it.
+    """One watch (or one for each namespace of an Api of several): the Api, the config, and the requests that follow.
 
-    `store`: of the main objects, which is there before the controller starts; the others get theirs then.
-    `modify` prunes what is stored. `indexes` are kept of its kind. `declared_by`: the code that says it, for hints.
-    `is_owned`: its objects are made by the reconciler.
+    `store`: of the main objects, which exists before the start; other plans get theirs at the start. `modify` prunes
+    what is stored. `indexes`: kept for its kind. `declared_by`: the code that declares them, for hints. `is_owned`: the
+    reconciler makes its objects.
     """
 
     api: WatchApi[Any] | WatchApis[Any]
@@ -85,7 +80,7 @@ class WatchPlan:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """Objects or events that the program makes: for the main stream of the main kind, from a reflector that keeps the
+    """A stream of objects or events that the program makes. As the main stream it comes from a reflector that keeps the
     store."""
 
     stream: Iterable[Any]
@@ -95,7 +90,7 @@ class StreamPlan:
 
 @dataclass(frozen=True)
 class MainStream(StreamPlan):
-    """The main objects' stream."""
+    """The stream of the main objects."""
 
     store: Store[Any]
 
@@ -125,12 +120,13 @@ class Plan:
     signals: bool = False
     stop: StopToken | None = None
     hold: Callable[[Callable[[], None]], None] | None = None
-    """Is passed what begins the runs, once all stores are complete, and calls it when they may begin; None: at once."""
+    """Called with a function that begins the runs, once all stores are complete. It calls the function when the runs
+    may begin. None: at once."""
     partition: Partition | None = None
-    """Which objects are this replica's; None: all of them."""
+    """Which objects this replica owns; None: all of them."""
     events: Client | None = None
-    """Writes its events, where the writes of `client` need the leadership: events need none, and may be sent when it
-    is over. None: `client`."""
+    """The client that writes Events when the writes of `client` need the leadership, since Events need none and may be
+    sent after it has ended. None: `client`."""
     housekeeping: bool = False
     """Whether it is the library's own: its start and end are logged at DEBUG, by a logger of that name."""
 
@@ -140,12 +136,12 @@ class Plan:
         return self.options.name
 
     def without_record(self) -> Plan:
-        """The same plan, which writes no recording."""
+        """The same plan without a recording."""
         return replace(self, options=replace(self.options, record=None))
 
 
 def clock_of(client: Client) -> Clock:
-    """The clock of a client, or of what stands for one."""
+    """The clock of a client, or the system's for a stand-in without one."""
     clock: Clock = getattr(client, "clock", SYSTEM_CLOCK)
     return clock
 
@@ -159,17 +155,17 @@ class WatchScope:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the watch gives whole objects."""
+        """Whether the watch delivers whole objects."""
         return is_whole(self.api, self.plan.config)
 
     @property
     def view(self) -> type[PartialView] | None:
-        """The class of views that the plan asks for, if it does."""
+        """The class of views that the plan asks for; None without one."""
         form = getattr(as_configured(self.api, self.plan.config), "form", None)
         return form.view if isinstance(form, FieldsForm) else None
 
     def reader(self) -> Callable[[Record], Any]:
-        """What makes the objects that the plan's functions get, of records as `fullest` may keep them."""
+        """Makes the objects that the plan's functions get, from records in the form that `fullest` keeps."""
         api = as_configured(self.api, self.plan.config)
         read, form = reader_of(api.kind), getattr(api, "form", None)
         if not isinstance(form, FieldsForm):
@@ -179,17 +175,18 @@ class WatchScope:
 
 @dataclass(frozen=True)
 class Planned:
-    """A scope and the watch that serves it, which was made for `chosen`: the same scope, or one of the same objects."""
+    """A scope and the watch that serves it. The watch was made for `chosen`: this scope, or another with the same
+    objects."""
 
     share: Share
     chosen: WatchScope
     scope: WatchScope
     name: str
     is_first: bool
-    """Whether no scope before uses this watch."""
+    """Whether no earlier scope uses this watch."""
 
     def record(self, flight: FlightRecorder) -> None:
-        """Have `flight` record what this watch sees."""
+        """Have `flight` record the events of this watch."""
         api, config = self.chosen.api, self.chosen.plan.config
         place = getattr(api, "place", None)
         asked = WatchPlace("" if place is None else list_(place).path, config.label_text or "",
@@ -203,7 +200,7 @@ def scopes_of(*plans: WatchPlan) -> list[WatchScope]:
 
 
 def fullest(scope: WatchScope, scopes: Sequence[WatchScope]) -> WatchScope:
-    """The first of `scopes` that is about the same objects in the same form, or in the whole, which serves both."""
+    """The first of `scopes` with the same objects in the same form, or with whole objects, which serve both."""
     config = scope.plan.config
     if scope.plan.store is not None or not config.shared:
         return scope
@@ -215,8 +212,8 @@ def fullest(scope: WatchScope, scopes: Sequence[WatchScope]) -> WatchScope:
 
 
 class RunningNames:
-    """The names of the controllers that run, so that no two of one client have the same. Safe to use from any thread,
-    and after a fork, where nothing of the parent's runs."""
+    """The names of the running controllers, so that no two controllers of one client have the same name. Safe to use
+    from any thread, and after a fork, where none of the parent's controllers runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -224,8 +221,8 @@ class RunningNames:
         self._taken: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
     def take(self, client: Any, name: str) -> Callable[[], None]:
-        """Take a name; returns what gives it back. Raises RequestError when it is taken. A derived client is its root.
-        """
+        """Take a name; returns a function that gives it back. Raises RequestError when it is taken. A derived client
+        counts as its root client."""
         client = getattr(client, "root", client)
         if self._process != os.getpid():
             self._lock, self._process = threading.Lock(), os.getpid()
@@ -255,8 +252,7 @@ class ControllerError(KubeError):
 
 def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
     """Raise RequestError for a reconciler that does not take `(obj, ctx)`, an error policy that does not take `(obj,
-    error, ctx)`, and a missing `context=` where the reconciler's annotation, `ctx: Context[Settings]`, says that it
-    needs one."""
+    error, ctx)`, and a missing `context=` when the reconciler's annotation, `ctx: Context[Settings]`, requires it."""
     if (wrong := misfit(reconcile, ("obj", "ctx"))) is not None:
         raise RequestError(f"the reconciler {name_of(reconcile)} {wrong}")
     if error_policy is not None:
@@ -270,11 +266,11 @@ def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
 
 
 def check_children(api: Any, owners: Any) -> None:
-    """Raise RequestError where the children that `api` gives are in none of the namespaces of `owners`."""
+    """Raise RequestError if the children of `api` are in none of the namespaces of `owners`."""
     children, own, like, own_like = namespaces_of(api), namespaces_of(owners), pattern_of(api), pattern_of(owners)
     if children and own:
         meet = bool(children & own)
-    else:  # two patterns may meet in a name that nobody has thought of yet
+    else:  # two patterns may both match a future namespace
         names, pattern = (children, own_like) if children else (own, like)
         meet = not names or not pattern or any(fnmatchcase(name, pattern) for name in names)
     if not meet:
@@ -284,15 +280,14 @@ def check_children(api: Any, owners: Any) -> None:
 
 
 def check_predicate(predicate: Any) -> None:
-    """Raise RequestError for anything but a Predicate: a plain function has to say what it decides, by
-    `predicates.when`."""
+    """Raise RequestError for anything but a Predicate. A plain function must be wrapped, by `predicates.when`."""
     if predicate is not None:
         check_type("predicate", predicate, Predicate, "predicates.generation or predicates.when(function)")
 
 
 def functions_of(reconciler: Any,
                  error_policy: ErrorPolicy[Any] | None) -> tuple[ReconcileFunction[Any], ErrorPolicy[Any] | None]:
-    """The function to call and the error policy, of either style. Raises RequestError for what is neither."""
+    """The function to call and the error policy, for either style. Raises RequestError for anything else."""
     if isinstance(reconciler, type):
         raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
     if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):
@@ -313,11 +308,11 @@ def functions_of(reconciler: Any,
 
 
 def _data_type(function: Any) -> Any:
-    """The class that a function's annotation says `ctx.data` is; None when it says nothing, or that None will do."""
+    """The class of `ctx.data` by a function's annotation; None if there is none, or None is allowed."""
     function = getattr(function, "__func__", function)
     try:
         hints = typing.get_type_hints(function)
-    except Exception:  # noqa: BLE001 - names that exist for type checkers only: then nothing is known
+    except Exception:  # noqa: BLE001 - names that exist only for type checkers: then the class is unknown
         return None
     hints.pop("return", None)
     for hint in hints.values():

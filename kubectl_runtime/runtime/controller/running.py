@@ -3,25 +3,21 @@
     thread                       ends
     one per watch                when `draining` is set for its last user (the token shuts the sockets down)
     workers                      when `draining` is set and their run is over
-    dispatcher                   when `draining` is set, and no run has a `run_timeout` to come
-    one per trigger source       when `draining` is set; one that blocks in the user's iterable is left there
+    dispatcher                   when `draining` is set and no run waits for its `run_timeout`
+    one per trigger source       when `draining` is set; a thread that blocks in the user's iterable is left behind
     signals (only with start)    when `draining` is set
     ending, shutdown log         begin when `draining` is set
 
-    work    runs in progress; those that outlast the grace are stuck
-    rest    undelivered events get 2 s, the recording is closed, threads are joined
+A defect in a thread and a closed client end the controller, with the reason in `error`: it never goes on half alive.
 
-A thread that dies of a defect and a client that is closed end the controller, with the reason in `error`: it never goes
-on half alive.
+    not ready   a store has never been complete, a watch keeps failing, or the controller stops: its data is incomplete
+                or outdated. Comes and goes with the API server
+    not alive   a thread of the library is stuck or died of a defect, so that only a new process helps. An API server
+                that does not answer and slow reconcilers do not count, since a restart would not help and would lose
+                work; the log reports them (see `BlockedLog`)
 
-    not ready   a store has never been complete, a watch keeps failing, or the controller stops: what it knows is not
-                all, or gets old. Comes and goes with the API server
-    not alive   a thread that moves it on is stuck, or died of a defect, which only a new process heals. An API server
-                that does not answer, and reconcilers that take long, even all at once, are no reason: a restart
-                would not help, and would lose work. The log reports them (see `blocked_log`)
-
-A thread counts as stuck by its progress on the controller's clock: a dispatcher that neither waits nor ends its turn, a
-watch whose step takes longer than any request and any silence may.
+A thread is stuck when it makes no progress on the controller's clock: a dispatcher that neither waits nor ends its
+turn, a watch whose step takes longer than any request or silence may.
 """
 from __future__ import annotations
 
@@ -57,19 +53,19 @@ from kubectl_runtime.runtime.triggers.streams import TriggerSource
 from kubectl_runtime.runtime.watch.states import WatchState
 
 DISPATCHER_LIMIT = 60.0
-"""Seconds that the dispatcher may be late. Its turn takes microseconds; but it starts threads and logs, and a machine
-can be overloaded. A kubelet asks three times, 10 s apart, before it restarts, so that one late answer after the machine
+"""Seconds that the dispatcher may be late. Its turn takes microseconds, but it starts threads and logs, and the machine
+may be overloaded. A kubelet probes three times, 10 s apart, before it restarts, so one late answer after the machine
 slept does no harm."""
 
 
 K = TypeVar("K")
 
 SOURCE_SECONDS = 0.06
-"""The most that threads of trigger sources get to end, all together: a queue is polled that often, any other source may
-block forever."""
+"""The most time that threads of trigger sources get to end, all together. A queue is polled at this interval; any other
+source may block forever."""
 
 EVENTS_SECONDS = 2.0
-"""The most that undelivered events get at the end. The server may be the reason that they are undelivered."""
+"""The most time that undelivered events get at the end. They may be undelivered because of the server."""
 
 
 class Threads:
@@ -78,9 +74,10 @@ class Threads:
     def __init__(self, name: str, workers: Sequence[threading.Thread], runs: Callable[[], list[Run]],
                  failed: Callable[[str, BaseException], None], shares: Callable[[], Sequence[Share]],
                  leaving: Callable[[], Sequence[threading.Thread]] = lambda: ()) -> None:
-        """`name` of the controller; `workers` are its own that others made. `runs` are those in progress, in whatever
-        thread. `failed(what, error)` is called with what ends a thread. `shares` of watches, whose threads are its own
-        once no other controller uses them. `leaving`: those of watches that it has given back."""
+        """`name`: of the controller. `workers`: threads of its executor. `runs` returns the runs in progress, in any
+        thread. `failed(what, error)` is called with the exception that ended a thread. `shares` returns the shares of
+        watches; their threads are the controller's once no other controller uses them. `leaving` returns the threads of
+        watches that were given back."""
         self._name = name
         self._workers = workers
         self._runs = runs
@@ -89,19 +86,19 @@ class Threads:
         self._leaving = leaving
         self._others: list[threading.Thread] = []
         self.sources: list[threading.Thread] = []
-        """In which user code may block forever."""
+        """Threads in which user code may block forever."""
 
     @property
     def own(self) -> list[threading.Thread]:
-        """Those that end soon once they are to; those that have ended and those that were not started included."""
+        """The threads that end soon after a stop, including ended ones and ones that were not started."""
         return [*self._others, *self._watching(lambda share: share.ends), *self._leaving(), *self._workers]
 
     def add(self, what: str, body: Callable[[], object], *, source: bool = False) -> threading.Thread:
-        """One more, which is not started."""
+        """Add a thread; it is not started."""
         def run() -> None:
             try:
                 body()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the controller ends by it
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it ends the controller
                 self._failed(what, error)
 
         thread = Thread(target=run, name=f"{self._name} {what}", daemon=True)
@@ -109,24 +106,24 @@ class Threads:
         return thread
 
     def start(self) -> None:
-        """Start all. Raises what Python does when there can be no more."""
+        """Start all threads. Raises RuntimeError when there can be no more."""
         self.watch(self._shares())
         for thread in (*self._others, *self._workers, *self.sources):
             thread.start()
 
     def watch(self, shares: Sequence[Share]) -> None:
-        """Have a thread for each of these watches, unless another user has started it."""
+        """Start a thread for each of these watches, unless another user has started it."""
         for share in shares:
             share.start()
 
     def include(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is one of them, that of a watch with other users included, or in a run: with a pool of the
-        user's, that is in a thread of theirs."""
+        """Whether `thread` is one of these threads, including those of shared watches, or is in a run, which may be in
+        a thread of the user's pool."""
         mine = (*self.own, *self.sources, *self._watching(lambda _: True))
         return thread in mine or any(run.thread_id == thread.ident for run in self._runs())
 
     def still_running(self, stuck: dict[int, Run]) -> list[StillRunning]:
-        """What has not ended: `stuck` runs, by the ids of their threads, and threads of the library's own."""
+        """What has not ended: `stuck` runs, by the ids of their threads, and threads of the library."""
         return [*(StillRunning(self._name, f"the reconciler of {run.request.ref}", stack_of(thread_id))
                   for thread_id, run in stuck.items()),
                 *alive(self._name, (thread for thread in self.own if thread.ident not in stuck))]
@@ -136,10 +133,10 @@ class Threads:
 
 
 class Running(Lifecycle, Generic[K]):
-    """A controller that runs, made by `Controller.start`: its store, its state, and its end.
+    """A running controller, made by `Controller.start`: its store, its state, and its end.
 
     The end of a `with` block stops it. `wait_until_ready` blocks until all stores are complete. `trigger(obj)` and
-    `trigger_all()` ask for runs. `stop(timeout)` ends it gracefully and returns the objects whose runs did not end.
+    `trigger_all()` request runs. `stop(timeout)` ends it gracefully and returns the objects whose runs did not end.
     Safe to use from any thread.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
@@ -168,23 +165,23 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def store(self) -> Store[K]:
-        """The objects the controller reconciles, as its watch knows them."""
+        """The objects that the controller reconciles, as its watch knows them."""
         return self._assembly.store
 
     @property
     def assembly(self) -> Assembly[Any]:
-        """Its parts, to look at; for the library."""
+        """Its parts. For the library."""
         return self._assembly
 
     @property
     def watch_state(self) -> WatchState | None:
-        """What the watch of the main objects does, since when, and its error; None when they come from a given stream.
+        """What the watch of the main objects does, since when, and its error; None when a given stream delivers them.
         """
         return self._assembly.store.watch_state
 
     @property
     def watch_states(self) -> dict[str, WatchState]:
-        """What each watch does, since when, and its error, by what it watches, in words."""
+        """What each watch does, since when, and its error, by a description of its target."""
         return {name: watch.state for name, watch in self._assembly.watches.items()}
 
     @property
@@ -194,7 +191,7 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def why_not_ready(self) -> str:
-        """Why it is not ready: what is missing or failing, for people; empty when it is ready."""
+        """Why it is not ready: what is missing or failing, as text; empty when it is ready."""
         assembly = self._assembly
         if self._is_elsewhere:
             return FORKED
@@ -207,7 +204,7 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def why_stores_not_ready(self) -> dict[str, str]:
-        """Each store that it reads, by what it holds, such as `pods`: why it is not ready, empty when it is."""
+        """Each store by its contents, such as `pods`: why it is not ready, empty when it is."""
         assembly = self._assembly
         missing = {} if assembly.gate.is_open else assembly.gate.troubles()
         return {name: f"not complete: {missing[name]}" if name in missing else watch.trouble
@@ -215,7 +212,7 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def why_not_working(self) -> str:
-        """What of `why_not_ready` is not about one of its stores; empty when there is nothing."""
+        """The part of `why_not_ready` that is not about one store; empty when there is none."""
         stores = self.why_stores_not_ready
         reason = self.why_not_ready
         return "" if any(stores.values()) and not self._is_elsewhere and \
@@ -223,8 +220,8 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def why_not_alive(self) -> str:
-        """What only a new process can heal; empty when all is well, and while it stops because it was asked to. Takes
-        no lock that a stuck thread could hold."""
+        """What only a new process can heal; empty when all is well, and during a requested stop. Takes no lock that a
+        stuck thread could hold."""
         if self.error is not None:
             return f"it ended by itself: {described(self.error)}"
         assembly = self._assembly
@@ -239,7 +236,7 @@ class Running(Lifecycle, Generic[K]):
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until all stores are complete and reconciling has begun, at most `timeout` seconds.
 
-        Raises SyncTimeoutError after that, naming what is missing and why; ControllerError when the controller ends
+        Raises SyncTimeoutError after that, with what is missing and why; ControllerError when the controller ends
         before.
         """
         self._check_here()
@@ -253,11 +250,11 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """All threads of the controller's own, those that have ended and those that were not started included."""
+        """All threads of the controller, including ended ones and ones that were not started."""
         return self._threads.own
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` cannot wait for its end: it is its own, pulls a source, or is in a run."""
+        """Whether `thread` cannot wait for the end: it is the controller's, pulls a source, or is in a run."""
         return super().owns(thread) or self._threads.include(thread)
 
     def trigger(self, item: Any) -> None:
@@ -271,17 +268,17 @@ class Running(Lifecycle, Generic[K]):
         self._assembly.inbox.trigger_everything()
 
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
-        """End the controller: no new runs, and at most `timeout` seconds for those in progress. Returns the objects
+        """End the controller: no new runs, and at most `timeout` seconds for runs in progress. Returns the objects
         whose runs are stuck.
 
         Blocks until everything has ended or the time is over, and then at most a second for the last lines of the log.
-        Events that were recorded and not sent get 2 s of the time. Later calls return the same. Does nothing in the
-        child of a fork, where nothing of it runs.
+        Unsent events get 2 s of the time. Later calls return the same. In the child of a fork, where nothing of it
+        runs, it does nothing.
         """
         return self._stuck() if self._stop(seconds(timeout)) else []
 
     def stop_runs(self, timeout: Duration) -> list[ObjectRef]:
-        """As `stop`, but block only until no run goes on that is not stuck: what is left needs no leadership."""
+        """As `stop`, but block only until all runs have ended or are stuck: the rest needs no leadership."""
         if not self._stop_begins(seconds(timeout)):
             return []
         self._await_work()
@@ -293,7 +290,7 @@ class Running(Lifecycle, Generic[K]):
     def begin_stop(self, reason: str, grace: float) -> None:
         """Begin to stop, within `grace` seconds. A later call may shorten the time, not lengthen it. Does not block."""
         super().begin_stop(reason, grace)
-        self._assembly.runner.wake()  # for a time that is shorter now
+        self._assembly.runner.wake()  # the time may be shorter now
 
     def raise_error(self) -> None:
         """Raise ControllerError if the controller ended by itself."""
@@ -301,7 +298,7 @@ class Running(Lifecycle, Generic[K]):
             raise ControllerError(f"controller {self.name} ended by itself: {self.error}") from self.error
 
     def launch(self, *, signal_thread: bool) -> None:
-        """Start every thread, for `signal_thread` also one that obeys signals; else the caller does, by `obey_signal`.
+        """Start every thread. `signal_thread`: also one that obeys signals; otherwise the caller calls `obey_signal`.
 
         Raises RequestError when a controller of this name runs on the client already.
         """
@@ -339,10 +336,9 @@ class Running(Lifecycle, Generic[K]):
         self._threads.start()
 
     def add_watch(self, plan: WatchPlan) -> None:
-        """Watch something more, from now on. While the other stores are not complete, this one is waited for too.
+        """Add a watch. If the other stores are not complete yet, its store is waited for too.
 
-        Raises RequestError for what cannot be watched. After anything else the controller ends, as a part of it is
-        missing.
+        Raises RequestError for what cannot be watched. Any other exception ends the controller, as a part is missing.
         """
         try:
             self._threads.watch(self._assembly.add_watch(plan))
@@ -357,7 +353,7 @@ class Running(Lifecycle, Generic[K]):
         self._assembly.add_read(kind)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
-        """Pull one more trigger source, from now on."""
+        """Add a trigger source."""
         name, body = self._assembly.add_source(source, bulk=bulk)
         self._threads.add(name, body, source=True).start()
 
@@ -409,11 +405,11 @@ class Running(Lifecycle, Generic[K]):
                                   "not here: start another one")
 
     def _worker_failed(self, error: BaseException) -> None:
-        """An exception came out of the library's own part of a worker: a defect, or from outside."""
+        """The library's own part of a worker raised an exception: a defect, or set by another thread."""
         if isinstance(error, Exception) and not isinstance(error, MemoryError):
             self.fail("a worker", error)
             return
-        # No memory, or an exception that another thread has set: nothing is wrong with the code, but what the worker
+        # No memory, or an exception that another thread has set: the code is not at fault, but the work that the worker
         # held may be lost.
         self._assembly.logger.error("a worker was interrupted by %s; it goes on, and every object runs again",
                                     described(error), exc_info=error)
