@@ -1,52 +1,45 @@
-"""`Lifecycle`: the one engine by which a controller and a Manager start, obey signals, stop and end.
+"""`Lifecycle`: the engine by which a controller and a Manager start, obey signals, stop and end.
 
     phase         what happens                                                        next
-    starting      what comes before all else starts: a manager's servers              running
+    starting      what must run first starts: a manager's servers                     running
     running       it works; a manager with an election is                             stopping
                   `standing by`, then `leading`
     stopping      by `stop()`, a signal (`run`), a stop token, a failure, the end     stopped
                   of the program, KeyboardInterrupt in a `with` block, or a start
                   that failed. A thread of its own goes through these steps:
-       work         what is in progress ends, in the grace that `Shutdown` divides; then what the work needed, such as
-                    a Lease, is given back
+       work         work in progress ends, in the grace that `Shutdown` divides; then what the work needed, such as a
+                    Lease, is given back
        rest         recorded events are sent, threads are joined, servers stop; what does not end is logged with its
                     stack
        release      signals, names and hooks are given back
-    stopped       nothing moves except threads that are stuck in user code
+    stopped       nothing runs except threads that are stuck in user code
 
     how `serve`, which blocks in the calling thread, ends
     a signal, and all work ended within the grace     returns
     a signal, and something is stuck                  flushes logs and output, ends the process with status 1
     a second signal n                                 the process ends at once with status 128 + n (see `signals`)
-    KeyboardInterrupt (signals are not its own)       stops, then raises it; a second one gives up what still runs
+    KeyboardInterrupt (signals not installed)         stops, then raises it; a second one gives up what still runs
     a stop from elsewhere                             returns
     a failure                                         stops, then raises it
 
-A controller is this engine with one member, a Manager has several and an election: they override the hooks `_end_work`,
-`_end_rest`, `_release` and `owns`. The end comes to its end by itself, whether a caller waits or not, and waits for no
-log handler (see `ShutdownLog`). Where no thread can be started any more, because the interpreter ends, the first caller
-that waits does the work. In the child of a fork nothing of it runs: it looks stopped, and `stop` does nothing.
+A controller is this engine with one member; a Manager has several and an election. They override the hooks `_end_work`,
+`_end_rest`, `_release` and `owns`. The stop completes whether a caller waits or not, and waits for no log handler. If
+no thread can be started because the interpreter ends, the first caller that waits does the work. In the child of a fork
+it looks stopped, and `stop` does nothing.
 
-`Shutdown`: the tokens by which a controller ends, and how a grace period is divided.
+`Shutdown`: the tokens by which a controller ends, and how the grace period is divided.
 
-    running    -> draining   a stop was asked for, a signal came, or the library failed: no new runs, watches close
-    draining   -> aborted    the grace period nears its end: runs in progress are told to stop; reads and waits end
-    aborted    -> cut        half of what is left has passed: their writes end too
-    cut        nothing more; a run that still does not return is reported as stuck
+    running    -> draining   stop requested, a signal, or a failure of the library: no new runs, watches close
+    draining   -> aborted    the grace period nears its end: `ctx.stop` of runs is set; reads and waits end
+    aborted    -> cut        half of the rest has passed: writes of runs end too
+    cut        a run that still does not return is reported as stuck
 
-`draining` is what the library's own threads watch. `aborted` is what a reconciler sees as `ctx.stop`, so that a run
-which only needs a moment more is left alone. The last tenth of the grace period, at most 2 s, is the time to heed
-`aborted`. A write that a run has begun by then gets half of that to be answered, so that the stop itself breaks none.
+`draining` is what the library's own threads watch. `aborted` is the reconciler's `ctx.stop`, so a run that only needs a
+moment more is left alone. The last tenth of the grace period, at most 2 s, is the time to react to `aborted`. A write
+that a run has begun by then gets half of that, so that the stop itself breaks no write.
 
-`ShutdownLog`: what a controller or manager logs while it ends, written by a thread that no caller has to wait for.
-
-    info, error     queue a line; the thread starts with the first line, writes in order, and ends after `finish`
-    finish(until)   accept no more lines; block until all are written, at most until that moment, and not for a handler
-                    that has had one line for `LINE_SECONDS`
-    collecting()    within this block, everything that the calling thread logs is queued
-
-A log handler is user code and may block. A shutdown that keeps its time must not wait for a handler, nor wait again at
-the end for a handler that has blocked since the beginning.
+`ShutdownLog`: logs in its own thread while a controller or manager ends. A log handler is user code and may block; a
+shutdown must neither wait for it nor wait a second time.
 """
 from __future__ import annotations
 
@@ -75,7 +68,7 @@ from kubectl_runtime.core.scope import time_left
 from kubectl_runtime.runtime.lifecycle.signals import EXIT_STUCK, ShutdownSignals, end_process
 
 DEFAULT_GRACE = 25.0
-"""Seconds; Kubernetes gives a Pod 30 between SIGTERM and SIGKILL, so this leaves it 5 to end the process."""
+"""Seconds. Kubernetes gives a Pod 30 s between SIGTERM and SIGKILL, so 5 s remain to end the process."""
 
 ABORT_SHARE, ABORT_MOST = 0.1, 2.0
 
@@ -90,12 +83,12 @@ class Shutdown:
         self.cut = StopToken(clock=clock)
         self._lock = threading.Lock()
         self.deadline: float | None = None
-        """When runs are told to stop, on the monotonic clock; None before anybody has asked for a stop."""
+        """When `ctx.stop` of runs is set, on the monotonic clock; None before a stop is requested."""
         self.give_up_at: float | None = None
-        """When runs that have not heeded it are given up."""
+        """When runs that have not reacted are given up."""
 
     def begin(self, reason: str, grace: float = DEFAULT_GRACE) -> None:
-        """Drain: no new runs, and `grace` seconds from now those in progress are given up.
+        """Drain: no new runs; runs in progress are given up after `grace` seconds.
 
         A later call may shorten the time, not lengthen it.
         """
@@ -113,18 +106,18 @@ class Shutdown:
         return None if deadline is None or give_up is None else (deadline + give_up) / 2
 
     def time_left(self) -> float:
-        """Seconds until everything is given up; 0 when that has passed, and before the stop."""
+        """Seconds until everything is given up; 0 after that, and before the stop."""
         return max(0.0, (self.give_up_at or 0.0) - self._clock.monotonic())
 
     def abort(self, reason: str) -> None:
-        """Tell runs in progress to stop now."""
+        """Set `ctx.stop` of the runs in progress now."""
         self.draining.set(reason)
         self.aborted.set(reason)
 
 
 def stack_of(thread_id: int | None) -> str:
     """The stack of a thread as text; empty when it has ended. The current line of each frame, no values."""
-    # Private by name only: this is the documented way to another thread's stack.
+    # Private only by name: this is the documented way to another thread's stack.
     frame = sys._current_frames().get(thread_id) if thread_id is not None else None
     return "".join(traceback.format_stack(frame)) if frame is not None else ""
 
@@ -134,10 +127,11 @@ LINE_SECONDS = 1.0
 
 
 class ShutdownLog:
-    """The log of a shutdown. Safe to use from any thread. Blocks only in `finish`."""
+    """The log of a shutdown: `info` and `error` queue lines, which a thread writes in order. Safe to use from any
+    thread. Only `finish` blocks."""
 
     def __init__(self, logger: GuardedLogger, name: str) -> None:
-        """`name` of the thread."""
+        """`name`: of the thread."""
         self._logger = logger
         self._lines: SimpleQueue[Line | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -146,7 +140,7 @@ class ShutdownLog:
         self._finished = False
         self._written = threading.Event()
         self._line_since = float("inf")
-        """When the line that is being written began."""
+        """When writing the present line began."""
 
     def info(self, text: str, *arguments: object) -> None:
         """Log a line at INFO, soon. Does not block."""
@@ -161,14 +155,15 @@ class ShutdownLog:
         return written_by(self._put)
 
     def finish(self, until: float) -> None:
-        """Wait for the queued lines, at most until this moment of `time.monotonic`: handlers take real time."""
+        """Accept no more lines, and block until all are written: at most until this moment of `time.monotonic`, and not
+        for a handler that has had one line for `LINE_SECONDS`. Handlers take real time."""
         with self._lock:
             begun = self._begun
             if not self._finished:
                 self._finished = True
                 self._lines.put(None)
-        if begun and self._thread is not threading.current_thread():  # it is, where a log handler stops the controller
-            # No join: it may be just about to start.
+        if begun and self._thread is not threading.current_thread():  # equal if a log handler stops the controller
+            # No join: the thread may be just about to start.
             while (left := min(until, self._line_since + LINE_SECONDS) - time.monotonic()) > 0:
                 if self._written.wait(left):
                     break
@@ -184,7 +179,7 @@ class ShutdownLog:
         elif not begun:
             try:
                 self._thread.start()
-            except RuntimeError:  # the interpreter ends, or there are no more threads: then it is written here
+            except RuntimeError:  # the interpreter ends, or there are no more threads: write the line here
                 with self._lock:
                     self._begun = False
                 self._lines.put(None)
@@ -200,8 +195,8 @@ class ShutdownLog:
 
 
 JOIN_SECONDS = 2.0
-"""The most that the library's threads get to end once no work goes on any more; real seconds. They need milliseconds;
-a thread that asks a name server may need longer."""
+"""Real seconds that the library's threads get to end once no work is in progress. They need milliseconds; a thread that
+resolves a host name may need longer."""
 
 LEAST_LOG_SECONDS = 1.0
 """The least time that log handlers get for the last lines."""
@@ -222,8 +217,8 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StillRunning:
-    """A thread that has not ended in time. `owner`: the controller or runnable; `what` it does: the reconciler of a
-    key, or the thread's name; `stack`: where it was."""
+    """A thread that has not ended in time. `owner`: the controller or runnable; `what`: the reconciler of a key, or the
+    thread's name; `stack`: where it was."""
 
     owner: str
     what: str
@@ -231,11 +226,11 @@ class StillRunning:
 
 
 class Lifecycle:
-    """What starts, stops and ends as one: the base of `Running` and `RunningManager`, which override its hooks. See the
+    """Starts, stops and ends as one: the base of `Running` and `RunningManager`, which override its hooks. See the
     module. Safe to use from any thread."""
 
     def __init__(self, name: str, shutdown: Shutdown, logger: GuardedLogger, grace: float, *, prefix: str = "") -> None:
-        """`name` for its threads; `grace`: seconds of an end that no caller has given a time; `prefix` of log lines."""
+        """`name`: for its threads. `grace`: seconds of a stop without a given time. `prefix`: of log lines."""
         self._shutdown = shutdown
         self._grace = grace
         self._prefix = prefix
@@ -244,28 +239,28 @@ class Lifecycle:
         self._process = os.getpid()
         self._was_launched = False
         self.error: BaseException | None = None
-        """The first failure, which ended it; None as long as there was none."""
+        """The first failure, which ended it; None without one."""
         self._noting = threading.Lock()
         self._unlogged: deque[tuple[str, BaseException, bool]] = deque()
         """Failures that are not logged yet: what failed, the error, and whether it is the first."""
         self._work_over, self._settled = threading.Event(), threading.Event()
         self._claims = threading.Lock(), threading.Lock()
-        """Of the work's end, and of the rest: whichever thread takes one does it."""
+        """Locks for the end of the work, and for the rest: the thread that takes one does the step."""
         self.still_running: list[StillRunning] = []
-        """What of it did not end. Complete once it has ended."""
+        """What did not end. Complete once it has ended."""
         self._ending = Thread(target=self._end, name=f"{name} ending", daemon=True)
 
     # --- what it is now ---
 
     @property
     def _is_elsewhere(self) -> bool:
-        """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that
-        both share."""
+        """Whether this is the child of a fork: the threads are the parent's, and a stop would end the connections that
+        both processes share."""
         return os.getpid() != self._process
 
     @property
     def phase(self) -> Phase:
-        """What it does now."""
+        """The present phase."""
         if self.has_ended:
             return Phase.STOPPED
         if self._shutdown.draining.is_set():
@@ -274,22 +269,22 @@ class Lifecycle:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the end has come to its end: no thread of it runs, except those that are stuck in user code."""
+        """Whether the stop is complete: no thread of it runs, except those that are stuck in user code."""
         return self._settled.is_set() or self._is_elsewhere
 
     @property
     def reason(self) -> str:
-        """Why it stops or has stopped, in words: the signal's name, for example. Empty while it runs."""
+        """Why it stops or has stopped, such as the signal's name. Empty while it runs."""
         return FORKED if self._is_elsewhere else self._shutdown.draining.reason
 
     def wait(self, timeout: Duration | None = None) -> bool:
-        """Block until it begins to stop, for whatever reason, at most `timeout` seconds; whether it does."""
+        """Block until it begins to stop, for any reason, at most `timeout` seconds; whether it does."""
         return self._is_elsewhere or self._shutdown.draining.wait(
             time_left(None if timeout is None else seconds(timeout), SYSTEM_CLOCK))
 
     def on_stop(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when it begins to stop, for whatever reason (now, if it does); returns a function that takes
-        the callback back. It has to be short: it runs in the thread that begins the stop."""
+        """Call `callback` when it begins to stop, for any reason; at once if it has begun. Returns a function that
+        removes the callback. It must be short: it runs in the thread that begins the stop."""
         return self._shutdown.draining.on_set(callback)
 
     def owns(self, thread: threading.Thread) -> bool:
@@ -314,18 +309,18 @@ class Lifecycle:
 
     @property
     def obeys_signals(self) -> bool:
-        """Whether SIGINT and SIGTERM are its own now."""
+        """Whether it handles SIGINT and SIGTERM now."""
         return self._signals.installed
 
     def obey_signal(self) -> int | None:
-        """Block until a signal comes, which begins the stop (its number), or it stops by itself (None)."""
+        """Block until a signal begins the stop (returns its number), or it stops for another reason (returns None)."""
         number = self._signals.wait()
         if number is not None:
             self.begin_stop(Signals(number).name, self._grace)
         return number
 
     def abandon(self, heed: float = 0.0) -> None:
-        """Stop what runs at once, and give it up when it has not ended in `heed` seconds. Does not block."""
+        """Stop at once; give up what has not ended after `heed` seconds. Does not block."""
         self.begin_stop("abandoned", heed)
         self._shutdown.abort("abandoned")
         self._signals.close()
@@ -348,7 +343,7 @@ class Lifecycle:
         except BaseException:
             try:
                 self.stop(grace)
-            except KeyboardInterrupt:  # a second one: the person does not want to wait
+            except KeyboardInterrupt:  # the second one: the user does not want to wait
                 self.abandon()
             raise
         if stuck and obeyed:
@@ -367,23 +362,23 @@ class Lifecycle:
                  trace: TracebackType | None) -> None:
         try:
             self.stop()
-        except KeyboardInterrupt:  # the person does not want to wait
+        except KeyboardInterrupt:  # the user does not want to wait
             self.abandon()
             raise
         if error is None:
             self.raise_error()
 
     def stop(self, timeout: float = DEFAULT_GRACE) -> Sequence[object]:
-        """End it within `timeout` seconds; blocks. Returns what is stuck. By `_stop`, which says when not to wait."""
+        """End it within `timeout` seconds; blocks. Returns what is stuck. Subclasses implement it by `_stop`."""
         raise NotImplementedError
 
     def _stop(self, timeout: float) -> bool:
-        """Stop within `timeout` seconds; whether it has ended. False, without waiting, in a thread that the end waits
+        """Stop within `timeout` seconds; whether it has ended. False, without waiting, in a thread that the stop waits
         for, and in the child of a fork."""
         waits = self._stop_begins(timeout)
         if waits:
             self._await_end()
-            self._signals.close()  # here it may be the main thread, which alone can put handlers back
+            self._signals.close()  # this may be the main thread, the only one that can restore handlers
         return waits
 
     def _stop_begins(self, timeout: float) -> bool:
@@ -394,13 +389,13 @@ class Lifecycle:
         return not self.owns(threading.current_thread())
 
     def _await_work(self) -> None:
-        """Block until no work goes on that is not stuck, which the grace bounds."""
+        """Block until all work has ended or is stuck, which the grace bounds."""
         if not self._ending.is_alive():
             self._end_work_once()
         _await(self._work_over)
 
     def _await_end(self) -> None:
-        """Block until it is settled, which the grace bounds, and for a moment for the last lines."""
+        """Block until everything has ended, which the grace bounds, and a moment longer for the last log lines."""
         if not self._ending.is_alive():
             self._end()
         _await(self._settled)
@@ -410,7 +405,7 @@ class Lifecycle:
     # --- the engine ---
 
     def _launch(self, start: Callable[[], None]) -> None:
-        """Run from now on, and call `start`. What it raises is raised when everything that was started has stopped."""
+        """Run, and call `start`. An exception of `start` is raised once everything that was started has stopped."""
         self._process = os.getpid()
         self._was_launched = True
         for callback in (self._signals.release, self._log_stopping, self._begin_ending):
@@ -430,12 +425,12 @@ class Lifecycle:
                 self._log_failure(what, error, is_first=is_first)
 
     def _log_stopping(self) -> None:
-        self._log_failures()  # before what follows from them, and after the stop has begun: it waits for no log
+        self._log_failures()  # before their consequences, and after the stop has begun, which waits for no log
         self._log.info("%sstopping: %s%s%s", self._prefix, self.reason, self._stopping_detail(),
                        "; a second signal ends the process at once" if self._signals.installed else "")
 
     def _begin_ending(self) -> None:
-        with suppress(RuntimeError):  # the interpreter ends, or there are no more threads: the first that waits does it
+        with suppress(RuntimeError):  # the interpreter ends, or no more threads: the first caller that waits does it
             self._ending.start()
 
     def _end(self) -> None:
@@ -451,7 +446,7 @@ class Lifecycle:
             self._signals.close()
             atexit.unregister(self._at_exit)
             self._settled.set()
-            self._log.finish(0.0)  # its thread ends, though no caller may wait for it
+            self._log.finish(0.0)  # ends its thread, even if no caller waits for it
 
     def _end_work_once(self) -> None:
         if not self._claims[0].acquire(blocking=False):
@@ -470,7 +465,7 @@ class Lifecycle:
             self._log.error("%s does not end; its stack:\n%s", one.what, one.stack)
         return stuck
 
-    # --- what a controller and a manager say of themselves ---
+    # --- hooks of a controller and a manager ---
 
     def _stopping_detail(self) -> str:
         """What it waits for when it begins to stop, for its log line."""
@@ -483,15 +478,16 @@ class Lifecycle:
         """Block until the work in progress has ended or its time is over."""
 
     def _end_rest(self) -> list[StillRunning]:
-        """Block until the rest has ended or its time is over; what has not, already logged."""
+        """Block until the rest has ended or its time is over. Returns what has not, already logged."""
         return []
 
     def _release(self) -> None:
-        """Give back what others may have now."""
+        """Give back what others may take now."""
 
 
 def join(threads: Iterable[threading.Thread], limit: float) -> None:
-    """Wait for these threads, `limit` real seconds for all together: they end by the operating system's clock."""
+    """Wait for these threads, at most `limit` real seconds for all together: they end by the operating system's clock.
+    """
     deadline = time.monotonic() + limit
     for thread in threads:
         if thread.ident is not None and thread is not threading.current_thread():  # it was started
@@ -499,7 +495,7 @@ def join(threads: Iterable[threading.Thread], limit: float) -> None:
 
 
 def alive(owner: str, threads: Iterable[threading.Thread]) -> list[StillRunning]:
-    """Those of `threads` that were started and have not ended, without the calling one."""
+    """The started `threads` that have not ended, without the calling one."""
     return [StillRunning(owner, f"thread {thread.name!r}", stack_of(thread.ident)) for thread in threads
             if thread.is_alive() and thread.ident is not None and thread is not threading.current_thread()]
 

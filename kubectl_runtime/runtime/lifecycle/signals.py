@@ -1,23 +1,21 @@
 """SIGINT and SIGTERM become a graceful shutdown; a second one ends the process at once.
 
     state       signal n                                                  the last controller closes
-    installed   told to every controller; -> signalled                    previous handlers come back
-    signalled   within 0.5 s of the first: taken for the same one         previous handlers come back
+    installed   every controller is notified; -> signalled                previous handlers are restored
+    signalled   within 0.5 s of the first: counts as the same signal      previous handlers are restored
                 later: the program's own handler, if it had one; else the
                 process ends with status 128 + n
-    closed      goes to the previous handlers, which come back with it    -
+    closed      goes to the previous handlers, which are restored         -
 
-Signals belong to the process, so all controllers that obey them share one handler. A closed state exists because
-handlers may be put back by the main thread only: where the last controller ends in another one, it happens when the
-main thread next asks (`close`), or with the next signal. A handler that the program installs meanwhile is the
-program's, and stays; it may call this one, which then does the same as if it was called by the signal.
+Signals belong to the process, so all controllers that obey them share one handler. Only the main thread may restore
+handlers: if the last controller ends in another thread, they are restored when the main thread next calls `close`, or
+at the next signal. A handler that the program installs in between stays; it may call this one, which then acts as if
+the signal had called it. One stop may send several signals: `timeout` and terminals signal a process and its group.
 
-One stop may send several signals: `timeout` and terminals signal a process and then its group.
-
-A signal handler runs in the main thread between any two instructions, also while that thread holds a lock. So these
-take none: they put a number into a `SimpleQueue` (which is made for it) and leave the rest to whoever waits there. For
-the same reason the second signal writes one line with `os.write` and ends with `os._exit`. It does not leave this to
-the default disposition, because the kernel ignores that for process 1 of a container.
+A signal handler runs in the main thread between any two instructions, even while that thread holds a lock. So it takes
+no lock: it puts a number into a `SimpleQueue` (which is reentrant), and the waiting thread does the rest. For the same
+reason the second signal writes one line with `os.write` and ends with `os._exit`, not by the default disposition, which
+the kernel ignores for process 1 of a container.
 
 The child of a fork has no controllers; it gets the previous handlers.
 """
@@ -44,37 +42,37 @@ log = guarded_logger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 SAME_STOP = 0.5
-"""Seconds after the first signal in which others are taken for the same one."""
+"""Seconds after the first signal in which further signals count as the same one."""
 
 _DEFAULTS = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
 
 
 class ShutdownSignals:
-    """What one controller hears of signals. Installed in the main thread, closed in any."""
+    """One controller's view of the signals. Installed in the main thread, closed in any."""
 
     def __init__(self) -> None:
         self.heard: SimpleQueue[int | None] = SimpleQueue()
-        """Gets the number of the first signal; None: nobody need wait for one any more."""
+        """Gets the number of the first signal; None ends the wait without a signal."""
 
     def wait(self) -> int | None:
         """Block until there is something in `heard`, and take it."""
-        while True:  # in pieces, so that a signal which comes just before the wait is seen
+        while True:  # in pieces, so that a signal which comes just before the wait is noticed
             try:
                 return self.heard.get(timeout=MAIN_THREAD_WAIT)
             except Empty:
                 pass
 
     def release(self) -> None:
-        """Let whoever waits go on without a signal."""
+        """End the wait without a signal."""
         self.heard.put(None)
 
     @property
     def installed(self) -> bool:
-        """Whether the signals are this controller's now."""
+        """Whether this controller handles the signals now."""
         return self in _process.listeners
 
     def install(self) -> None:
-        """Take over the signals. Off the main thread, where Python allows no handlers, only warns."""
+        """Take over the signals. Outside the main thread, where Python allows no handlers, it only warns."""
         if threading.current_thread() is not threading.main_thread():
             log.warning("shutdown_on_signal has no effect in thread %r: Python handles signals in the main thread "
                         "only; stop the controller by other means", threading.current_thread().name)
@@ -82,23 +80,23 @@ class ShutdownSignals:
         _process.add(self)
 
     def close(self) -> None:
-        """Give the signals back to whom they belonged, if no other controller has them. Harmless when nothing was
-        installed, or twice.
+        """Restore the previous handlers, if no other controller needs the signals. Does nothing without `install`, or
+        the second time.
 
-        Off the main thread this is not allowed; it then happens when the main thread calls this, or with the next
+        Outside the main thread this is not allowed; it then happens when the main thread calls this, or at the next
         signal.
         """
         _process.remove(self)
 
 
 class _ProcessSignals:
-    """The handler of the process. `listeners` is replaced under the lock, and read by the handler without it; the rest
+    """The handler of the process. `listeners` is replaced under the lock and read by the handler without it; the rest
     belongs to the main thread."""
 
     def __init__(self) -> None:
         self.listeners: tuple[ShutdownSignals, ...] = ()
         self.previous: dict[int, Any] = {}
-        """The handlers of before, by signal; kept until the next installation for a handler that calls this one."""
+        """The previous handlers, by signal; kept until the next installation for a handler that calls this one."""
         self._installed = False
         self._first_at: float | None = None
         """When the first signal came; None before."""
@@ -111,14 +109,14 @@ class _ProcessSignals:
             self._follows_forks = True
             os.register_at_fork(after_in_child=self.forked)
         if not self.listeners:
-            self.restore()  # the last ones were closed in another thread
+            self.restore()  # the last controllers were closed in another thread
         self._process = os.getpid()
         with self._lock:
             self.listeners += (listener,)
         if not self._installed:
             self._installed, self._first_at = True, None
             for number in SIGNALS:
-                if not self._is_ours(number):  # it is where the program put it back when its time was over
+                if not self._is_ours(number):  # true if the program has put it back as a previous handler
                     self.previous[number] = signal.getsignal(number)
                     signal.signal(number, self.handle)
 
@@ -129,7 +127,7 @@ class _ProcessSignals:
             self.restore()
 
     def restore(self) -> None:
-        """Put the handlers of before back, except where the program has installed another one since."""
+        """Restore the previous handlers, except where the program has installed another one since."""
         if self._installed:
             self._installed = False
             for number, previous in self.previous.items():
@@ -140,7 +138,7 @@ class _ProcessSignals:
         return bool(signal.getsignal(number) == self.handle)
 
     def forked(self) -> None:
-        """In the child, whose only thread is its main one now."""
+        """In the child of a fork, whose only thread is now the main one."""
         self._lock = threading.Lock()  # the parent's may have been held
         self.listeners = ()
         self.restore()
@@ -162,23 +160,23 @@ class _ProcessSignals:
             previous(number, frame)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        """This signal belongs to the handlers of before."""
+        """Pass this signal to the previous handlers."""
         self.restore()
         previous = self.previous.get(number)
-        if self._is_ours(number):  # the program kept this handler and put it back when its time was over
+        if self._is_ours(number):  # the program has put this handler back as a previous one
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         elif previous in (signal.SIG_DFL, None):
-            # Also where a handler of the program's calls this one: it wants what was there before.
+            # Also if a handler of the program calls this one: it wants the previous behaviour.
             theirs = signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-            signal.signal(number, theirs)  # where the process is one that the default does not end
+            signal.signal(number, theirs)  # the default did not end this process
         elif callable(previous):
             previous(number, frame)
 
 
 def _write_line(line: str) -> None:
-    """Write to stderr, unless that is closed, broken, or a pipe that is full: it must not keep the process."""
+    """Write to stderr, unless it is closed, broken, or a full pipe: the process must not hang here."""
     with suppress(OSError, ValueError):
         if not hasattr(select, "poll") or _takes_output(2):  # Windows, which polls sockets only
             os.write(2, line.encode())
@@ -194,15 +192,15 @@ _process = _ProcessSignals()
 
 
 EXIT_STUCK = 1
-"""Exit status when a reconciler did not end within the grace period."""
+"""Exit status if a reconciler did not end within the grace period."""
 
 FLUSH_SECONDS = 2.0
 
 
 def end_process(status: int) -> None:
-    """Flush logs and output, then end, whatever other threads do.
+    """Flush logs and output, then end the process, whatever other threads do.
 
-    Flushing takes locks that a stuck thread may hold: it gets 2 s.
+    Flushing takes locks that a stuck thread may hold, so it gets 2 s.
     """
     flusher = Thread(target=_flush, name="flush before exit", daemon=True)
     flusher.start()
