@@ -1,48 +1,40 @@
-"""`Ledger`: how often what was observed, what the server has been told of it, and what to tell it next.
+"""`Ledger`: counts observations, keeps what the server has of them, and decides what to send next.
 
-What agrees in `Subject` is one series: one Event, whose count rises. The first note is the one that is kept, since of
-an Event the server lets nothing but its series change. A series ends after SILENCE without an observation.
+Observations with the same `Subject` are one series: one Event with a rising count. The first note is kept, since the
+server lets only the series of an Event change. A series ends after SILENCE without an observation.
 
     observed, and the series is    first                   again
     unknown                        a new series, due now   -
-    waiting to be written          -                       counted: one request will tell of all
+    waiting to be written          -                       counted: one request covers all
     written                        -                       counted, due after its pause
 
-The pause after the n-th request of a series doubles from 1 s to 300 s, so that what repeats all the time is told with
-its right count, and costs little. Each request has a goal, the count that it brings about, and is sent with the same
-goal until it is known whether it arrived; a patch tests the count from which it goes on. So no observation is counted
-twice, however often a request is sent and however late it arrives.
+The pause after the n-th request of a series doubles from 1 s to 300 s, so that frequent repetitions are cheap and still
+counted exactly. Each request has a goal, the count that it sets, and is repeated with the same goal until its outcome
+is known; a patch tests the count from which it starts. So no observation is counted twice, however often a request is
+sent and however late it arrives.
 
-    what became of the request    a create                              a patch
+    outcome of the request        a create                              a patch
     DONE                          counted                               counted
     EXISTS                        counted, if an earlier attempt may    -
                                   have arrived; else another name
     CHANGED (a test failed)       -                                     counted, if an earlier attempt may have arrived;
                                                                         else a new Event for the rest
     MISSING                       lost: its namespace is gone           a new Event for the rest
-    REFUSED                       lost                                  lost, unless the next observation's tells it
+    REFUSED                       lost                                  lost, unless a later observation's request
+                                                                        covers it
     LATER, UNKNOWN                again, after a pause; after TRIES answers of this kind as REFUSED
 
-Pure but for its caches. The owner serialises calls; times are seconds of the monotonic clock.
+`SpamFilter` limits the new Events of one object, as client-go does: a bucket of `burst` tokens; a new Event takes one,
+and one comes back every `refill` seconds. Full buckets are dropped, and so is the one longest unused when there are
+MOST.
 
-`SpamFilter`: how many new Events one object may get: a bucket of tokens each, as client-go's.
+`Reference` is the object of an Event, part of what makes two events the same. It has no resourceVersion, since
+repetitions of an event are about one object in many versions.
 
-    full at first, with `burst` tokens; a new Event takes one; one comes back every `refill` seconds
+`cut`, `short`, `qualified_name`, `subdomain` and `event_name` make names and texts that the server accepts; lengths are
+bytes of UTF-8.
 
-For the owner's lock; time is given. A bucket that nobody has asked for while it filled up is dropped, and the one
-longest unused when there are MOST: it starts over as a full one.
-
-`Reference`: the object that an Event is about. Immutable and hashable; part of what makes two events the same.
-
-It has no resourceVersion: repetitions of one event are about one object in many versions.
-
-Names and texts of Events, made such that the server takes them. Pure; lengths are bytes of UTF-8, as Go counts.
-
-    reason, action, reportingInstance   1 to 128
-    note                                at most 1024; what is cut ends with MARK
-    reportingController                 a qualified name: an optional DNS subdomain and a slash, then 1 to 63 letters,
-                                        digits, '-', '_' or '.', the first and last a letter or digit
-    metadata.name                       a DNS subdomain of at most 253
+The owner serialises calls; times are seconds of the monotonic clock.
 """
 from __future__ import annotations
 
@@ -65,14 +57,14 @@ from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.requests.params import plain_body
 
 WITHOUT_NAMESPACE = "default"
-"""Where Events about cluster-scoped objects live; the server takes them nowhere else (but in kube-system)."""
+"""The namespace of Events about cluster-scoped objects; the server accepts no other one except kube-system."""
 
 
 class Reference(NamedTuple):
     """An object that an Event is about: Kubernetes' ObjectReference. Empty texts are left out.
 
-    `kubectl describe` finds an Event by the uid of its object, so give it where it is known. `field_path` names a part
-    of the object: `spec.containers{web}`.
+    `kubectl describe` finds an Event by the uid of its object, so pass it if it is known. `field_path` names a part of
+    the object: `spec.containers{web}`.
     """
 
     api_version: str
@@ -84,9 +76,9 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, regarding: Any) -> Reference:
-        """The reference to an object as the library reads it, a dict, a model of the official client (which must name
-        its apiVersion and kind), an ObjectRef (which has no uid), or a Reference. Raises RequestError for anything
-        else, and for an object without a kind or a name."""
+        """The reference to an object of a resource class, a dict, a model of the official client (with apiVersion and
+        kind), an ObjectRef (which has no uid), or a Reference. Raises RequestError for anything else, and for an object
+        without a kind or a name."""
         if isinstance(regarding, cls):
             return regarding
         if isinstance(regarding, ObjectRef):
@@ -101,7 +93,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def at(cls, ref: ObjectRef, uid: str = "") -> Reference:
-        """The reference to the object at `ref`; only a `uid` tells it from namesakes."""
+        """The reference to the object at `ref`; the `uid` distinguishes it from namesakes."""
         return cls._checked(ref.resource.api_version, ref.resource.kind, ref.name, ref.namespace, uid)
 
     @classmethod
@@ -118,7 +110,7 @@ class Reference(NamedTuple):
         return self.namespace or WITHOUT_NAMESPACE
 
     def to_dict(self) -> dict[str, str]:
-        """The reference as the API carries it."""
+        """The reference as the API represents it."""
         named = {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace, "name": self.name,
                  "uid": self.uid, "fieldPath": self.field_path}
         return {key: value for key, value in named.items() if value}
@@ -129,7 +121,7 @@ class Reference(NamedTuple):
 
 
 MOST = 4096
-"""Objects that are told apart; client-go's number."""
+"""The most objects with a bucket; client-go's number."""
 _ROUNDING = 1e-9
 
 
@@ -140,7 +132,7 @@ class _Bucket:
 
 
 class SpamFilter:
-    """Holds back Events of objects that talk too much: tokens for each. Not for several threads at once."""
+    """Limits the Events of objects that have too many: tokens for each object. For one thread at a time."""
 
     def __init__(self, burst: int, refill: float, timer: Callable[[], float]) -> None:
         self._burst = burst
@@ -149,12 +141,12 @@ class SpamFilter:
         self._buckets: TTLCache[Reference, _Bucket] = TTLCache(MOST, burst * refill, timer=timer)
 
     def take(self, regarding: Reference) -> bool:
-        """Take a token of this object's; False when there is none. Parts of an object count as the object."""
+        """Take a token of this object; False when there is none. Parts of an object count as the object."""
         whole, now = regarding._replace(field_path=""), self._timer()
         bucket = self._buckets.get(whole) or _Bucket(self._burst, now)
         bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.since) / self._refill)
         bucket.since = now
-        self._buckets[whole] = bucket  # again, so that its time begins now
+        self._buckets[whole] = bucket  # inserted again, so that it is the last one used
         if bucket.tokens < 1 - _ROUNDING:
             return False
         bucket.tokens = max(0.0, bucket.tokens - 1)
@@ -170,8 +162,8 @@ _NO_SUBDOMAIN = re.compile(r"[^-a-z0-9.]+")
 
 
 def cut(text: str, limit: int, mark: str = "") -> str:
-    """`text` within `limit` bytes; a longer one ends on a whole character, with `mark`. Lone surrogates, which are no
-    UTF-8, become question marks."""
+    """`text` within `limit` bytes; a longer one ends on a whole character, with `mark`. Lone surrogates, which UTF-8
+    cannot represent, become question marks."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= limit:
         return raw.decode()
@@ -179,12 +171,12 @@ def cut(text: str, limit: int, mark: str = "") -> str:
 
 
 def short(text: str, otherwise: str) -> str:
-    """A reason, an action, an instance; `otherwise` when there is nothing of it."""
+    """A reason, an action or an instance, shortened; `otherwise` when it is empty."""
     return cut(text, SHORT) or otherwise
 
 
 def qualified_name(text: str) -> str:
-    """The qualified name nearest to `text`, empty if there is none; a text that is one stays as it is."""
+    """The qualified name nearest to `text`, empty if there is none; a valid name is returned unchanged."""
     prefix, _, name = text.rpartition("/")
     name = _trimmed(_NO_NAME.sub("-", name), _NAME)
     domain = subdomain(prefix, _SUBDOMAIN)
@@ -198,9 +190,9 @@ def subdomain(text: str, limit: int) -> str:
 
 
 def event_name(regarding: str, moment: datetime, bits: int) -> str:
-    """`NAME.TIME`, as Kubernetes' own Events: the time in nanoseconds, here with 32 random `bits` behind it, as hex.
+    """`NAME.TIME`, as for Kubernetes' own Events: the time in nanoseconds, followed by 32 random `bits`, as hex.
 
-    So no two processes make the same name, and one that exists already tells that an earlier attempt arrived.
+    So no two processes make the same name, and an existing name shows that an earlier attempt arrived.
     """
     microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
     suffix = f"{microseconds * 1000:x}{bits:08x}"
@@ -216,13 +208,13 @@ SILENCE = 360.0
 
 
 TRIES = 12
-"""Requests for one change that the server answers with an error which may pass; client-go's number."""
+"""Requests for one change that the server may answer with a temporary error; client-go's number."""
 PAUSE = Backoff(1, 2, 300)
 RETRY = Backoff(1, 2, 30)
 
 
 class Subject(NamedTuple):
-    """What makes two events the same. The note is not a part of it."""
+    """What makes two events the same. The note is not part of it."""
 
     regarding: Reference
     related: Reference | None
@@ -232,7 +224,7 @@ class Subject(NamedTuple):
 
 
 class Result(Enum):
-    """What became of the request that told a series."""
+    """The outcome of a request for a series."""
 
     DONE = "done"
     EXISTS = "exists"
@@ -240,13 +232,13 @@ class Result(Enum):
     MISSING = "missing"
     REFUSED = "refused"
     LATER = "later"
-    """Not carried out."""
+    """The server did not carry it out."""
     UNKNOWN = "unknown"
     """It may have been carried out, or may still be."""
 
 
 class Lost(Enum):
-    """Why an observation will not be told. The values are for log lines."""
+    """Why an observation is not sent. The values are for log lines."""
 
     FULL = "too many were waiting"
     SPAM = "too many for one object"
@@ -257,7 +249,7 @@ class Lost(Enum):
 
 @dataclass(slots=True, eq=False)
 class Series:
-    """One subject's observations. Counts are of all of them; an Event has those after `before`."""
+    """One subject's observations. `count` is of all of them; an Event has those after `before`."""
 
     subject: Subject
     note: str
@@ -265,31 +257,31 @@ class Series:
     begun: datetime
     """The time of the Event."""
     since: datetime
-    """When the first was observed of those that no request has told yet."""
+    """When the first observation that no request covers yet was made."""
     last: datetime
     count: int = 1
     told: int = 0
-    """Those that are counted at the server."""
+    """How many observations the server has counted."""
     before: int = 0
     goal: int = 0
-    """What the request at hand brings `told` to; 0: there is none."""
+    """The value of `told` after the present request; 0 without one."""
     unsure: bool = False
     """An earlier attempt with this goal may have arrived, or may still."""
     exists: bool = False
     refused: int = 0
-    """Those of the untold that are counted as lost, until a later request tells of them after all."""
+    """Observations that count as lost, until a later request covers them after all."""
     tries: int = 0
     requests: int = 0
 
     @property
     def untold(self) -> int:
-        """How many observations the server has not been told of yet."""
+        """How many observations the server does not have yet."""
         return self.count - self.told
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What was observed, what the server knows of it, and what to tell next. Pure; its owner serialises the calls."""
+    """Observations, what the server has of them, and what to send next. Pure; its owner serialises the calls."""
 
     queue: int
     """New series that may wait at once; further ones are lost."""
@@ -298,7 +290,7 @@ class Ledger:
     timer: Callable[[], float]
     lost: Counter[Lost] = field(default_factory=Counter)
     open: dict[Subject, Series] = field(default_factory=dict)
-    """Series with something to tell."""
+    """Series with something to send."""
     _new: int = 0
     _known: TTLCache[Subject, Series] = field(init=False)
     _agenda: list[tuple[float, int, Series]] = field(default_factory=list)
@@ -308,7 +300,7 @@ class Ledger:
         self._known = TTLCache(MOST, SILENCE, timer=self.timer)
 
     def observe(self, subject: Subject, note: str, moment: datetime) -> Lost | None:
-        """Count one observation; why it is lost, if it is."""
+        """Count one observation. Returns why it is lost, if it is."""
         series = self.open.get(subject) or self._known.get(subject)
         if series is None:
             return self._begin(subject, note, moment)
@@ -316,13 +308,13 @@ class Ledger:
             series.since = moment
         series.count += 1
         series.last = moment
-        self._known[subject] = series  # again, so that its silence begins now
+        self._known[subject] = series  # inserted again, so that its silence begins now
         if subject not in self.open:
             self._schedule(series, PAUSE.delay(series.requests, self.rng))
         return None
 
     def delay(self, *, urgent: bool) -> float | None:
-        """Seconds until something is to be told, None: nothing. `urgent`: pauses are over."""
+        """Seconds until something is to be sent; None: nothing. `urgent`: ignore the pauses."""
         if not self._agenda:
             return None
         return 0.0 if urgent else max(0.0, self._agenda[0][0] - self.timer())
@@ -336,8 +328,8 @@ class Ledger:
         return series
 
     def settle(self, series: Series, result: Result, *, counts: bool = True) -> Lost | None:
-        """What became of its request. `counts`: it was an answer. Returns why its observations are lost, if they are.
-        """
+        """Record the outcome of the request. `counts`: it was an answer. Returns why the observations are lost, if they
+        are."""
         if result in (Result.LATER, Result.UNKNOWN):
             series.unsure = series.unsure or result is Result.UNKNOWN
             series.tries += counts
@@ -353,7 +345,7 @@ class Ledger:
             series.name = self._name_for(series.subject, series.begun)
             self._schedule(series, 0.0)
         elif series.exists and result is Result.REFUSED:
-            # Nothing more can be told now. If the patch may have arrived, the next one has to be the same.
+            # Nothing more can be sent now. If the patch may have arrived, the next one has to be the same.
             series.goal = series.goal if series.unsure else 0
             self.open.pop(series.subject, None)
             self._count_refused(series, series.untold)
@@ -364,7 +356,7 @@ class Ledger:
         return None
 
     def drop_all(self) -> int:
-        """Give up what is still to be told; how many observations that are."""
+        """Give up what is still to be sent; returns how many observations that are."""
         dropped = sum(series.untold - series.refused for series in self.open.values())
         self.lost[Lost.CLOSED] += dropped
         self.open.clear()
@@ -393,8 +385,8 @@ class Ledger:
             self.open.pop(series.subject, None)
 
     def _begin_anew(self, series: Series) -> Lost | None:
-        """Its Event is no longer there, or no longer as we left it. What may have been counted there is not counted
-        again."""
+        """Begin a new Event: the old one does not exist any more, or was changed. Observations that may have been
+        counted there are not counted again."""
         series.told = series.goal if series.unsure else series.told
         self._count_refused(series, min(series.refused, series.untold))
         if not series.untold:

@@ -1,35 +1,26 @@
-"""`Recorder`: tell people what happened to an object, as an Event that `kubectl describe` shows.
+"""`Recorder`: publish what happened to an object as an Event, which `kubectl describe` shows.
 
     recorder = Recorder(client, "database-operator")
     recorder.publish(database, "BackupFailed", "the bucket is full", warning=True)
 
-In a reconciler `ctx.record(reason, note)` does it, with the controller's own recorder. Make one, and share it.
+In a reconciler use `ctx.record(reason, note)`. Otherwise make one Recorder, and share it.
 
-    publish   counts in memory, and returns. What repeats within 6 minutes is one Event with a rising count
-    thread    "events-of-NAME", begun by the first `publish`: sends it, when the server can be reached. A daemon
-    flush     waits until what was published so far is told
-    close     flushes, and ends the thread. Before the client is closed. A recorder is a context manager; a program that
-              ends without closing it gives it 2 s
+    publish   counts in memory, and returns. Repetitions within 6 minutes are one Event with a rising count
+    thread    "events-of-NAME", started by the first `publish`, sends to the server. A daemon
+    flush     waits until everything published so far is sent
+    close     flushes, and ends the thread; call it before the client is closed. A recorder is a context manager; if a
+              program ends without closing it, it gets 2 s
 
-What cannot be told is counted in `lost`, by cause, and warned of once: when too many new events wait, when one object
-gets too many, when the server refuses them. The process's death loses what was not sent yet; nothing is counted twice.
-In the child of a fork a recorder that was used before takes nothing, and logs that once; the parent's goes on.
+What cannot be sent is counted in `lost`, by cause, and warned of once: too many new events wait, one object has too
+many, the server refuses them. When the process dies, unsent events are lost; nothing is counted twice. In the child of
+a fork a recorder that was used before takes nothing, and logs that once.
 
-Rights: `create` and `patch` on `events` in the group `events.k8s.io`, in the namespaces of the objects, and in
-`default` for cluster-scoped ones.
+RBAC: `create` and `patch` on `events` in the group `events.k8s.io`, in the namespaces of the objects, and in `default`
+for cluster-scoped objects.
 
-`Sender`: what a Recorder does in one process: counts what is observed, and sends one request at a time.
-
-    step()    at most one request, and what follows from its answer; returns when to call it again
-    run()     calls it until it is closed: the body of a thread
-    flush()   waits until what was observed so far is told; where nobody runs it, because the clock is a simulation's
-              that only one thread may wait on, it calls `step` itself
-
-After a request that got no answer, or one that says to come back later, everything waits: 1 s doubling to 30 s, or as
-long as the server said. `observe`, `flush`, `close` and the properties are for any thread; `step` is for one at a time,
-and never raises. No lock is held while a request is under way or a line is logged.
-
-What is sent for a series, and what an answer means for it. Pure.
+`Sender` sends one request at a time, by `run` in a thread or by `step` in a simulation. After a request without an
+answer, or an answer to come back later, everything waits: 1 s doubling to 30 s, or as long as the server said. No lock
+is held while a request is in progress or a line is logged.
 """
 from __future__ import annotations
 
@@ -84,23 +75,23 @@ if TYPE_CHECKING:
 
 EVENT = ApiResource("events.k8s.io", "v1", "Event", "events")
 TERMINATING = "NamespaceTerminating"
-"""The reason of a cause where something was to be made in a namespace that goes."""
+"""The reason of a cause in the answer to a create in a terminating namespace."""
 _SERIES = pointer("series")
 _COUNT = pointer("series", "count")
 _LATER = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.SERVICE_UNAVAILABLE))
-"""Answers of a server that has not looked at the request. A 503 that says no time comes as OutcomeUnknownError."""
+"""Answers of a server that has not processed the request. A 503 without a time comes as OutcomeUnknownError."""
 
 
 class Reporter(NamedTuple):
-    """Who says it: `kubectl describe` shows the controller."""
+    """The controller and instance that `kubectl describe` shows for an Event."""
 
     controller: str
     instance: str
 
     @classmethod
     def of(cls, controller: str, instance: str | None) -> Reporter:
-        """With names that the server takes; the instance is by default the controller on this host. Raises
-        RequestError when nothing of `controller` can be one."""
+        """A reporter with names that the server accepts; the default instance is the controller on this host. Raises
+        RequestError when `controller` has no usable character."""
         name = qualified_name(controller)
         if not name:
             raise RequestError(f"{controller!r} cannot name a controller in Events: give it a name with letters, such "
@@ -109,7 +100,7 @@ class Reporter(NamedTuple):
 
 
 def request_for(series: Series, reporter: Reporter, *, dry_run: bool = False) -> Request:
-    """The request that brings what the server knows of `series` to its goal. It is not repeated by the client."""
+    """The request that brings the server from what it has of `series` to the goal. The client does not retry it."""
     place = Place(EVENT, series.subject.regarding.home)
     if not series.exists:
         return replace(build.create(place, _event(series, reporter), PostParams(dry_run=dry_run)), retry=Retry.NEVER)
@@ -142,7 +133,7 @@ def _series(series: Series) -> dict[str, Any]:
 
 
 def result_of(error: BaseException | None, *, patched: bool) -> Result:
-    """What became of a request that ended with `error`; `patched`: it was a patch."""
+    """The outcome of a request that ended with `error`; `patched`: it was a patch."""
     if error is None:
         return Result.DONE
     if isinstance(error, OutcomeUnknownError):
@@ -168,16 +159,16 @@ def _answered(error: ApiError, patched: bool) -> Result:
         return Result.CHANGED
     if error.is_already_exists:
         return Result.EXISTS
-    return Result.LATER if error.is_conflict else Result.REFUSED  # a conflict: the server gave up, and wrote nothing
+    return Result.LATER if error.is_conflict else Result.REFUSED  # after a conflict the server has written nothing
 
 
 def is_about_the_recorder(error: BaseException | None) -> bool:
-    """Whether the error says that no Event can be written at this time, rather than something about this one."""
+    """Whether the error means that no Event can be written at present, and is not about this one."""
     return isinstance(error_behind(error), TransportError | AuthError)
 
 
 def is_expected(error: BaseException | None) -> bool:
-    """Whether it is how Events end in a namespace that is being deleted, or is gone: nothing to warn of."""
+    """Whether Events normally end like this in a namespace that is being deleted or is gone: no warning."""
     return isinstance(error, ApiError) and not isinstance(error, KindNotServedError) and (
         error.is_not_found or any(cause.reason == TERMINATING for cause in error.status.causes))
 
@@ -191,8 +182,8 @@ _MOST_WARNINGS = 100
 
 
 class Sender:
-    """Sends what was observed as Events, one request after the other. Safe to use from any thread, but `step` and
-    `run`."""
+    """Sends observations as Events, one request after the other. Safe to use from any thread, except `step` and `run`.
+    """
 
     def __init__(self, client: Client, reporter: Reporter, ledger: Ledger, rng: random.Random) -> None:
         self._client = client
@@ -209,12 +200,12 @@ class Sender:
         self._warned: set[str] = set()
         self._over = StopToken(clock=client.clock)
         self._trouble = ""
-        """The last error, in words."""
+        """The last error, as text."""
 
     # From any thread
 
     def observe(self, subject: Subject, note: str) -> None:
-        """Count one observation, to be told soon. Blocks only as long as the lock of this class is held."""
+        """Count one observation, to be sent soon. Blocks only for the lock of this class."""
         moment = self._clock.now()
         with self._changed:
             if self._close_by is None:
@@ -229,7 +220,7 @@ class Sender:
             self.warn(why.name, f"an event of {subject.regarding} is lost, {why.value}: {subject.reason}")
 
     def reject(self, problem: str) -> None:
-        """Something was observed that is about nothing."""
+        """Count an observation that is about no object."""
         with self._changed:
             self._ledger.lost[Lost.INVALID] += 1
         self.warn(problem, problem)
@@ -242,18 +233,18 @@ class Sender:
 
     @property
     def waiting(self) -> int:
-        """Observations that the server has not been told of yet."""
+        """How many observations the server does not have yet."""
         with self._changed:
             return sum(series.untold - series.refused for series in self._ledger.open.values())
 
     def due(self) -> float | None:
-        """Seconds until `step` has something to send; None: nothing, or a request is under way."""
+        """Seconds until `step` has something to send; None: nothing, or a request is in progress."""
         with self._changed:
             return self._delay()
 
     def flush(self, timeout: float, *, driven: bool) -> bool:
-        """Tell what was observed so far, whatever the pauses of series are; whether nothing of it is left after at most
-        `timeout` seconds. `driven`: a thread runs this."""
+        """Send everything observed so far, ignoring the pauses of series. Returns whether nothing of it is left after
+        at most `timeout` seconds. `driven`: a thread runs this."""
         deadline = self._clock.monotonic() + timeout
         with self._changed:
             goals = [(series, series.count) for series in self._ledger.open.values()]
@@ -266,8 +257,8 @@ class Sender:
                 self._flushing -= 1
 
     def close(self, timeout: float, *, driven: bool) -> bool:
-        """As `flush`, and nothing more is taken or sent afterwards: a request that is under way ends. Whether all was
-        told; else one line says how many were not, and the last error."""
+        """As `flush`; afterwards nothing more is taken or sent, and a request in progress ends. Returns whether all was
+        sent; otherwise one log line has the number of unsent events and the last error."""
         deadline = self._clock.monotonic() + timeout
         with self._changed:
             self._close_by = deadline if self._close_by is None else min(self._close_by, deadline)
@@ -283,11 +274,11 @@ class Sender:
             self.warn("closed", f"closed; events lost: {lost}{why}")
         return told
 
-    # The one that sends
+    # For the sending thread
 
     def step(self) -> float | None:
-        """Send what is due, if anything: one request, at most PATIENCE. Returns after how many seconds to call again;
-        None when there is nothing to tell until something is observed."""
+        """Send at most one request, which takes at most PATIENCE. Returns the seconds until the next call; None when
+        there is nothing to send until something is observed."""
         with self._changed:
             wait = self._delay()
             series = self._ledger.take(urgent=self._urgent) if wait == 0 else None
@@ -299,7 +290,7 @@ class Sender:
         error = self._send(series, deadline)
         result = result_of(error, patched=series.exists)
         with self._changed:
-            if self._over.is_set():  # what it is about was given up
+            if self._over.is_set():  # its series was given up
                 self._sending = False
                 return None
             if error is not None:
@@ -313,7 +304,7 @@ class Sender:
         return wait
 
     def run(self) -> None:
-        """Call `step` until `close` is done with it."""
+        """Call `step` until `close` is done."""
         while True:
             self.step()
             with self._changed:
@@ -328,7 +319,7 @@ class Sender:
                     self._clock.wait(self._changed, wait)
 
     def warn(self, key: str, text: str) -> None:
-        """Log it the first time."""
+        """Log the text as a warning the first time for this `key`, then at DEBUG."""
         with self._changed:
             known = key in self._warned or len(self._warned) >= _MOST_WARNINGS
             if not known:
@@ -391,14 +382,14 @@ class Sender:
         else:
             reason = error_behind(error)
             code = f"{reason.code} {reason.reason}" if isinstance(reason, ApiError) else type(reason).__name__
-            right = " (the controller needs the rights to create and patch events in the group events.k8s.io)" \
+            right = " (the controller needs the RBAC rules to create and patch events in the group events.k8s.io)" \
                 if isinstance(error, ApiError) and error.is_forbidden else ""
             self.warn(f"{series.exists} {code}", f"an event of {series.subject.regarding} cannot be written: "
                                                  f"{described(error)}{right}; further ones of this kind are not logged")
 
 
 UNSPECIFIED = "Unspecified"
-"""The reason of an event that was published without one: the server requires it."""
+"""The reason of an Event that was published without one, since the server requires one."""
 AT_EXIT = 2.0
 """Seconds for a recorder that was not closed when the program ends."""
 JOIN = 1.0
@@ -406,11 +397,11 @@ JOIN = 1.0
 
 
 class Recorder:
-    """Publishes Events of the kind that `kubectl describe` shows: `publish` never blocks and never raises.
+    """Publishes Events, which `kubectl describe` shows: `publish` never blocks and never raises.
 
-    Events go through a queue and one thread; the same event again becomes a series, and an object that talks too much
-    is held back (`burst`, then one more every `refill` seconds). In a reconciler `ctx.record(reason, note)` does it.
-    Safe to use from any thread. A context manager: at its end what is queued is sent, for some seconds.
+    Events go through a queue and one thread; the same event again becomes a series, and an object with too many events
+    is limited (`burst`, then one more every `refill` seconds). In a reconciler `ctx.record(reason, note)` does it. Safe
+    to use from any thread. A context manager: at its end it sends what is queued, for at most some seconds.
 
     >>> pod = Api.namespaced(client, Pod, "default").get("web-0")
     >>> with Recorder(client, "my-operator") as recorder:
@@ -423,11 +414,11 @@ class Recorder:
                  burst: int = 25, refill: Duration = 300, rng: random.Random | None = None) -> None:
         """Nothing is sent, and no thread is started, before the first `publish`.
 
-        `controller`: who says it, such as `example.com/database-operator`; characters that the server would refuse
-        become dashes. `instance`: which of its processes, by default the controller and the host's name. `queue`: new
-        events that may wait at once; repetitions of what was published take no place. One object may have `burst` new
-        events at once, and another one every `refill` seconds. `rng` draws names and pauses; for simulations. Raises
-        RequestError when a number makes no sense, or nothing of `controller` can be a name.
+        `controller`: the reporting controller, such as `example.com/database-operator`; characters that the server
+        would refuse become dashes. `instance`: its process, by default the controller and the host's name. `queue`: new
+        events that may wait at once; repetitions do not count. One object may have `burst` new events at once, and
+        another one every `refill` seconds. `rng` draws names and pauses; for simulations. Raises RequestError when a
+        number makes no sense, or `controller` has no usable character.
         """
         check_client(client, "Recorder")
         if not (isinstance(queue, int) and isinstance(burst, int) and min(queue, burst) >= 1 and seconds(refill) > 0):
@@ -438,7 +429,7 @@ class Recorder:
         self._numbers = (queue, burst, seconds(refill))
         self._rng = rng
         self._closed = False
-        # A simulation's clock: waiting beside its thread would move its time, so there whoever steps it drives.
+        # With a simulated clock a waiting thread would move the time, so there the simulation calls `step`.
         self._threaded = not getattr(client.clock, "self_advancing", False)
         self._used = self._is_of_parent = False
         self._thread: threading.Thread | None = None
@@ -447,8 +438,8 @@ class Recorder:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork: what was published is the parent's to send, and its threads may hold the locks. For
-        that child alone."""
+        """Start over in the child of a fork: published events are the parent's to send, and its threads may hold the
+        locks. Only for that child."""
         self._is_of_parent, self._thread = self._used, None
         self._starting, self._sender = threading.Lock(), self._new_sender()
         if self._closed or self._is_of_parent:
@@ -462,26 +453,27 @@ class Recorder:
 
     def publish(self, regarding: Any, reason: str, note: str, *, warning: bool = False, action: str | None = None,
                 related: Any = None) -> None:
-        """Say that something happened to `regarding`. Never blocks, never raises.
+        """Publish that something happened to `regarding`. Never blocks, never raises.
 
         `regarding`, `related`: an object (of a resource class, a dict, a model of the official client), an ObjectRef,
         or a `Reference`. `reason`: one word in CamelCase, for machines; `action`: what was being done, by default the
         reason; both are cut at 128 bytes. `note`: for people, cut at 1024. The Event is in the object's namespace, for
-        a cluster-scoped one in `default`. Two events are the same, and are counted in one, when all but the note agree.
+        a cluster-scoped object in `default`. Two events are the same, and are counted in one, if they differ only in
+        the note.
         """
         guarded(None, "publishing an event", self._publish, regarding, reason, note, warning, action, related)
 
     def flush(self, timeout: Duration) -> bool:
-        """Send what has been published so far without further pauses; whether nothing of it is left to send.
+        """Send everything published so far, without further pauses. Returns whether nothing of it is left to send.
 
         Blocks until then, at most `timeout` seconds. What the server refused is not left: see `lost`.
         """
         return self._sender.flush(seconds(timeout), driven=self._thread is not None)
 
     def close(self, timeout: Duration = 5) -> bool:
-        """Send what was published, as `flush` does, then end: what is left is lost, and so is what is published later.
-        Whether nothing was left; else one line in the log says how much was, and the last error. Blocks for at most
-        `timeout` seconds; a request that is under way then ends. Safe to repeat."""
+        """Send what was published, as `flush` does, then end: unsent events and later ones are lost. Returns whether
+        nothing was left; otherwise one log line has the number of lost events and the last error. Blocks for at most
+        `timeout` seconds; a request in progress then ends. Safe to repeat."""
         self._closed = True
         atexit.unregister(self._at_exit)
         with self._starting:
@@ -493,7 +485,7 @@ class Recorder:
 
     @property
     def lost(self) -> Mapping[str, int]:
-        """How many events were not told, by cause: `full`, `spam`, `refused`, `closed`, `invalid`."""
+        """How many events were not sent, by cause: `full`, `spam`, `refused`, `closed`, `invalid`."""
         return {why.name.lower(): number for why, number in self._sender.lost.items() if number}
 
     @property
@@ -502,12 +494,12 @@ class Recorder:
         return self._sender.waiting
 
     def due(self) -> float | None:
-        """The seconds until `step` has something to send; None as long as nothing is published. For simulations."""
+        """The seconds until `step` has something to send; None before the first `publish`. For simulations."""
         return self._sender.due()
 
     def step(self) -> float | None:
-        """Send at most one request, which is what the thread does, and return after how many seconds to call again;
-        None when there is nothing to send. For simulations."""
+        """Send at most one request, as the thread does. Returns the seconds until the next call; None when there is
+        nothing to send. For simulations."""
         return self._sender.step()
 
     def __enter__(self) -> Self:
@@ -526,7 +518,7 @@ class Recorder:
             why = short(str(reason), UNSPECIFIED)
             subject = Subject(about, also, warning, why, short(str(action or why), why))
             text = cut(str(note), NOTE, MARK)
-        except BaseException as error:  # noqa: BLE001 - objects, and what makes texts of them, are user code
+        except BaseException as error:  # noqa: BLE001 - objects and their `str` are user code
             pass_interrupt(error)
             self._sender.reject(f"an event cannot be recorded: {described(error)}")
             return
@@ -544,13 +536,13 @@ class Recorder:
                 try:
                     thread.start()
                 except RuntimeError as error:  # no memory, or the interpreter is ending; the next event tries again
-                    self._sender.warn("thread", f"no thread can be begun to send them: {error}")
+                    self._sender.warn("thread", f"no thread can be started to send them: {error}")
                     return
                 self._thread = thread
                 atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
-        """Only flushes: the controller whose recorder it is closes it after its last runs."""
+        """Flush only: a controller closes its own recorder after its last runs."""
         if not self.flush(AT_EXIT):
             self._sender.warn("exit", f"the program ends, and {self._sender.waiting} were not sent")
 
