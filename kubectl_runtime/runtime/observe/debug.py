@@ -1,39 +1,24 @@
-"""`DebugPage`: who may look at `/debug`, and what it shows of objects.
+"""The status page `/debug`: who may see it (`DebugPage`), what it answers (`DebugApplication`), what it shows.
 
-    who asks                                         answer
+    client                                           answer
     a process of this host, `kubectl port-forward`   the page
-    anybody else                                     403, unless `remote`
+    any other                                        403, unless `remote`
 
-Of this host is who comes from a loopback address, names a loopback host as a browser does that was told so (a page of
-somebody else's, whose name now points here, is not), and came through no proxy that says so. A sidecar that forwards
-to loopback and does not say so is taken for one of this host: with `debug=None` there is no page.
+A client counts as local if it has a loopback address, names a loopback host in its Host header (which a foreign page
+that was rebound to this address does not), and came through no proxy that says so. A sidecar that forwards to loopback
+silently counts as local: with `debug=None` there is no page.
 
-`DebugApplication`: what is answered to those who may look at `/debug` (see `DebugPage`).
-
-    GET /debug              the page, one file, which asks for the state every two seconds
+    GET /debug              the page, one file, which requests the state every two seconds
     GET /debug/state.json   the state as JSON; see `DebugState`
     GET /debug/schema.json  its JSON Schema
 
-The state of many keys, controllers and watches is cut to `MOST_BYTES` by showing fewer rows; numbers are always of all.
+`snapshot` takes a `DebugState` of running controllers. Each queue is looked at under its lock, for a time in proportion
+to the rows; everything else is read without a lock. The state is cut to `MOST_BYTES` by showing fewer rows; the counts
+are always of all. Of objects only the names are shown; of an error the class and code, and with `details` its text, cut
+after `MOST_TEXT` characters.
 
-`snapshot`: a `DebugState` of controllers that run, taken without holding them up.
-
-Each controller's queue is looked at under its lock, which is held in proportion to the rows, not to the keys; see
-`QueueLook`. Everything else is read without a lock. A watch that several controllers use is one row.
-
-    rows    of each kind a controller, `WATCHES` and `CONTROLLERS` at most; the rest is counted
-    error   class and code; with `details` its text as well, cut after `MOST_TEXT` characters
-    names   as they are; other texts (a reason, what a watch met) are cut alike, why it is not ready after twice as many
-
-`DebugState`: what `/debug/state.json` says, and its JSON Schema.
-
-It is all that the page and `kubectl-runtime top` show. Durations are seconds; what is empty, zero or unknown is left
-out. Rows are some of each kind, the most telling first; the numbers beside them are of all. Objects are named, and
-nothing else of them is shown: an error is its class, with the code of an answer, and its text only where `details` is
-true.
-
-`VERSION` grows when a reader of an older one would misread a newer one; members may be added without that, so readers
-pass over what they do not know.
+`VERSION` grows when a reader of an older version would misread a newer one. Fields may be added without that, so readers
+must ignore unknown fields.
 """
 from __future__ import annotations
 
@@ -69,17 +54,17 @@ if TYPE_CHECKING:
 
 FORWARDED = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_HOST", "HTTP_X_REAL_IP",
              "HTTP_X_FORWARDED_CLIENT_CERT", "HTTP_X_ENVOY_EXTERNAL_ADDRESS", "HTTP_X_ENVOY_PEER_METADATA")
-"""Headers by which proxies say that somebody else asks."""
+"""Headers by which proxies reveal that another client made the request."""
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9.]{1,45}))(?::[0-9]{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
 class DebugPage:
-    """Who may look at the status page `/debug` of a Manager's server, and what it shows.
+    """Who may see the status page `/debug` of a Manager's server, and what it shows.
 
-    `remote`: everybody who reaches the port may look, not only who is on this host. `details`: texts of errors are
-    shown, which may quote objects; else their class and code. Raises RequestError for what is neither True nor False.
+    `remote`: every client that reaches the port may see it, not only those on this host. `details`: show texts of
+    errors, which may quote objects, instead of class and code. Raises RequestError for anything but True and False.
 
     >>> manager = Manager(client, serve="127.0.0.1:0", debug=DebugPage(details=True))
     """
@@ -94,19 +79,19 @@ class DebugPage:
 
 
 def is_local(environ: WSGIEnvironment) -> bool:
-    """Whether somebody on this host asks; see the module."""
+    """Whether the request comes from this host; see the module."""
     try:
         address = ipaddress.ip_address(str(environ.get("REMOTE_ADDR", "")).partition("%")[0])
     except ValueError:
         return False
-    address = getattr(address, "ipv4_mapped", None) or address  # as a socket for both families shows IPv4
+    address = getattr(address, "ipv4_mapped", None) or address  # the form of IPv4 on a socket for both families
     return (address.is_loopback and _is_loopback_host(str(environ.get("HTTP_HOST", "")))
             and not any(map(environ.get, FORWARDED)))
 
 
 def _is_loopback_host(text: str) -> bool:
-    """Whether a Host header is `localhost` or a loopback address, with or without a port, and nothing else besides:
-    no user, no dot at the end, no zone, no other way to write a number."""
+    """Whether a Host header is `localhost` or a loopback address, with or without a port, in the usual notation: no
+    user, no dot at the end, no zone, no other form of a number."""
     found = _HOST.fullmatch(text)
     if found is None:
         return False
@@ -124,18 +109,18 @@ VERSION = 1
 
 
 class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """A key that runs, is due, waits, or failed. `name` is `namespace/name`."""
+    """A key that runs, is due, waits, or failed. `name` is `namespace/name`. Durations are seconds."""
 
     name: str
     state: str = ""
     """`running`, `due`, `delayed`, `backing_off`, `held_back` (by the rate limit) or `waits_for_change`."""
     reason: str = ""
     age: float = 0.0
-    """Running: since its start; due: since it was."""
+    """Running: since its start. Due: since it became due."""
     waited: float = 0.0
-    """Running: from when it was due to its start."""
+    """Running: from its due time to its start."""
     due_in: float | None = None
-    """Negative: it has been due for so long."""
+    """Negative: for how long it has been due."""
     bulk: bool = False
     attempt: int = 0
     """Running: 1, plus one for each failure before."""
@@ -143,11 +128,11 @@ class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """In a row."""
     failing_for: float = 0.0
     error: str = ""
-    """Of the last run that failed."""
+    """The error of the last failed run."""
     failed_run: str = ""
-    """The id of the last run that failed, by which the log has its lines."""
+    """The id of the last failed run, as in its log lines."""
     succeeded: float | None = None
-    """How long ago it last ended well; None where that is not known."""
+    """How long ago it last succeeded; None if that is unknown."""
 
 
 class RunRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -163,7 +148,7 @@ class RunRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 
 
 class LoopRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """A controller that kept itself, or it and another one each other, busy."""
+    """A controller that kept itself busy, or two that kept each other busy."""
 
     name: str
     what: str
@@ -180,7 +165,7 @@ class ReadRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, rename="camel", kw_only=True):
-    """How many keys are in each state; `failing` ones are in any of them."""
+    """How many keys are in each state; `failing` keys are in any state."""
 
     running: int
     due: int
@@ -197,7 +182,7 @@ class ControllerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_onl
     kind: str
     concurrency: int
     not_ready: str = ""
-    """Why it is not ready, for people."""
+    """Why it is not ready, as text."""
     not_alive: str = ""
     counts: Counts
     runs: int = 0
@@ -224,11 +209,11 @@ class WatchRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
     since: float
     """How long it has been in this phase."""
     complete: bool = False
-    """Its store has had a whole list."""
+    """Whether its store has had a complete list."""
     objects: int = 0
     bytes: int = 0
     last_event: float | None = None
-    """How long ago something came."""
+    """How long ago something arrived."""
     relists: int = 0
     failures: int = 0
     """In a row."""
@@ -236,13 +221,13 @@ class WatchRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
 
 
 class CallCounts(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """Requests to the API server, each attempt one, since the page was made."""
+    """Attempts at requests to the API server since the page was made."""
 
     total: int = 0
     throttled: int = 0
-    """Answered by 429."""
+    """Answered with 429."""
     failed: int = 0
-    """Answered by 500 or above."""
+    """Answered with 500 or above."""
     unanswered: int = 0
     per_second: float = 0.0
     """In the last minute."""
@@ -253,17 +238,17 @@ class CallCounts(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
 
 
 class WebhookRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """A webhook that this process serves. A review that refuses an object is answered well."""
+    """A webhook that this process serves. A review that refuses an object counts as answered."""
 
     name: str
     requests: int = 0
     failed: int = 0
-    """Answered by another status than 200."""
+    """Answered with another status than 200."""
     running: int = 0
     latency: float = 0.0
     """Seconds on average."""
     ago: float | None = None
-    """How long ago it was last asked."""
+    """How long ago it was last called."""
 
 
 class ReplicaRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -300,20 +285,23 @@ class ShardingState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=
 
 
 class ManagerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """The manager, where there is one."""
+    """The manager, if there is one."""
 
     phase: str
     reason: str = ""
     """Why it stops."""
     leader: bool | None = None
-    """None: there is no election."""
+    """None without an election."""
     lease: str = ""
     shards: list[int] | None = None
     sharding: ShardingState | None = None
 
 
 class DebugState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """A process, at one moment."""
+    """The state of a process at one moment: what the page and `kubectl-runtime top` show.
+
+    Durations are seconds; empty, zero and unknown values are left out. Rows are a selection, the most important first.
+    """
 
     version: int
     library: str
@@ -329,14 +317,14 @@ class DebugState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     controllers: list[ControllerState]
     watches: list[WatchRow]
     calls: CallCounts | None = None
-    """None where nobody counts them: without a Manager."""
+    """None without a Manager, which counts them."""
     webhooks: list[WebhookRow] = []
     controllers_left_out: int = 0
     watches_left_out: int = 0
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of `/debug/state.json`. `debug_state.schema.json` beside this module holds it."""
+    """The JSON Schema (2020-12) of `/debug/state.json`, as in `debug_state.schema.json` beside this module."""
     (described,), components = msgspec.json.schema_components([DebugState], ref_template="#/$defs/{name}")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kubectl_runtime /debug/state.json",
             **described, "$defs": components}
@@ -347,11 +335,11 @@ MOST_TEXT = 200
 
 
 MINUTE = 60
-"""Seconds that rates and times are of."""
+"""Seconds that rates and times cover."""
 
 
 class Traffic(Observer):
-    """Counts the requests of a client and those to its webhooks. Safe to use from any thread."""
+    """Counts the requests of a client and the requests to its webhooks. Safe to use from any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -359,10 +347,10 @@ class Traffic(Observer):
         self._counts = CallCounts()
         self._since = clock.monotonic()
         self._seconds: deque[tuple[int, list[float]]] = deque(maxlen=MINUTE + 1)
-        """By second of the clock: how many, how long together, and the longest."""
+        """By second of the clock: the number of attempts, their total time, and the longest."""
         self._webhooks: dict[str, WebhookRow] = {}
         self._asked: dict[str, tuple[float, float]] = {}
-        """By webhook: how long its answers took together, and when it was last asked."""
+        """By webhook: the total time of its answers, and when it was last called."""
 
     def request_attempted(self, host: str, method: str, verb: str, resource: str, code: int,  # noqa: ARG002
                           seconds: float) -> None:
@@ -382,13 +370,13 @@ class Traffic(Observer):
             row[2] = max(row[2], seconds)
 
     def webhooks_served(self, webhooks: Sequence[str]) -> None:
-        """Show them from now on."""
+        """Show these webhooks from now on."""
         with self._lock:
             for name in webhooks:
                 self._webhooks.setdefault(name, WebhookRow(name=_cut(name)))
 
     def webhook_began(self, webhook: str) -> None:
-        """One more is under way."""
+        """A request to this webhook began."""
         with self._lock:
             self._webhooks.setdefault(webhook, WebhookRow(name=_cut(webhook))).running += 1
 
@@ -402,7 +390,7 @@ class Traffic(Observer):
             self._asked[webhook] = (self._asked.get(webhook, (0.0, 0.0))[0] + seconds, self._clock.monotonic())
 
     def webhooks_ended(self, webhooks: Sequence[str]) -> None:
-        """Forget them: their server has stopped."""
+        """Forget these webhooks: their server has stopped."""
         with self._lock:
             for name in webhooks:
                 self._webhooks.pop(name, None)
@@ -422,7 +410,7 @@ class Traffic(Observer):
         return found
 
     def webhooks(self) -> list[WebhookRow]:
-        """Those that are served, by name."""
+        """The served webhooks, by name."""
         now = self._clock.monotonic()
         with self._lock:
             rows = [(msgspec.structs.replace(row), self._asked.get(name))
@@ -442,7 +430,7 @@ class Inspected(Watched, Protocol):
 
 
 class Debugged(Protocol):
-    """What a page is about. Safe to ask from any thread, and does not block."""
+    """What a page shows. Safe to use from any thread; does not block."""
 
     def controllers(self) -> Sequence[Inspected]:
         """The controllers that were started."""
@@ -453,7 +441,7 @@ class Debugged(Protocol):
 
 def snapshot(debugged: Debugged, clock: Clock, since: float, rows: int, *, details: bool,
              traffic: Traffic | None = None) -> DebugState:
-    """How things are now, with up to `rows` rows of each kind; `since`: when the page was made, on `clock`."""
+    """The present state, with up to `rows` rows of each kind; `since`: when the page was made, on `clock`."""
     running = debugged.controllers()
     shown = running[:CONTROLLERS]
     watches = _watches(running)
@@ -476,7 +464,7 @@ def resident_bytes() -> int:
 
 
 class _Errors:
-    """What is shown of a failure that the log was told of."""
+    """The text that is shown for a logged failure."""
 
     def __init__(self, details: bool) -> None:
         self._details = details
@@ -541,7 +529,7 @@ def _ended(row: EndedRun, now: float, error: _Errors) -> RunRow:
 
 
 def _watches(controllers: Iterable[Inspected]) -> list[WatchRow]:
-    """Those in trouble first."""
+    """The watches, those in trouble first."""
     found: dict[int, tuple[str, Watch[Any], list[str], float]] = {}
     for running in controllers:
         now = running.assembly.plan.clock.monotonic()
@@ -570,20 +558,20 @@ def _cut(text: str, most: int = MOST_TEXT) -> str:
 
 
 def _sendable(text: str) -> str:
-    """`text` as UTF-8 can carry it: an exception's may be made of anything."""
+    """`text` as UTF-8 can represent it: the text of an exception may contain anything."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _rounded(seconds: float) -> float:
-    """To the millisecond: more is noise, and most of the bytes. A clock that was read a little later makes no negative
-    age."""
+    """To the millisecond, since more is noise and takes bytes. At least 0: the clock may have been read a little
+    later."""
     return round(seconds, 3) + 0.0
 
 
 Answer = tuple[str, list[tuple[str, str]], bytes]
 
 ROWS = (30, 10, 3, 0)
-"""Of each kind, until the state is small enough."""
+"""Rows of each kind, tried in order until the state is small enough."""
 
 MOST_BYTES = 160_000
 
@@ -592,7 +580,7 @@ REFUSED = ("the status page answers this host only. From elsewhere: kubectl port
 
 
 class DebugApplication:
-    """Answers for `/debug` and what is below it. Safe to use from any thread; keeps nothing."""
+    """Answers `/debug` and the paths below it. Safe to use from any thread; keeps no state."""
 
     def __init__(self, page: DebugPage, debugged: Debugged, *, clock: Clock = SYSTEM_CLOCK,
                  traffic: Traffic | None = None) -> None:
@@ -603,7 +591,7 @@ class DebugApplication:
         self._since = clock.monotonic()
 
     def answer(self, path: str, environ: WSGIEnvironment) -> Answer | None:
-        """The answer to a GET of `path` below `/debug`: status, headers, body. None when there is nothing."""
+        """The answer to a GET of `path` below `/debug`: status, headers, body. None for an unknown path."""
         if path not in ("", "state.json", "schema.json"):
             return None
         if not self._page.remote and not is_local(environ):
@@ -639,7 +627,7 @@ def _file(name: str) -> bytes:
 
 @cache
 def _policy() -> str:
-    """Nothing from elsewhere, and no script or style but the page's own."""
+    """A policy that allows only the page's own script and style, and nothing from elsewhere."""
     page = _file("debug_page.html").decode()
     script, style = (_digest(page, tag) for tag in ("script", "style"))
     return (f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; "

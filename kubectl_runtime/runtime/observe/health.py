@@ -4,38 +4,30 @@
         server.watch(running)                       # a controller; a Manager does all this by itself
         server.add_check("database", database.ping)
 
-    /healthz   is it alive? `watch` and `add_live_check` add to it. A restart must be able to help: it is what the
-               kubelet does when this fails
-    /readyz    is it ready? `watch` and `add_check` add to it
+    /healthz   liveness: `watch` and `add_live_check` add to it. When it fails, the kubelet restarts the container
+    /readyz    readiness: `watch` and `add_check` add to it
     /metrics   see `Metrics`
-    /debug     with `debug=DebugPage()`: what the controllers do at this moment. `watch` adds to it
+    /debug     with `debug=DebugPage()`: what the controllers do now. `watch` adds to it
 
-`HealthApplication` decides what is answered, and `Listener` how: it cuts connections that are slow, or that hold the
-places of others. There is no encryption and no authentication, as with the kubelet's probes. Nothing secret is shown,
-but with `":8080"` everybody who reaches the Pod can read the metrics: a NetworkPolicy says who may.
+There is no encryption and no authentication, as usual for the kubelet's probes. Nothing secret is shown, but with
+`":8080"` every client that reaches the Pod can read the metrics: restrict it by a NetworkPolicy.
 
-`HealthApplication`: `/healthz`, `/readyz`, `/metrics` and `/debug` as one WSGI application, in the words of
-Kubernetes.
+`HealthApplication` is the WSGI application, with the texts of Kubernetes. It keeps no state, and can be mounted in a
+web server of the program.
 
     GET /healthz                200 "ok"; 500 and a line for each check, if one of them fails
-    GET /healthz?verbose        a line for each check in any case: `[+]ping ok`, `[-]name failed: reason withheld`
-    GET /healthz?exclude=NAME   without this one, and as often as one likes
-    GET /healthz/NAME           this one alone; 404 when there is none
+    GET /healthz?verbose        always a line for each check: `[+]ping ok`, `[-]name failed: reason withheld`
+    GET /healthz?exclude=NAME   without this check; may be repeated
+    GET /healthz/NAME           only this check; 404 when there is none
     GET /readyz...              the same with the checks of readiness
     GET /metrics                prometheus-client's own application; 404 without metrics
     GET /debug...               see `DebugPage`; 404 without one
     HEAD                        the same without the body
-    a route of the program's    what its WSGI application answers, to any method: at this path and below it
+    a route of the program      the answer of its WSGI application, to any method: at this path and below it
     anything else               405, or 404
 
-It keeps nothing, and can be mounted in a web server of the program's own.
-
-`ListenAddress`: where a server listens.
-
-    ":8080"             all addresses of this host, IPv4 and IPv6
-    "127.0.0.1:8080"    this one; a name stands for the first address that it has
-    "[::1]:8080"        an IPv6 address
-    ":0"                a free port
+`Listener` serves it. It listens at `":8080"` (all addresses of this host, IPv4 and IPv6), `"127.0.0.1:8080"` (this
+address; a name stands for its first one), `"[::1]:8080"`, or `":0"` (a free port).
 """
 from __future__ import annotations
 
@@ -71,7 +63,7 @@ FAILED = "500 Internal Server Error"
 
 
 class Scraped(Protocol):
-    """Something with metrics to show: `Metrics`."""
+    """Something that exports metrics: `Metrics`."""
 
     def application(self) -> WSGIApplication:
         """A WSGI application that answers a GET with the metrics."""
@@ -95,7 +87,7 @@ class HealthApplication:
         try:
             status, headers, body = self._answer(environ)
             guard.succeeded()
-        except BaseException as error:  # noqa: BLE001 - a collector of the program's own, say
+        except BaseException as error:  # noqa: BLE001 - for example of a collector of the program
             guard.failed(error)
             status, headers, body = _text(FAILED, "internal error\n")
         headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
@@ -151,7 +143,7 @@ def _text(status: str, text: str) -> tuple[str, list[tuple[str, str]], bytes]:
 
 
 def _of(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, list[tuple[str, str]], bytes]:
-    """What another application answers."""
+    """The answer of another application."""
     started: list[Any] = []
 
     def start_response(status: str, headers: list[tuple[str, str]], _error: Any = None) -> Any:
@@ -167,7 +159,7 @@ def _of(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, li
 
 
 def checked_route(path: str, application: WSGIApplication) -> str:
-    """The path of a route of the program's own. Raises RequestError for one that cannot be served."""
+    """The path of a route of the program. Raises RequestError for one that cannot be served."""
     if not (isinstance(path, str) and path.startswith("/") and path != "/" and not path.endswith("/")):
         raise RequestError(f"{path!r} is not the path of a route: it begins with a slash, and does not end with one")
     if (first := path.split("/")[1]) in ("healthz", "readyz", "metrics", "debug"):
@@ -178,7 +170,7 @@ def checked_route(path: str, application: WSGIApplication) -> str:
 
 
 CONNECTIONS = 128
-"""A kubelet, a scraper or two and a person need five."""
+"""A kubelet, one or two scrapers and a person need five."""
 IDLE = 1.0
 """Seconds that requests in progress get at the end: checks are user code and may never return."""
 
@@ -188,9 +180,9 @@ _USE = "it is for health and metrics, and serve= of the Manager (or the HealthSe
 class HealthServer:
     """A small HTTP server for probes and Prometheus: `/healthz`, `/readyz` and, given `metrics`, `/metrics`.
 
-    `address` is `:8080`, `127.0.0.1:0` or a pair. `checks` make `/readyz`, `live_checks` `/healthz`: functions that
-    raise, or return False, when something is wrong. It listens in a thread of its own, which ends with the `with`
-    block. Safe to use from any thread. A `Manager` brings its own.
+    `address` is `:8080`, `127.0.0.1:0` or a pair. `checks` are for `/readyz`, `live_checks` for `/healthz`: functions
+    that raise, or return False, when something is wrong. It listens in its own thread, which ends with the `with`
+    block. Safe to use from any thread. A `Manager` has its own server.
 
     >>> import urllib.request
     >>> with HealthServer("127.0.0.1:0", checks={"cache": lambda: None}) as health:
@@ -205,13 +197,13 @@ class HealthServer:
                  traffic: Traffic | None = None, limit: Duration = 10) -> None:
         """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 is a free one.
 
-        `checks` say whether the program is ready, `live_checks` whether it is alive: functions by name, which return
-        False or raise if not. Where checks come and go, `checks` is a function that returns them, and is called
-        whenever somebody asks. `metrics`: served at `/metrics`. `debug`: makes a page at `/debug`, and says for whom;
-        `debugged`: what that page is about (default: what `watch` was told). `routes`: WSGI
-        applications of the program's own, by path, for requests to that path and below it; their PATH_INFO is the whole
-        path. `traffic`: counts requests, for the page. `limit`: seconds that a client may take for its request and for
-        our answer; the default is the timeout of a scrape in Prometheus.
+        `checks` test whether the program is ready, `live_checks` whether it is alive: functions by name, which return
+        False or raise if not. If checks come and go, `checks` is a function that returns them, and is called for each
+        request. `metrics`: served at `/metrics`. `debug`: makes a page at `/debug`, and configures who may see it;
+        `debugged`: what that page shows (default: what `watch` added). `routes`: WSGI applications of the program, by
+        path, for requests to that path and below it; their PATH_INFO is the whole path. `traffic`: counts requests, for
+        the page. `limit`: seconds that a client may take for its request and for our answer; the default is the timeout
+        of a scrape in Prometheus.
 
         Raises RequestError for an address that cannot be read, a limit of 0 seconds or less, a name that is taken or
         has a slash, and a check that cannot be called. Listens only after `start`.
@@ -230,35 +222,35 @@ class HealthServer:
             self._live, self._ready, metrics,
             None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged,
                                                              traffic=traffic), routes)
-        """What it serves, for a web server that the program has already."""
+        """The application, for a web server that the program already has."""
         self._change = threading.Lock()
         self._is_over = False
         """Whether it was started or stopped."""
         self._listener: Listener | None = None
         self._owns: Callable[[threading.Thread], bool] = lambda _: False
-        """The listener's, also while it ends."""
+        """The listener's `owns`, even while the listener ends."""
 
     @property
     def name(self) -> str:
-        """What it is called in logs, and its thread: `health server HOST:PORT`."""
+        """Its name in logs, and of its thread: `health server HOST:PORT`."""
         return f"health server {self._address}"
 
     @property
     def port(self) -> int:
-        """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
+        """The port at which it listens; before `start` the requested port, 0 for a free one."""
         listener = self._listener
         return self._address.port if listener is None else listener.port
 
     def add_check(self, name: str, check: Check, *, timeout: Duration = TIMEOUT) -> None:
-        """Add a check of readiness to `/readyz`; `/readyz/NAME` asks it alone. `check` raises or returns False when
-        something is wrong. It is called in a thread of its own and fails when it takes more than `timeout` seconds; it
-        is not called again before it has returned. Raises RequestError when the name is taken or has a slash, and for
-        a timeout of 0 seconds or less."""
+        """Add a check of readiness to `/readyz`; `/readyz/NAME` runs only this check. `check` raises or returns False
+        when something is wrong. It is called in its own thread and fails after `timeout` seconds; it is not called
+        again before it has returned. Raises RequestError when the name is taken or has a slash, and for a timeout of 0
+        seconds or less."""
         self._add(self._ready, name, check, timeout)
 
     def add_live_check(self, name: str, check: Check, *, timeout: Duration = TIMEOUT) -> None:
-        """Add a check of liveness to `/healthz`. When it fails, the kubelet restarts the process; so check only what a
-        restart repairs. As `add_check`."""
+        """Add a check of liveness to `/healthz`. When it fails, the kubelet restarts the container; so check only what
+        a restart repairs. As `add_check`."""
         self._add(self._live, name, check, timeout)
 
     @staticmethod
@@ -266,8 +258,8 @@ class HealthServer:
         checks.add(name, TimedCheck(name, check, timeout) if callable(check) else check)
 
     def watch(self, running: Watched) -> None:
-        """Ask a running controller, by its name, whether it is alive and ready, and list each of its stores at
-        `/readyz?verbose` as `store pods`. Raises RequestError when the name is taken."""
+        """Add checks for a running controller, under its name: whether it is alive and ready. `/readyz?verbose` lists
+        each of its stores as `store pods`. Raises RequestError when the name is taken."""
         name = running.name.replace("/", "-")
         self._ready.add(name, OwnCheck(lambda: running.why_not_ready))
         self._live.add(name, OwnCheck(lambda: running.why_not_alive))
@@ -291,8 +283,8 @@ class HealthServer:
         log.info("%s listens at port %d", self.name, self.port)
 
     def stop(self, timeout: Duration = 5) -> None:
-        """Stop listening, finish the requests in progress, and end. After `timeout` seconds, at most one, it
-        breaks them off: a check may never return. Returns at once when it does not run; later calls do nothing. In the
+        """Stop listening, finish the requests in progress, and end. Requests are broken off after `timeout` seconds, at
+        most one, since a check may never return. Returns at once when it does not run; later calls do nothing. In the
         child of a fork it only closes its copy of the parent's socket."""
         with self._change:
             listener, self._listener, self._is_over = self._listener, None, True
@@ -310,7 +302,7 @@ class HealthServer:
 
 
 class _Controllers:
-    """What a page is about without a manager."""
+    """What a page shows without a manager."""
 
     def __init__(self) -> None:
         self.running: list[Running[Any]] = []
@@ -319,8 +311,8 @@ class _Controllers:
         return [*self.running]
 
     def checks(self) -> dict[str, Check]:
-        """Of their stores."""
+        """The checks of their stores."""
         return store_checks([*self.running])
 
     def manager(self) -> None:
-        """There is none."""
+        """There is no manager."""

@@ -1,11 +1,9 @@
-"""`HealthChecks`: named questions, and how they are answered at this moment.
+"""`HealthChecks`: named checks, and their present answers.
 
-    the function returns False      failing          it raises                        failing, for the exception's text
-    it returns anything else        passing          it does not answer in time       failing, until it has answered
-
-A program's own check runs in a thread of its own, since it may hang: `TimedCheck`. The library's own checks do not
-block and run in the thread of the request: `OwnCheck`. Reasons are for the log, where each change of a check's answer
-is one line. The network learns only which check fails.
+A check fails if it returns False, raises, or does not answer in time; with any other return value it passes. A check of
+the program runs in its own thread, since it may hang (`TimedCheck`). Checks of the library do not block and run in the
+thread of the request (`OwnCheck`). Each change of an answer is logged with the reason; clients only see which check
+fails.
 """
 from __future__ import annotations
 
@@ -23,18 +21,18 @@ from kubectl_runtime.core.base.interpreter import Home, Thread
 log = guarded_logger(__name__)
 
 Check = Callable[[], object]
-"""See the module. Not called again before it has returned."""
+"""Returns False or raises if something is wrong. Not called again before it has returned."""
 
 TIMEOUT = 2.0
 """Seconds in which a check has to answer, unless it was added with another timeout."""
 
 
 class Watched(Protocol):
-    """A running controller, or anything else that can say how it is."""
+    """A running controller, or anything else that reports its state."""
 
     @property
     def name(self) -> str:
-        """What it is called as a check."""
+        """Its name as a check."""
 
     @property
     def why_not_ready(self) -> str:
@@ -46,15 +44,15 @@ class Watched(Protocol):
 
 
 class ReadsStores(Protocol):
-    """A running controller, which waits for its stores and then lives on them."""
+    """A running controller, which reads stores."""
 
     @property
     def why_stores_not_ready(self) -> dict[str, str]:
-        """Each of its stores, by what it holds: why it is not ready, empty when it is. Does not block."""
+        """Each of its stores, by contents: why it is not ready, empty when it is. Does not block."""
 
 
 class CheckResult(NamedTuple):
-    """How one check answered."""
+    """The answer of one check."""
 
     name: str
     reason: str
@@ -62,11 +60,11 @@ class CheckResult(NamedTuple):
 
 
 class Unhealthy(KubeError):
-    """Raised by a check of the library itself that may block: its text is the reason, without the name of a class."""
+    """Raised by a check of the library that may block: its text is the reason, without the name of a class."""
 
 
 class OwnCheck:
-    """A check of the library itself: it says why it fails, and must not block."""
+    """A check of the library: it returns why it fails, and must not block."""
 
     def __init__(self, why: Callable[[], str]) -> None:
         self._why = why
@@ -77,12 +75,12 @@ class OwnCheck:
 
 
 class TimedCheck:
-    """A check of a program, which may hang: it is called in a thread of its own, one call at a time. While one call
-    hangs no other one begins. Safe to use from any thread."""
+    """A check of the program, which may hang: it is called in its own thread, one call at a time. Safe to use from any
+    thread."""
 
     def __init__(self, name: str, check: Check, timeout: Duration = TIMEOUT) -> None:
         """Raises RequestError for a timeout of 0 seconds or less, and for a check that takes arguments, is async or a
-        generator: it would never fail."""
+        generator, since that would never fail."""
         check_callback(f"the check {name}", check)
         self.check = check
         self._name, self._timeout = name, period_of(f"check {name}: timeout", timeout)
@@ -93,7 +91,8 @@ class TimedCheck:
         self._reason = ""
 
     def begin(self) -> int:
-        """Call the check, unless a call is in progress; the number of the call, for `reason`. Does not block."""
+        """Call the check, unless a call is in progress. Returns the number of the call, for `reason`. Does not block.
+        """
         with self._change:
             if self._began is None:
                 self._began, self._calls = time.monotonic(), self._calls + 1
@@ -104,13 +103,13 @@ class TimedCheck:
             return self._calls
 
     def reason(self, call: int) -> str:
-        """Why it fails; empty when it passes. Blocks until that call has ended, at most until its time is over."""
+        """Why it fails; empty when it passes. Blocks until that call has ended or its time is over."""
         with self._change:
             began = self._began
             if began is not None and self._calls == call:
                 left = began + self._timeout - time.monotonic()
                 if not self._change.wait_for(lambda: self._began is None or self._calls != call, max(0.0, left)):
-                    return f"it has not answered within {self._timeout:g} s, and is not asked again before it has"
+                    return f"it has not answered within {self._timeout:g} s, and is not called again before it has"
             return self._reason
 
     def __call__(self) -> str:
@@ -139,7 +138,7 @@ class _Asked:
         self.reason = ""
 
     def changed(self, check: Check) -> None:
-        """From now on it is this function."""
+        """Use this function from now on."""
         if isinstance(check, OwnCheck | TimedCheck):
             self.check = check
         elif isinstance(self.check, TimedCheck):
@@ -147,8 +146,8 @@ class _Asked:
 
 
 def store_checks(controllers: Iterable[ReadsStores]) -> dict[str, Check]:
-    """A check for each store that these controllers read, such as `store pods`. One that several read fails when it
-    does for one of them."""
+    """A check for each store that these controllers read, such as `store pods`. If several controllers read a store, it
+    fails when it fails for one of them."""
     reasons: dict[str, list[str]] = {}
     for controller in controllers:
         for name, reason in controller.why_stores_not_ready.items():
@@ -163,8 +162,8 @@ class HealthChecks:
 
     def __init__(self, endpoint: str, checks: Mapping[str, Check] | None = None,
                  more: Callable[[], Mapping[str, Check]] | None = None) -> None:
-        """`endpoint` is its name in logs; `more` gives the checks that come and go, and is called whenever somebody
-        asks. Raises RequestError as `add` does."""
+        """`endpoint`: its name in logs. `more` returns checks that come and go, and is called for each request. Raises
+        RequestError as `add` does."""
         self.endpoint = endpoint
         self._change = threading.Lock()
         self._give_more = more
@@ -186,12 +185,12 @@ class HealthChecks:
 
     @property
     def names(self) -> list[str]:
-        """Of all checks there are at this moment, in the order in which they were added."""
+        """The names of all present checks, in the order in which they were added."""
         return list(self._current())
 
     def results(self, names: list[str] | None = None) -> list[CheckResult]:
-        """How these checks, or all, answer now, in the order in which they were added. They are asked at the same time.
-        Blocks until each has answered or its time is over. Names that do not exist any more are left out."""
+        """The answers of these checks, or of all, in the order in which they were added. They run at the same time.
+        Blocks until each has answered or its time is over. Unknown names are left out."""
         asked = self._current()
         wanted = {name: asked[name] for name in (asked if names is None else names) if name in asked}
         reasons = answers({name: one.check for name, one in wanted.items()})
@@ -218,7 +217,7 @@ class HealthChecks:
 
 
 def answers(checks: Mapping[str, OwnCheck | TimedCheck]) -> dict[str, str]:
-    """Why each of these fails, empty where it passes. They are asked at the same time. Blocks as they do."""
+    """Why each of these fails, empty where it passes. They run at the same time. Blocks as they do."""
     calls = {name: check.begin() for name, check in checks.items() if isinstance(check, TimedCheck)}
     return {name: check.reason(calls[name]) if isinstance(check, TimedCheck) else check()
             for name, check in checks.items()}

@@ -1,28 +1,24 @@
-"""`Listener`: a small WSGI server on a listening socket, for clients that may be anybody. Health and webhooks use it.
+"""`Listener`: a small WSGI server on a listening socket, for untrusted clients. Health and webhooks use it.
 
     phase       the connection waits for                  ends at the latest
     opening     its thread, and the TLS handshake         `HANDSHAKE` seconds after it was accepted
     idle        the next request                          after `IDLE` seconds
-    reading     the rest of a request                     `limit` seconds after the first byte; then there is as much
-                                                          time to answer that a body was too slow
+    reading     the rest of a request                     `limit` seconds after the first byte; then the same time
+                                                          remains to answer that the body was too slow
     answering   the application                           2 * `limit` seconds after the first byte
     writing     the client, which reads the answer        likewise
     cut         its thread, which ends it
 
-There are at most `connections` at once, each with a thread. When a further client comes and all places are taken, the
-connection that has waited for its client for the longest time is cut, whatever it sends meanwhile. Only the phase
-`answering` is spared. If every connection is in it, the client waits in the backlog. So clients that hold connections
-cannot keep others out.
+There are at most `connections` at once, each with a thread. If there is no room for another client, the connection that
+has waited longest for its client is cut, whatever it sends; only `answering` connections are spared. If all are
+answering, the client waits in the backlog. So clients that hold connections cannot lock out others.
 
-A certificate that clients refuse is logged, once a minute: nothing else would show it on this side. Nothing resolves
-names or writes to stderr, and all threads are daemons. Times are real: the connections are the operating system's.
+A certificate that clients refuse is logged, once a minute, since nothing else would show it here. Nothing resolves
+names or writes to stderr, and all threads are daemons. Times are real, as the connections are the operating system's.
 
-`RequestHandler`: the requests of one connection, in turn, handed to a WSGI application.
-
-wsgiref's, for connections that stay: HTTP/1.1, one thread, one write an answer. The API server keeps its connections to
-a webhook, and a handshake costs more than most answers. The handler reports each phase to its connection (see
-`listener`), which is cut when a phase takes too long. An answer that does not take the whole body, or has no length, is
-the last one of its connection.
+`RequestHandler` is wsgiref's with persistent connections: HTTP/1.1, one thread, one write per answer. The API server
+keeps its connections to a webhook, and a handshake costs more than most answers. If an answer does not take the whole
+body, or has no length, it is the last one of its connection.
 """
 from __future__ import annotations
 
@@ -64,8 +60,7 @@ class ListenAddress:
 
     @classmethod
     def parse(cls, text: str) -> ListenAddress:
-        """The address that a text names: `:8080`, `127.0.0.1:8080` or `[::1]:8080`. Raises RequestError for any other
-        text."""
+        """The address in a text: `:8080`, `127.0.0.1:8080` or `[::1]:8080`. Raises RequestError for any other text."""
         host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
@@ -77,8 +72,7 @@ class ListenAddress:
 
     @classmethod
     def of(cls, address: str | tuple[str, int]) -> ListenAddress:
-        """The address that a text names, as for `parse`, or of a host and a port. Raises RequestError for anything
-        else."""
+        """The address in a text, as for `parse`, or of a host and a port. Raises RequestError for anything else."""
         if isinstance(address, str):
             return cls.parse(address)
         given: Any = address
@@ -88,8 +82,8 @@ class ListenAddress:
         return cls(*address)
 
     def listen(self, use: str = "") -> socket.socket:
-        """A socket that listens. Raises OSError, with the address in its text, when it cannot, and `use`: what it is
-        for, and where another address can be said."""
+        """A listening socket. When it cannot listen, raises OSError, whose text has the address and `use`: the purpose,
+        and where another address can be set."""
         try:
             if self.host:
                 found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -104,7 +98,7 @@ class ListenAddress:
                         raise
             return socket.create_server(("", self.port), backlog=BACKLOG)  # IPv6 is turned off
         except OSError as error:
-            # Not its own text, which has the address, too; the system has none for a name that has no address.
+            # Not the error's text, which repeats the address; a name without an address has no system error.
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             raise OSError(error.errno, f"cannot listen at {self}: {why}{use and f'; {use}'}") from error
 
@@ -113,8 +107,8 @@ class ListenAddress:
 
 
 def _unreadable(address: object) -> RequestError:
-    return RequestError(f'{address!r} is not an address to listen at: ":8080" is all of this host, "127.0.0.1:8080" or '
-                        '"[::1]:8080" one of it, port 0 a free one')
+    return RequestError(f'{address!r} is not an address to listen at: ":8080" is all addresses of this host, '
+                        '"127.0.0.1:8080" or "[::1]:8080" is one address, and port 0 is a free port')
 
 
 log = guarded_logger(__name__)
@@ -122,12 +116,12 @@ log = guarded_logger(__name__)
 LONGEST_LINE = 65536
 _LENGTH = re.compile(r"[0-9]{1,18}")
 LINGER = 1.0
-"""Seconds in which a client that still sends may read why nobody listens any more."""
+"""Seconds in which a client that still sends may read why the server has stopped reading."""
 
 
 def linger(connection: socket.socket, read: Callable[[int], bytes]) -> None:
-    """Send no more, and listen for a moment to a client that may still be sending: otherwise what it was told would be
-    lost with a connection that is reset. Blocks for at most `LINGER` seconds; raises OSError when that is over."""
+    """Send no more, and read for a moment from a client that may still be sending: otherwise the connection would be
+    reset and the answer lost. Blocks for at most `LINGER` seconds; raises OSError when that is over."""
     until = time.monotonic() + LINGER
     socket.socket.shutdown(connection, socket.SHUT_WR)
     while (left := until - time.monotonic()) > 0:
@@ -141,20 +135,20 @@ class Served(Protocol):
 
     @property
     def limit(self) -> float:
-        """Seconds in which a request has to come."""
+        """Seconds in which a request has to arrive."""
 
     @property
     def is_draining(self) -> bool:
         """Whether every answer is the last one of its connection."""
 
     def begin_idle(self) -> bool:
-        """The next request is waited for; whether one may come."""
+        """Begin to wait for the next request; returns whether one may come."""
 
     def begin_reading(self) -> float:
-        """A request begins; by when all of it has to be there."""
+        """A request begins; returns the time by which it must be complete."""
 
     def head_is_read(self, until: float) -> None:
-        """The head is there, and the body may come until then."""
+        """The head is read; the body may arrive until this time."""
 
     def begin_answering(self) -> None:
         """The request is read, and the application works."""
@@ -167,7 +161,7 @@ class Served(Protocol):
 
 
 class _Body(io.RawIOBase):
-    """The body of a request: no byte more than it has, and none after its time."""
+    """The body of a request: at most its length, and nothing after its time."""
 
     def __init__(self, connection: socket.socket, source: io.BufferedReader, length: int, until: float,
                  when_read: Callable[[], None]) -> None:
@@ -201,19 +195,19 @@ class _Exchange(ServerHandler):
     http_version = "1.1"
     server_software = "kubectl-runtime"
     headers: Any
-    """The application's, from when it gives them; None before."""
+    """The headers of the application; None before it gives them."""
 
     def __init__(self, handler: RequestHandler, served: Served, body: _Body, *, is_last: bool) -> None:
         super().__init__(cast("BinaryIO", io.BufferedReader(body, 1 << 16)), cast("BinaryIO", handler.wfile),
                          sys.stderr, handler.get_environ(), multithread=True)
-        self.request_handler = handler  # where wsgiref looks for it
+        self.request_handler = handler  # wsgiref looks for it under this name
         self.is_last = is_last
-        """Whether the connection ends with the answer; known when that begins."""
+        """Whether the connection ends with the answer; final once the answer begins."""
         self._served, self._body = served, body
 
     def send_preamble(self) -> None:
         self._served.begin_writing()
-        # What the application left of the body stands in the way; without a length only the end tells the end.
+        # An unread body would be taken for the next request; an answer without a length ends with the connection.
         self.is_last = (self.is_last or self._served.is_draining or self._body.left > 0
                         or "Content-Length" not in self.headers)
         super().send_preamble()
@@ -230,10 +224,10 @@ class _Exchange(ServerHandler):
 
 
 class RequestHandler(WSGIRequestHandler):
-    """Reads the requests of one connection, one after the other, and answers them by the application."""
+    """Reads the requests of one connection, one after the other; the application answers them."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else the end of an answer waits for the client's word that it has the beginning
+    disable_nagle_algorithm = True  # else the end of an answer waits until the client confirms its beginning
     wbufsize = 1 << 16
     error_content_type = "text/plain; charset=utf-8"
     error_message_format = "%(code)d %(message)s: %(explain)s\n"
@@ -244,7 +238,7 @@ class RequestHandler(WSGIRequestHandler):
             pass
 
     def _handle_next(self) -> bool:
-        """Whether another request may follow."""
+        """Handle a request; returns whether another one may follow."""
         served = cast("Served", self.server)
         if not served.begin_idle():
             return False
@@ -261,7 +255,7 @@ class RequestHandler(WSGIRequestHandler):
             self.requestline = self.request_version = self.command = ""
             self.send_error(414)
             return self._end()
-        if not self.parse_request():  # it has answered
+        if not self.parse_request():  # it has sent an error
             return self._end()
         served.head_is_read(until)
         return self._exchange(served, until)
@@ -276,7 +270,7 @@ class RequestHandler(WSGIRequestHandler):
         return self._end() if exchange.is_last else True
 
     def _length(self) -> int:
-        """Of the body; 0 where it is not said, or in another way, which this server does not read."""
+        """The length of the body; 0 if it is missing or given in a way that this server does not read."""
         said = self.headers.get_all("Content-Length", ["0"])
         if "Transfer-Encoding" in self.headers or len(said) > 1 or not _LENGTH.fullmatch(said[0]):
             self.close_connection = True
@@ -285,7 +279,7 @@ class RequestHandler(WSGIRequestHandler):
         return int(said[0])
 
     def handle_expect_100(self) -> bool:
-        """Tell a client that waits for it to send the body; True."""
+        """Answer 100 to a client that waits for it before it sends the body; returns True."""
         found = super().handle_expect_100()
         self.wfile.flush()
         return found
@@ -302,16 +296,16 @@ class RequestHandler(WSGIRequestHandler):
 
 
 HANDSHAKE = 10.0
-"""Seconds; Go's own limit."""
+"""Seconds; Go's limit."""
 IDLE = 120.0
-"""Seconds between two requests; Go's transport closes a connection that it has not used for 90."""
+"""Seconds between two requests; Go's transport closes a connection after 90 idle seconds."""
 BACKLOG = 1024
 POLL = 1.0
 """Seconds between two looks for connections that are too slow."""
 MOMENT = 0.05
 """Seconds that threads have to end."""
 SPARED = 0.02
-"""Seconds that each phase of a connection lasts in any case: it is not cut earlier to make room."""
+"""Seconds that each phase of a connection lasts at least before it is cut to make room."""
 LOGGED_AGAIN = 60.0
 """Seconds until a refused certificate is logged again."""
 _HANDSHAKE_RECORD = 0x16  # the first byte that a TLS client sends
@@ -320,7 +314,7 @@ _NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 class Phase(Enum):
-    """What a connection waits for, as the table of the module has it."""
+    """What a connection waits for; see the table of the module."""
 
     OPENING = "opening"
     IDLE = "idle"
@@ -351,17 +345,17 @@ class Connection:
         return self._listener.application
 
     def begin_idle(self) -> bool:
-        """Wait for the next request; whether one may come."""
+        """Wait for the next request; returns whether one may come."""
         return not self.is_draining and self._enter(Phase.IDLE, time.monotonic() + IDLE)
 
     def begin_reading(self) -> float:
-        """A request begins; by when all of it has to be there."""
+        """A request begins; returns the time by which it must be complete."""
         until = time.monotonic() + self.limit
         self._enter(Phase.READING, until)
         return until
 
     def head_is_read(self, until: float) -> None:
-        """The head is there, and the body may come until then; the rest of the time is for the answer."""
+        """The head is read; the body may arrive until this time. The rest of the time is for the answer."""
         with self._listener.change:
             if self.phase is not Phase.CUT:
                 self.until = until + self.limit
@@ -385,9 +379,9 @@ class Connection:
             return True
 
     def cut(self) -> None:
-        """End the connection under its thread. The listener's lock is held."""
+        """Shut the connection down while its thread uses it. The listener's lock is held."""
         self.phase = Phase.CUT
-        with contextlib.suppress(OSError):  # that of TLS would take the connection apart under its reader
+        with contextlib.suppress(OSError):  # TLS's own shutdown would disturb the reading thread
             socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
 
@@ -396,8 +390,8 @@ class Listener:
 
     def __init__(self, sock: socket.socket, application: WSGIApplication, name: str, limit: float, *, connections: int,
                  context: Callable[[], ssl.SSLContext] | None = None) -> None:
-        """`limit`: seconds for a request to come, and as many for its answer. `connections`: the most at once, and no
-        more than a third of the files that the process may open. `context` is called for each connection."""
+        """`limit`: seconds for a request to arrive, and the same for its answer. `connections`: the most at once, and
+        no more than a third of the files that the process may open. `context` is called for each connection."""
         sock.listen(BACKLOG)
         self.application, self.limit, self.change = application, limit, threading.Condition()
         host, self.port = sock.getsockname()[:2]
@@ -417,7 +411,7 @@ class Listener:
         return self._ends.is_set()
 
     def start(self) -> None:
-        """Accept connections, in a thread of its own. Raises RuntimeError when there are no more threads."""
+        """Accept connections, in a new thread. Raises RuntimeError when there can be no more threads."""
         try:
             self._thread.start()
         except BaseException:
@@ -425,21 +419,21 @@ class Listener:
             raise
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` serves a connection: it cannot wait for the end, which waits for its answer."""
+        """Whether `thread` serves a connection: it cannot wait for the stop, which waits for its answer."""
         with self.change:
             return thread in self._open.values()
 
     def stop(self, timeout: float) -> None:
-        """Accept nothing more, and let every answer under way be the last one of its connection. Blocks until all
-        have ended; after `timeout` seconds they are cut. A thread that is in the application for longer is left alone.
-        Called by the application, it waits for the other connections only; that of the call still gets its answer.
-        In the child of a fork it only closes its copy of the parent's socket."""
+        """Accept nothing more, and make each answer in progress the last one of its connection. Blocks until all have
+        ended; after `timeout` seconds they are cut. A thread that stays in the application for longer is left alone.
+        Called from the application, it waits only for the other connections; its own still gets an answer. In the child
+        of a fork it only closes its copy of the parent's socket."""
         if os.getpid() != self._process:
             self._socket.close()
             return
         end = time.monotonic() + timeout
         self._ends.set()
-        with contextlib.suppress(OSError):  # wakes the thread; where it does not, the next look is near
+        with contextlib.suppress(OSError):  # wakes the thread; if it does not, the thread looks soon
             self._socket.shutdown(socket.SHUT_RDWR)
         if self._thread is not threading.current_thread() and self._thread.ident is not None:
             self._thread.join(timeout)
@@ -490,9 +484,9 @@ class Listener:
             raise
 
     def _make_room(self) -> bool:
-        """Whether there is a place for one more. A connection is cut for it if need be; without one it waits a moment.
-        A connection that is cut gives up its place before its thread has ended, but not without limit: threads may be
-        stuck in the application."""
+        """Make room for a connection, if necessary by cutting one; returns whether there is room. If none can be cut,
+        wait a moment. A cut connection gives up its place before its thread has ended, but only up to a limit, since
+        threads may be stuck in the application."""
         with self.change:
             if len(self._open) < self._most:
                 return True
@@ -503,7 +497,7 @@ class Listener:
             return False
 
     def _cut_longest_waiting(self) -> bool:
-        """Whether there was a connection that can be cut."""
+        """Cut the connection that has waited longest; returns whether there was one."""
         with self.change:
             latest = time.monotonic() - SPARED
             waiting = [one for one in self._open
@@ -534,13 +528,13 @@ class Listener:
         try:
             if self._context is None or self._secure(connection, self._context):
                 RequestHandler(connection.socket, connection.address, connection)  # type: ignore[arg-type]
-        except Exception:  # a client that goes, or is too slow, is none of our failures
+        except Exception:  # a client that leaves or is too slow is no failure of the server
             log.debug("%s: a connection of %s failed", self._name, connection.address[0], exc_info=True)
         finally:
             self._close(connection)
 
     def _secure(self, connection: Connection, context: Callable[[], ssl.SSLContext]) -> bool:
-        """Make the handshake; whether there was one."""
+        """Make the TLS handshake; returns whether it succeeded."""
         raw = connection.socket
         raw.settimeout(HANDSHAKE)
         first = raw.recv(1, socket.MSG_PEEK)
@@ -549,7 +543,7 @@ class Listener:
             linger(raw, raw.recv)
             return False
         certified = context()
-        with self.change:  # the socket lives on in the new one
+        with self.change:  # the new socket takes over the connection
             if connection.phase is Phase.CUT:
                 return False
             secured = connection.socket = certified.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
@@ -576,7 +570,7 @@ class Listener:
         ended = connection.socket
         with contextlib.suppress(OSError, ValueError):
             if isinstance(ended, ssl.SSLSocket):
-                # The end is announced, so that the client does not take it for an attack; its own is not waited for.
+                # TLS announces the end, so that the client does not suspect an attack; its answer is not waited for.
                 ended.settimeout(0)
                 ended.unwrap()
         with contextlib.suppress(OSError):

@@ -1,27 +1,18 @@
-"""`Metrics`: an observer that counts, and a collector of prometheus-client that shows what was counted.
+"""`Metrics`: an observer that counts, and a collector of prometheus-client that exports the counts.
 
     metrics = Metrics()
     client = Client(config, observer=metrics)        # and every controller of that client
-    HealthServer(":8080", metrics=metrics).start()   # or metrics.application() below a web server of one's own
+    HealthServer(":8080", metrics=metrics).start()   # or metrics.application() in a web server of one's own
 
-    series of            names                                        labels, buckets     see
-    a controller         controller_runtime_*                         controller-runtime  controller_series
-    its queue            workqueue_*                                  client-go           controller_series
-    a watch, its store   kubectl_runtime_watch_*, ..._store_*         ours                watch_series
-    requests             rest_client_*                                client-go           client_series
-    an election          leader_election_master_status                client-go           client_series
-    webhooks             controller_runtime_webhook_*                 controller-runtime  webhook_series
+The series are those of controller-runtime (`controller_runtime_*`, for webhooks too) and client-go (`workqueue_*`,
+`rest_client_*`, `leader_election_master_status`), with their names, labels and buckets, and the library's own
+(`kubectl_runtime_*`). Dashboards for controllers in Go work unchanged; `Metrics.dashboard()` includes the library's own
+series. No label has the name of an object, so the number of series does not grow with the cluster. It does not grow
+with time either: only the last `KEPT` ended controllers, watches, elections and webhooks keep their series.
 
-Dashboards made for controllers in Go work as they are; `Metrics.dashboard()` is one with what is ours as well. No label
-holds the name of an object, so the number of series does not grow with a cluster. It does not grow with time either:
-of what has ended the last `KEPT` stay. What happens is counted under one
-short lock for each controller or watch, runs without one; everything else is left to the scrape, which shows each of
-them as it was at one moment.
-
-Where runs are traced (see `Tracing`), the durations of runs and requests have exemplars: traces of such a value, for
-scrapers that ask for OpenMetrics.
-
-With prometheus-client's multi-process mode (PROMETHEUS_MULTIPROC_DIR) each process shows only its own series.
+Counting takes one short lock for each controller or watch, and none for runs; the scrape does the rest. If runs are
+traced (see `Tracing`), the durations of runs and requests have exemplars, for scrapers that request OpenMetrics. In
+prometheus-client's multi-process mode (PROMETHEUS_MULTIPROC_DIR) each process exports only its own series.
 """
 from __future__ import annotations
 
@@ -65,8 +56,8 @@ FAMILIES = (*CONTROLLER_FAMILIES, *WATCH_FAMILIES, *CLIENT_FAMILIES, *WEBHOOK_FA
 
 
 KEPT = 4
-"""Number of ended controllers, watches, elections and webhooks each whose series stay, so that their last values can be
-scraped, and one that begins again counts on."""
+"""Number of ended controllers, watches, elections and webhooks, each, whose series stay, so that their last values can
+be scraped, and counts go on if one begins again."""
 
 
 class _Ended:
@@ -77,7 +68,7 @@ class _Ended:
         self._names: dict[str, None] = {}
 
     def add(self, name: str) -> str | None:
-        """`name` has ended; what is to be forgotten for it, None if nothing."""
+        """`name` has ended. Returns the name that is to be forgotten instead, if any."""
         with self._lock:
             self._names.pop(name, None)
             self._names[name] = None
@@ -90,7 +81,7 @@ class _Ended:
                 self._names.pop(name, None)
 
     def renew(self) -> None:
-        """In the child of a fork, where a thread of the parent may have held the lock."""
+        """Make a new lock in the child of a fork, where a thread of the parent may have held the old one."""
         self._lock = threading.Lock()
 
     def _take_first(self) -> str:
@@ -106,15 +97,15 @@ def own_registry() -> CollectorRegistry:
 
 _making = threading.Lock()
 _shared: list[Metrics] = []
-"""That of the default registry; empty without one."""
+"""The `Metrics` of the default registry; empty without one."""
 
 
 class Metrics(Observer):
     """Metrics of clients and controllers for Prometheus, under controller-runtime's names: an Observer.
 
-    Give it to a client as `observer=`; one object serves any number of clients and controllers, told apart by their
-    names. It needs prometheus-client, into whose `registry` it goes. Safe to use from any thread. A `Manager`
-    observes its client by `Metrics.shared()` where the client has none.
+    Give it to a client as `observer=`; one object serves any number of clients and controllers, which it distinguishes
+    by name. It needs prometheus-client, in whose `registry` it registers. Safe to use from any thread. A `Manager`
+    observes its client by `Metrics.shared()` if the client has no Metrics.
 
     >>> from prometheus_client import CollectorRegistry, generate_latest
     >>> metrics = Metrics(CollectorRegistry())
@@ -125,8 +116,8 @@ class Metrics(Observer):
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Registers with `registry`. The default is prometheus-client's own, which also has the process's memory, CPU
-        and file descriptors, and what the program counts itself; tests pass `CollectorRegistry()`. `clock` is the one
+        """Registers with `registry`. The default is prometheus-client's own registry, which also has the process's
+        memory, CPU and file descriptors, and the program's own metrics; tests pass `CollectorRegistry()`. `clock`: that
         of the clients. Raises RequestError when the registry has metrics of these names already.
         """
         self.registry = registry
@@ -152,8 +143,8 @@ class Metrics(Observer):
 
     @classmethod
     def shared(cls) -> Metrics:
-        """The one object of prometheus-client's default registry, made where there is none: what a Manager observes a
-        client by that has no Metrics of its own. Safe to use from any thread."""
+        """The one object of prometheus-client's default registry, made on first use. A Manager uses it to observe a
+        client without Metrics. Safe to use from any thread."""
         with _making:
             return _shared[-1] if _shared else cls()
 
@@ -173,14 +164,14 @@ class Metrics(Observer):
         """A dashboard for Grafana, as JSON, with every family of metrics: `Dashboards > New > Import`."""
         return files(__package__).joinpath("dashboard.json").read_text()
 
-    # What prometheus-client asks
+    # For prometheus-client
 
     def describe(self) -> Iterable[Metric]:
-        """Every family of metrics, without values: how prometheus-client learns of the names."""
+        """Every family of metrics, without values, from which prometheus-client gets the names."""
         return [family.filled() for family in FAMILIES]
 
     def collect(self) -> Iterable[Metric]:
-        """Every family of metrics, with all of its series as they are now: what a scrape shows."""
+        """Every family of metrics, with the present values of all its series, for a scrape."""
         now = self._clock.monotonic()
         rows: dict[Family, list[Row]] = {family: [] for family in FAMILIES}
         with self._change:
@@ -195,7 +186,7 @@ class Metrics(Observer):
             rows[family].append(row)
         return [family.filled(found) for family, found in rows.items()]
 
-    # What the library tells
+    # Observer
 
     def controller_started(self, controller: str, concurrency: int) -> None:
         self._controller(controller).started(concurrency)
@@ -286,7 +277,7 @@ class Metrics(Observer):
                 self._webhooks.forget(old)
 
     def _renew_locks(self) -> None:
-        """In the child of a fork: a thread that held one of them is the parent's, and so are the runs in progress."""
+        """In the child of a fork: a parent's thread may have held a lock, and the runs in progress are the parent's."""
         self._change = threading.Lock()
         self._clients.lock = threading.Lock()
         self._webhooks.renew()
@@ -321,6 +312,6 @@ class Metrics(Observer):
 
 
 def _trace_id() -> str:
-    """Of the trace of this thread's run, if it has one that is kept."""
+    """The trace of this thread's run, if it has one that is sampled."""
     trace = current_trace()
     return "" if trace is None or not trace.sampled or trace.over else trace.trace_id

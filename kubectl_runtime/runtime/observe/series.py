@@ -1,32 +1,19 @@
-"""The series of a controller and of its queue: controller-runtime's and client-go's, and the library's own.
+"""The series of controllers and queues, of clients and elections, of watches and stores, and of webhook servers.
 
-    controller_runtime_*   as controller-runtime 0.25 has them. `result` is success, error, requeue (never: a reconciler
-                           names a time) or requeue_after; a terminal error counts as an error too, an object that was
-                           gone as a success, what was skipped (still a version that cannot be decoded) as nothing
-    workqueue_*            as controller-runtime registers client-go's: `name` and `controller` are both the
-                           controller's. `priority` is empty, as with a queue that does not split its depth by it
-    kubectl_runtime_*      the library's own
+- Controllers: as controller-runtime 0.25 has them. `result` is success, error, requeue_after or requeue (always 0 here,
+  since a reconciler names a time). A terminal error counts as an error too, a missing object as a success, and a
+  skipped run (the version still cannot be decoded) not at all. In `workqueue_*`, `name` and `controller` are both the
+  controller's name, and `priority` is empty.
+- Clients and elections: as client-go has them. `code` is the status, or `<error>` without an answer; `verb` is the HTTP
+  method in `rest_client_*`, and Kubernetes' verb in `kubectl_runtime_*`. The labels are known only when something
+  happens.
+- Watches and stores: `watch` is the name in logs, such as `pods in namespace a`. If two watches have one name, counters
+  add up, and gauges are those of the last change.
+- Webhooks: as controller-runtime has them, except panics: an exception of a handler is logged and denies the request.
+  `code` is the HTTP status, which is 200 for a denied request.
 
-Each exists, at 0, from the start of its controller on, so that `rate()` and alerts work from the first scrape. They
-stay when the controller has stopped, until several others have; one that starts again under its name then counts on.
-
-The series of clients and elections. Their labels are known only when something happens: a host, a status, a Lease.
-
-    rest_client_*                       as client-go has them; `verb` of these is the HTTP method, `code` is the status,
-                                        or `<error>` where no answer came
-    leader_election_master_status       as client-go's: 1 for who leads, 0 for who does not
-    kubectl_runtime_*                   the library's own; `verb` of these is Kubernetes's
-
-The series of a watch and its store. `watch` is what it is called in logs, `pods in namespace a`.
-
-They exist, at 0, from the watch's first request on. Two controllers that watch the same share the series: counters add
-up, gauges are those of the watch that spoke last.
-
-The series of a webhook server, as controller-runtime has them but for its panics: what a handler raises is logged,
-and denies the request. `webhook` is a path of its application.
-
-Each exists, at 0, from the start of its server on: the latency, the requests in progress, and the answers 200 and 500.
-`code` is the status of the HTTP answer: a request that a webhook denies is answered with 200.
+Series with known labels exist, at 0, from the start of their controller, watch or server on, so that `rate()` and
+alerts work from the first scrape. They stay after its end until several others have ended.
 """
 from __future__ import annotations
 
@@ -71,8 +58,8 @@ ACTIVE = gauge("controller_runtime_active_workers", "controller", "Runs in progr
 TIME = histogram("controller_runtime_reconcile_time_seconds", "controller", RECONCILE_TIME, "How long runs took.")
 
 DEPTH = gauge("workqueue_depth", f"{QUEUE} priority", "Keys that are due and wait for a free worker.")
-ADDS = counter("workqueue_adds_total", QUEUE, "Requests to run a key: triggers, requeues and retries, those that found "
-               "the key scheduled already included.")
+ADDS = counter("workqueue_adds_total", QUEUE, "Requests to run a key: triggers, requeues and retries, including those "
+               "for a key that was scheduled already.")
 WAITED = histogram("workqueue_queue_duration_seconds", QUEUE, WORK_QUEUE,
                    "How long keys were due before their run began.")
 WORKED = histogram("workqueue_work_duration_seconds", QUEUE, WORK_QUEUE, "How long runs took.")
@@ -99,19 +86,19 @@ _COUNTED_AS = {RunResult.SUCCESS: "success", RunResult.GONE: "success", RunResul
 
 
 MANY = 500
-"""Runs that have ended and are not counted yet: 0.1 MB, and a tenth of a millisecond of counting."""
+"""Ended runs that wait to be counted: 0.1 MB, and a tenth of a millisecond of counting."""
 
 _Depth = tuple[float, int]
 """When the queue was looked at, and how many keys were due."""
 
 
 class _Run(msgspec.Struct, gc=False):
-    """One run: an object that the garbage collector does not see, as there are hundreds of them at a time."""
+    """One run: an object without garbage collection, as there are hundreds at a time."""
 
     at: float
     """When it began."""
     waited: float | None
-    """How long its key was due before that; None for one whose beginning was told to the parent of a fork."""
+    """How long its key was due before that; None for a run that began before the fork of this process."""
     depth: int
     """How many keys were still due then."""
     result: RunResult = RunResult.SUCCESS
@@ -123,11 +110,11 @@ class _Run(msgspec.Struct, gc=False):
 
 
 class ControllerSeries:
-    """What is counted of one controller. Safe to use from any thread.
+    """The counts of one controller. Safe to use from any thread.
 
-    A run takes no lock: what is told of it is kept until a scrape counts it, or whoever ends the `MANY`-th; that is a
-    quarter of the work of counting each by itself. It stands in `_running` until it stands in `_ended`, and a moment
-    longer: then it says whether it was counted, so that a scrape sees it once.
+    A run takes no lock: its data is kept until a scrape counts it, or the run that is the `MANY`-th, which is a quarter
+    of the work of counting each run. A run stays in `_running` until it is in `_ended`, and a moment longer; a flag
+    then shows whether it was counted, so that a scrape counts it once.
     """
 
     def __init__(self, name: str) -> None:
@@ -143,7 +130,7 @@ class ControllerSeries:
         self._depth: _Depth = (float("-inf"), 0)
 
     def started(self, concurrency: int) -> None:
-        """The controller has begun, with so many workers."""
+        """The controller has started, with this concurrency."""
         with self.lock:
             self.lives += 1
             self.concurrency = concurrency
@@ -160,7 +147,7 @@ class ControllerSeries:
         return self.lives > 0
 
     def drop(self, keys: int) -> None:
-        """So many due keys will not run, since the shutdown has begun."""
+        """The shutdown has dropped this many due keys."""
         with self.lock:
             self._count()
             self._depth = self._depth[0], 0
@@ -178,10 +165,10 @@ class ControllerSeries:
             self.retries += 1
             self.delays.add(delay)
 
-    # As `Observer` has them, without the controller's name
+    # As in `Observer`, without the controller's name
 
     def keys_triggered(self, requests: int, depth: int, now: float) -> None:
-        """So many requests came to the queue, which holds `depth` due keys now."""
+        """The queue got this many requests, and has `depth` due keys now."""
         with self.lock:
             self.adds += requests
             if now >= self._depth[0]:  # calls may overtake each other
@@ -192,11 +179,11 @@ class ControllerSeries:
         self._running[key] = _Run(now, waited, depth)
 
     def run_ended(self, key: Key, result: RunResult, seconds: float, error: BaseException | None) -> None:
-        """The run of `key` has ended after so many seconds, with this result and error."""
+        """The run of `key` has ended after this many seconds, with this result and error."""
         running, ended, trace = self._running, self._ended, current_trace()
         run = running.get(key) or _Run(float("-inf"), None, 0)
         run.result, run.seconds = result, seconds
-        # Whoever traces the run may have been told of its end before, so that it is over.
+        # The observer that traces the run may have ended the trace before this call.
         if trace is not None and trace.sampled and trace.run == (self.name, key):
             run.traced = trace.trace_id
         if error is not None:
@@ -211,14 +198,14 @@ class ControllerSeries:
                 self.lock.release()
 
     def renew(self) -> None:
-        """In the child of a fork: a thread of the parent may have held the lock, and the runs in progress are its own.
-        """
+        """Start over in the child of a fork: a parent's thread may have held the lock, and the runs in progress are the
+        parent's."""
         self.lock = threading.Lock()
         self._running.clear()
 
     def _count(self) -> None:
-        """Under the lock: count those that have ended."""
-        ended = [self._ended.popleft() for _ in range(len(self._ended))]  # meanwhile others may come
+        """Count the ended runs. The lock must be held."""
+        ended = [self._ended.popleft() for _ in range(len(self._ended))]  # others may be added in between
         for run in ended:
             run.counted = True
             if run.at >= self._depth[0]:
@@ -241,7 +228,7 @@ class ControllerSeries:
             self.timeouts += run.timeout
 
     def values(self, now: float) -> Iterator[tuple[Family, Row]]:
-        """All series, as they are at this moment."""
+        """All series with their present values."""
         name = self.name
         with self.lock:
             running = [*self._running.copy().values()]  # before the ended ones are counted: none is missed
@@ -254,7 +241,7 @@ class ControllerSeries:
                      READ_CHANGES: self.read_changes}
             queue = {ADDS: self.adds, RETRIES: self.retries}
             looks = (self._depth, *((run.at, run.depth) for run in running))
-            depth = max(reversed(looks), key=itemgetter(0))[1]  # of several of one time the last
+            depth = max(reversed(looks), key=itemgetter(0))[1]  # the last of those with the same time
         waited.add_all([run.waited for run in running if run.waited is not None])
         ages = [max(0.0, now - run.at) for run in running]
         plain |= {ACTIVE: len(running), ERRORS: results["error"]}
@@ -288,7 +275,7 @@ METHODS = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "repla
 
 
 class ClientSeries:
-    """What is counted of all clients together. Safe to use from any thread."""
+    """The counts of all clients together. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -306,19 +293,19 @@ class ClientSeries:
             self._counts[family][labels] = to
 
     def forget(self, family: Family, *labels: str) -> None:
-        """Show the series of `family` with these labels no more."""
+        """Stop exporting the series of `family` with these labels."""
         with self.lock:
             self._counts[family].pop(labels, None)
 
     def attempted(self, host: str, method: str, code: int, seconds: float, trace_id: str = "") -> None:
-        """Count an attempt at a request, which took so many `seconds` and was answered with `code` (0: not
-        answered)."""
+        """Count an attempt at a request, which took this many `seconds` and was answered with `code` (0: not answered).
+        """
         with self.lock:
             self._counts[CLIENT_REQUESTS][code_of(code), method, host] += 1
             self._durations[method, host].add(seconds, trace_id)
 
     def values(self) -> Iterator[tuple[Family, Row]]:
-        """All series, as they are at this moment."""
+        """All series with their present values."""
         with self.lock:
             counts = {family: dict(rows) for family, rows in self._counts.items()}
             durations = {labels: spread.copy() for labels, spread in self._durations.items()}
@@ -339,13 +326,13 @@ PHASES = ("listing", "watching", "waiting", "stopped")
 STATE = gauge("kubectl_runtime_watch_state", "watch state",
               "1 for what the watch does: it is listing, watching, waiting (after a failure) or stopped.")
 RELISTS = counter("kubectl_runtime_watch_relists_total", "watch", "Complete lists after the first one.")
-FAILURES = counter("kubectl_runtime_watch_failures_total", "watch", "Attempts to list or watch that failed; while the "
+FAILURES = counter("kubectl_runtime_watch_failures_total", "watch", "Failed attempts to list or watch; while the "
                    "server is away, those of the one watch that tries for all.")
 IN_A_ROW = gauge("kubectl_runtime_watch_consecutive_failures", "watch", "Failures since the watch last worked.")
 DELAY = gauge("kubectl_runtime_watch_backoff_seconds", "watch", "How long it waits after a failure; 0 if it does not.")
-EVENTS = counter("kubectl_runtime_watch_events_total", "watch", "Events and bookmarks that came on the open watch.")
+EVENTS = counter("kubectl_runtime_watch_events_total", "watch", "Events and bookmarks that arrived on the open watch.")
 AGE = gauge("kubectl_runtime_watch_last_frame_age_seconds", "watch",
-            "Seconds since anything came; 0 once it has stopped. It is silent for long: it does not work any more.")
+            "Seconds since the last frame; a large value means that the watch is broken (0 once it has stopped).")
 LIST_TIME = gauge("kubectl_runtime_watch_last_list_seconds", "watch", "How long the last complete list took.")
 OBJECTS = gauge("kubectl_runtime_store_objects", "watch", "Objects in the store.")
 SIZE = gauge("kubectl_runtime_store_bytes", "watch", "Bytes of JSON in the store.")
@@ -354,7 +341,7 @@ WATCH_FAMILIES = (STATE, RELISTS, FAILURES, IN_A_ROW, DELAY, EVENTS, AGE, LIST_T
 
 
 class WatchSeries:
-    """What is counted of one watch. Safe to use from any thread."""
+    """The counts of one watch. Safe to use from any thread."""
 
     def __init__(self, now: float) -> None:
         self.lock = threading.Lock()
@@ -365,7 +352,7 @@ class WatchSeries:
     def phase_changed(self, phase: str, now: float) -> None:
         """The watch has begun to be in this phase."""
         with self.lock:
-            if self.phase == "stopped":  # its second life
+            if self.phase == "stopped":  # it was started again
                 self.heard = now
             self.phase = phase
             if phase != "waiting":
@@ -380,19 +367,19 @@ class WatchSeries:
             self.in_a_row, self.delay = in_a_row, delay
 
     def listed(self, objects: int, relists: int, seconds: float, now: float) -> None:
-        """A list of so many objects is complete, after so many seconds; `relists` were complete before it."""
+        """A list of this many objects is complete, after this many seconds; `relists` were complete before it."""
         with self.lock:
             self.objects, self.list_time, self.heard, self.in_a_row = objects, seconds, now, 0
             self.relists += relists > 0
 
     def frame(self, events: int, now: float) -> None:
-        """So many events came at `now`."""
+        """This many events arrived at `now`."""
         with self.lock:
             self.events += events
             self.heard = now
 
     def values(self, name: str, now: float) -> Iterator[tuple[Family, Row]]:
-        """All series of the watch `name`, as they are at this moment."""
+        """All series of the watch `name` with their present values."""
         with self.lock:
             phase = self.phase
             numbers = {RELISTS: self.relists, FAILURES: self.failures, IN_A_ROW: self.in_a_row, DELAY: self.delay,
@@ -405,7 +392,7 @@ class WatchSeries:
 
 
 LATENCY_BOUNDS = (.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
-"""Prometheus's default, which controller-runtime takes."""
+"""Prometheus's default buckets, which controller-runtime uses."""
 
 WEBHOOK_REQUESTS = counter("controller_runtime_webhook_requests_total", "webhook code",
                    "Requests to webhooks, by the HTTP status of the answer.")
@@ -418,7 +405,7 @@ WEBHOOK_FAMILIES = (WEBHOOK_REQUESTS, LATENCY, IN_FLIGHT)
 
 
 class WebhookSeries:
-    """What is counted of all webhooks together. Safe to use from any thread."""
+    """The counts of all webhooks together. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -428,20 +415,20 @@ class WebhookSeries:
         self._servers: Counter[str] = Counter()
 
     def serve(self, webhooks: Iterable[str]) -> None:
-        """There are these webhooks."""
+        """A server of these webhooks has started."""
         with self.lock:
             for webhook in webhooks:
                 self._add(webhook)
                 self._servers[webhook] += 1
 
     def end(self, webhooks: Iterable[str]) -> list[str]:
-        """A server of these webhooks has stopped; those of them that no other server has."""
+        """A server of these webhooks has stopped. Returns those that no other server has."""
         with self.lock:
             self._servers.subtract(webhooks)
             return [webhook for webhook in webhooks if self._servers[webhook] <= 0]
 
     def forget(self, webhook: str) -> None:
-        """Show the series of `webhook` no more."""
+        """Stop exporting the series of `webhook`."""
         with self.lock:
             self._servers.pop(webhook, None)
             self.in_flight.pop(webhook, None)
@@ -455,21 +442,21 @@ class WebhookSeries:
             self.in_flight[webhook] += 1
 
     def answered(self, webhook: str, code: int, seconds: float) -> None:
-        """It was answered after so many seconds, with this HTTP status."""
+        """It was answered after this many seconds, with this HTTP status."""
         with self.lock:
-            if webhook not in self.in_flight:  # its server stopped, and it was forgotten
+            if webhook not in self.in_flight:  # forgotten, since its server has stopped
                 return
             self.in_flight[webhook] -= 1
             self._counts[webhook, code] = self._counts.get((webhook, code), 0) + 1
             self._latencies[webhook].add(seconds)
 
     def renew(self) -> None:
-        """In the child of a fork: the requests in progress are the parent's."""
+        """Start over in the child of a fork: the requests in progress are the parent's."""
         self.lock = threading.Lock()
         self.in_flight = dict.fromkeys(self.in_flight, 0)
 
     def values(self) -> Iterator[tuple[Family, Row]]:
-        """All series, as they are at this moment."""
+        """All series with their present values."""
         with self.lock:
             counts, in_flight = dict(self._counts), dict(self.in_flight)
             latencies = {webhook: spread.copy() for webhook, spread in self._latencies.items()}

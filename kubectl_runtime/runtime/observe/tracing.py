@@ -5,19 +5,18 @@
 
     span                             kind      from                             until
     reconcile CONTROLLER             internal  a run's start                    its end
-    PATCH /api/v1/…/{name}           client    the call, its first attempt      its answer, whatever was tried between;
-                                               for a stream                     until its head is there
+    PATCH /api/v1/…/{name}           client    the call, its first attempt      its answer, after all retries;
+                                                                                for a stream, the head of the answer
 
-Each retry is an event of the request's span. Requests that no span is around, those of watches above all, make none: a
-trace is about a run, or about whatever a program itself puts a span around. The server is told of the trace by the
-header `traceparent`; no baggage goes there. Requests of a thread that a run has started belong to the run where the
-program copied the context (`contextvars.copy_context`), as long as the run lasts.
+Each retry is an event of the request's span. Requests outside of any span, above all those of watches, make none: a
+trace is about a run, or about a span of the program. The header `traceparent` passes the trace to the server; no
+baggage is sent. Requests of a thread that a run has started belong to the run if the program copied the context
+(`contextvars.copy_context`), as long as the run lasts.
 
-Names of attributes are OpenTelemetry's own (https://opentelemetry.io/docs/specs/semconv/http/http-spans/ and
-`k8s.namespace.name`); what they have no word for begins with `kubectl_runtime.`. Of objects only names are told, of
-errors class and code; with `details` their text and traceback as well, which may quote an object, and the query of
-requests. The log records of a run get `trace_id` and `span_id` (see `runtime.logs`), and `Metrics` attaches the trace
-to what it counts, if it was sampled.
+Attributes have OpenTelemetry's names (https://opentelemetry.io/docs/specs/semconv/http/http-spans/ and
+`k8s.namespace.name`); others begin with `kubectl_runtime.`. A span has the names of objects and the class and code of
+errors; with `details` also the text and traceback of errors, which may quote an object, and the query of requests. Log
+records of a run get `trace_id` and `span_id` (see `runtime.logs`), and `Metrics` adds sampled traces as exemplars.
 """
 from __future__ import annotations
 
@@ -47,9 +46,9 @@ _FIRST_FAILURE = 400
 class Tracing(Observer):
     """OpenTelemetry spans for runs and for the requests in them: an Observer, given to a client as `observer=`.
 
-    `provider`: where spans go; by default the program's global one. `details`: queries and texts of errors, too. It
-    needs opentelemetry-api (the extra `tracing`), which nothing else imports. Safe to use from any thread; one serves
-    any number of clients and controllers.
+    `provider`: where spans go; by default the program's global provider. `details`: include queries and texts of
+    errors. Needs opentelemetry-api (the extra `tracing`), which nothing else imports. Safe to use from any thread; one
+    object serves any number of clients and controllers.
 
     >>> with Client(Config(cluster_url=server.url), observer=Tracing()) as traced:
     ...     _ = Api.all(traced, ConfigMap).list()
@@ -58,8 +57,8 @@ class Tracing(Observer):
     __slots__ = ("_details", "_runs", "_tracer")
 
     def __init__(self, provider: trace.TracerProvider | None = None, *, details: bool = False) -> None:
-        """`provider`: None is the one that the program has set, when the first span is made at the latest. Raises
-        RequestError for another provider."""
+        """`provider`: None is the provider that the program has set by the time of the first span. Raises RequestError
+        for anything else."""
         if provider is not None and not isinstance(provider, trace.TracerProvider):
             raise RequestError(f"provider={provider!r} is not a TracerProvider of OpenTelemetry")
         self._tracer = trace.get_tracer("kubectl_runtime", VERSION, provider)
@@ -91,7 +90,7 @@ class Tracing(Observer):
             return
         span, token = begun
         context.detach(token)
-        if scope.trace is not None:  # other observers may still ask which one it was
+        if scope.trace is not None:  # other observers may still look up which trace it was
             scope.trace.over = True
         span.set_attribute("kubectl_runtime.result", str(result))
         if error is not None:
@@ -107,12 +106,12 @@ class Tracing(Observer):
             **({"http.response.status_code": code} if code else {})})
 
     def layers(self, stack: Stack) -> Stack:
-        """The stack of a client with this around each call, for `Client(layers=...)`. Raises ConfigError for a stack
-        without retries."""
+        """The stack of a client with this layer around each call, for `Client(layers=...)`. Raises ConfigError for a
+        stack without retries."""
         return stack.outside(RETRY, self.layer)
 
     def layer(self, send: Send) -> Send:
-        """A layer, for those who put it somewhere else: what is inside of it belongs to the request's span."""
+        """The layer itself, to be put anywhere in a stack: layers inside it belong to the request's span."""
         def traced(call: Call) -> Answer:
             current = trace.get_current_span().get_span_context()
             if not current.is_valid:
@@ -154,7 +153,7 @@ class Tracing(Observer):
     def _sent(self, span: trace.Span, call: Call) -> None:
         if call.attempt:
             span.set_attribute("http.request.resend_count", call.attempt)
-        if not call.url:  # it never came as far as that
+        if not call.url:  # it failed before it had a URL
             return
         parts = urlsplit(call.url)
         span.set_attributes({"server.address": parts.hostname or "",
@@ -174,8 +173,7 @@ class Tracing(Observer):
 
 
 def template_of(request: Request) -> str:
-    """The request's path, of which namespace and name are left open: there are few of them, as names of spans have to
-    be."""
+    """The request's path with placeholders for namespace and name, so that there are few different names of spans."""
     path, resource = request.path, request.resource
     if request.namespace:
         path = path.replace(f"/namespaces/{segment(request.namespace, 'namespace')}/", "/namespaces/{namespace}/", 1)
