@@ -17,8 +17,8 @@ to the rows; everything else is read without a lock. The state is cut to `MOST_B
 are always of all. Of objects only the names are shown; of an error the class and code, and with `details` its text, cut
 after `MOST_TEXT` characters.
 
-`VERSION` grows when a reader of an older version would misread a newer one. Fields may be added without that, so readers
-must ignore unknown fields.
+`VERSION` grows when a reader of an older version would misread a newer one. Fields may be added without that, so
+readers must ignore unknown fields.
 """
 from __future__ import annotations
 
