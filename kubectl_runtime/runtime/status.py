@@ -1,28 +1,29 @@
-"""Writing status: only what is one's own, and only when it has changed.
+"""Writing status: only the fields of one manager, and only when they have changed.
 
     report              conditions and fields, in one apply; `ctx.report` is the same in a run
     apply_condition     deprecated: `report` of one condition
-    apply_if_changed    deprecated: `report` of all fields that one manager has to say
+    apply_if_changed    deprecated: `report` of all fields of one manager
 
-They use server-side apply. There, what a manager applied before and leaves out now is taken away; so each apply carries
-whatever else its manager has applied. A field manager is one writer: two that share a name take each other's fields
-away.
+They use server-side apply, which removes fields that a manager applied before and now leaves out; so each apply carries
+everything else that its manager has applied. Two writers must not share a field manager, or they remove each other's
+fields.
 
-What is carried is read from an object, which may be old. So an apply names the version that it was made from:
+The carried fields are read from an object, which may be old. So an apply names the version that it was made from:
 
     answer                                   what follows
-    written                                  the end; the answer is kept for a minute
+    written                                  done; the answer is kept for a minute
     the object has changed since, or no      the object is read (verb get), and if it does not show all of it, it is
     answer came                              applied again, up to `ATTEMPTS` times in all
-    another manager's update took a field    applied by force: who edits a status by hand does not own it
+    another manager's update took a field    applied by force: an edit of a status by hand does not own it
     another manager applied a field          raised, unless `force` is given
-    the object is gone, or a namesake        the end: there is nobody left to tell
+    the object is gone, or replaced by a     done: there is nothing to report to
+    new one of the name
     there is no status subresource           applied to the object itself, with all that the manager owns of that
 
-`obj` may be given again after a write, although it is older then: the answers to a client's writes of a status are kept
-for a minute, those to a run's writes of its object for the run, and stand for an object from before. So a run may
-report Progressing, work, and report that it is done, all with the object that it was given. What the server makes
-something else of, as of a quantity, is not sent again as long as the answer to it stands.
+`obj` may be passed again after a write, although it is older then: the answers to a client's writes of a status are
+kept for a minute, those to a run's writes of its object for the run, and replace an older object. So a run may report
+Progressing, work, and report that it is done, all with the object that it was given. If the server converts a value,
+such as a quantity, the value is not sent again as long as the answer is kept.
 """
 from __future__ import annotations
 
@@ -72,11 +73,11 @@ log = guarded_logger(__name__)
 K = TypeVar("K", bound=Resource)
 
 MOST_KEPT, KEPT_FOR = 1024, 60.0
-"""Answers that are kept, of the latest writes of a client, and for how many seconds: until its watches have caught up.
-Not for ever, since a server that is restored from a backup begins to count its versions from an earlier one."""
+"""The number of answers to a client's latest writes that are kept, and for how many seconds: until its watches have
+caught up. Not longer, since a server that is restored from a backup has lower versions again."""
 
 ATTEMPTS = 5
-"""Applies of one report until it counts as a conflict: each is made from a live read, so others were faster so often.
+"""Applies of one report until it counts as a conflict. Each is made from a live read, so other writers won this often.
 """
 
 _NOT_THERE: Any = object()
@@ -85,17 +86,17 @@ _NOT_THERE: Any = object()
 def report(api: Api[Any], obj: Any, /, *conditions: Condition, field_manager: str | None = None, force: bool = False,
            **fields: Any) -> bool:
     """Write `conditions` and `fields` into the status of `obj`, in one apply. Returns whether anything was sent: False
-    when the object shows all of it.
+    when the object already shows all of it.
 
-    A field is called as its class calls it, or as the API does (`observed_generation=3`, `observedGeneration=3`), and
-    is taken away by None. All else that `field_manager` has applied of the status stays as it is; by default that is
-    the controller's name in a run, else the client's. lastTransitionTime changes only with a condition's status, to the
-    clock's time; the time in `conditions` is ignored. The list of conditions must be keyed by type:
-    `Annotated[list[Condition], MapKeys("type")]` in a class of your own. A kind without a status subresource is written
-    to as a whole object, and keeps what else the manager owns of it.
+    A field has the name of its class or of the API (`observed_generation=3`, `observedGeneration=3`); None removes it.
+    Everything else that `field_manager` has applied of the status stays; the default is the controller's name in a run,
+    else the client's. lastTransitionTime changes only with a condition's status, to the clock's time; the time in
+    `conditions` is ignored. The list of conditions must be keyed by type: `Annotated[list[Condition], MapKeys("type")]`
+    in a class of your own. For a kind without a status subresource the whole object is written, with everything else
+    that the manager owns of it.
 
-    `api` is an Api of the kind. `obj` may be old, from a store. An object that is gone meanwhile is no error. Fields
-    that somebody's update took are taken back; `force` takes them from another manager's apply, too. Blocks for one
+    `api` is an Api of the kind. `obj` may be old, from a store. It is no error if the object is gone. Fields that
+    another manager's update took are taken back; `force` also takes them from another manager's apply. Blocks for one
     call, and for two more each time that the object has changed since. Safe from any thread. Raises RequestError for a
     field that the class of the status does not have, and what `Api` raises: ApiError (`is_conflict`) when another
     manager has applied a field.
@@ -110,15 +111,15 @@ def report(api: Api[Any], obj: Any, /, *conditions: Condition, field_manager: st
 
 
 def report_of_run(api: Api[Any], obj: Any, condition: Condition, field_manager: str | None) -> tuple[str, str] | None:
-    """As `report`, of a controller's own condition: the version of the object that was replaced and the one that is
-    there instead; None when nothing was sent."""
+    """As `report`, for a controller's own condition. Returns the replaced version of the object and the new one; None
+    when nothing was sent."""
     writer = _Writer.of(api, obj, field_manager, force=False)
     writer.write(_Said((condition,), {}))
     return (writer.replaced, writer.obj.resource_version) if writer.replaced else None
 
 
 def whole_api(client: Client, obj: Any, ref: ObjectRef) -> Api[Any]:
-    """An Api of whole objects where `obj` is, which a controller handed out for `ref`."""
+    """An Api of whole objects for the place of `obj`, which a controller passed for `ref`."""
     resource = getattr(obj, "api_resource", ref.resource)  # views do not know their kind
     kind = type(obj) if isinstance(obj, Resource) and not isinstance(obj, PartialObjectMeta) else dynamic(resource)
     return Api(client, kind, Place(resource, obj.namespace))
@@ -133,9 +134,9 @@ def apply_condition(api: Api[Any], obj: Any, condition: Condition, *, field_mana
 def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str, force: bool = False) -> K:
     """Deprecated, ends with 0.4: `report(api, obj, phase=..., count=...)`, or `ctx.report(obj, ...)` in a run.
 
-    Applies `new_status`, all fields that `field_manager` has to say in `obj`'s status; the object as it is afterwards.
-    Other fields of the manager go; its conditions stay unless `new_status` names conditions. A dict has the keys of the
-    API; of a Struct or dataclass, values that equal the class's default are left out.
+    Applies `new_status`, all fields of `field_manager` in `obj`'s status; returns the object as it is afterwards. Other
+    fields of the manager are removed; its conditions stay unless `new_status` names conditions. A dict has the keys of
+    the API; of a Struct or dataclass, values that equal the class's default are left out.
     """
     _warn("apply_if_changed", "report(api, obj, field_manager=..., phase=...) or ctx.report(obj, phase=...)")
     wanted = to_plain(new_status, omit=Omit.NOTHING if isinstance(new_status, Mapping) else Omit.DEFAULTS)
@@ -151,19 +152,19 @@ def _warn(old: str, new: str) -> None:
     warnings.warn(f"status.{old} is deprecated and ends with 0.4: use {new}", DeprecationWarning, stacklevel=3)
 
 
-# What is said
+# What is reported
 
 
 @dataclass(frozen=True)
 class _Said:
-    """Conditions and fields, as plain JSON values; None takes a field away. `alone`: the manager's other fields go."""
+    """Conditions and fields, as plain JSON values; None removes a field. `alone`: the manager's other fields go."""
 
     conditions: tuple[Condition, ...]
     fields: Mapping[str, Any]
     alone: bool = False
 
     def is_shown(self, obj: Resource, owned: dict[str, Any] | None) -> bool:
-        """Whether the object says just that already. `owned`: what the manager has applied; None: that is unknown."""
+        """Whether the object already shows this. `owned`: what the manager has applied; None: unknown."""
         if not all(_says(obj, condition) for condition in self.conditions):
             return False
         if owned is None and self.alone:
@@ -179,7 +180,7 @@ class _Said:
         return not self.alone or owned is None or owned.keys() - {"conditions"} <= self.fields.keys()
 
     def status(self, obj: Resource, owned: dict[str, Any], now: Any) -> dict[str, Any]:
-        """All that the manager applies of the status."""
+        """Everything that the manager applies of the status."""
         kept = {key: value for key, value in owned.items() if key == "conditions"} if self.alone else owned
         status = {**kept, **{name: value for name, value in self.fields.items() if value is not None}}
         for name, value in self.fields.items():
@@ -217,7 +218,7 @@ def _checked(obj: Any, conditions: tuple[Condition, ...]) -> tuple[Condition, ..
 
 
 def _plain(api: Api[Any], obj: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """`fields` by their names in the API, as plain JSON values. Raises RequestError for what cannot be one."""
+    """`fields` by their names in the API, as plain JSON values. Raises RequestError for other values."""
     if not fields:
         return {}
     kind: Any = api.kind if issubclass(api.kind, Resource) else type(obj)
@@ -252,7 +253,7 @@ def _declared(kind: type) -> tuple[dict[str, str], dict[str, Any]] | None:
 
 
 def _says(obj: Resource, condition: Condition) -> bool:
-    """Whether the object's status says just that already."""
+    """Whether the object's status already shows this condition."""
     there = condition_of(obj, condition.type)
     return (there.get("status"), there.get("reason") or "", there.get("message") or "",
             there.get("observedGeneration")) == (
@@ -263,19 +264,19 @@ def _says(obj: Resource, condition: Condition) -> bool:
 
 
 class _Writer:
-    """One report of one manager about one object, the table of the module. For one thread, once."""
+    """One report of one manager about one object; see the table of the module. For one thread, once."""
 
     def __init__(self, api: Api[Any], obj: Any, manager: str, force: bool) -> None:
         self._api, self._manager, self._force = api, manager, force
         self.obj: Any = obj
         """The object as it was last seen."""
         self.replaced = ""
-        """The version that was replaced by `obj`; empty when nothing was written."""
+        """The version that `obj` replaced; empty when nothing was written."""
         self.is_gone = False
         self._uid, self._name = obj.uid, obj.name
         self._ref = ObjectRef(api.resource, obj.name, obj.namespace)
         self._whole = _has_no_status(api)
-        """Whether the status is a part of the object itself."""
+        """Whether the status is part of the object itself."""
 
     @classmethod
     def of(cls, api: Api[Any], obj: Any, field_manager: str | None, force: bool) -> _Writer:
@@ -293,7 +294,7 @@ class _Writer:
         return cls(placed, _newest(placed, obj), manager, force)
 
     def write(self, said: _Said) -> bool:
-        """Whether anything was sent."""
+        """Returns whether anything was sent."""
         refused: KubeError | None = None
         for _ in range(ATTEMPTS):
             if is_partial(self.obj) and not self._read():
@@ -316,7 +317,7 @@ class _Writer:
         raise refused
 
     def _apply(self, status: dict[str, Any]) -> KubeError | None:
-        """None: done, or there is nobody left to tell. An error after which reading again helps. Raises others."""
+        """None: done, or the object is gone. Returns an error after which reading again helps. Raises others."""
         before = self.obj.resource_version
         try:
             written = self._send(status, before)
@@ -353,11 +354,11 @@ class _Writer:
                                     only={"resourceVersion": version} if version else None))
 
     def _owned(self) -> dict[str, Any] | None:
-        """What the manager has applied of the status; None when the object does not tell."""
+        """What the manager has applied of the status; None when the object does not show it."""
         return None if is_partial(self.obj) else _applied_status(self.obj, self._manager, self._whole)
 
     def _read(self) -> bool:
-        """Whether the object is still there; then it is read."""
+        """Read the object; returns whether it still exists."""
         fresh = self._api.get_opt(self._name)
         if fresh is None or fresh.uid != self._uid:
             log.debug("%s is gone: its status is told to nobody", self._ref)
@@ -366,7 +367,7 @@ class _Writer:
         return True
 
     def _was_answered_so(self, status: dict[str, Any], owned: dict[str, Any]) -> bool:
-        """Whether just this was sent last, and what the server made of it is what the object shows."""
+        """Whether this was sent last, and the object shows what the server made of it."""
         kept = _kept_of(self._api, self._uid)
         if kept is None or not equal_json(kept[1], status):
             return False
@@ -374,7 +375,7 @@ class _Writer:
         return answered is not None and equal_json(answered, owned)
 
     def _lacks_status(self) -> bool:
-        """Whether the kind is served without a status subresource, which is remembered."""
+        """Whether the kind is served without a status subresource, which is cached."""
         api = self._api
         found = any(kind.resource.gvr == api.resource.gvr and "status" not in kind.subresources
                     for kind in api.client.discovery.kinds())
@@ -384,7 +385,7 @@ class _Writer:
 
 
 def _placed(api: Api[Any], obj: Any) -> Api[Any]:
-    """`api` in the namespace of `obj`, of whole objects. Raises RequestError when that is not the place of `obj`."""
+    """`api` in the namespace of `obj`, for whole objects. Raises RequestError when `obj` is not there."""
     resource = getattr(obj, "api_resource", api.resource)  # views do not know their kind
     if (resource.group, resource.kind) != (api.resource.group, api.resource.kind):
         raise RequestError(f"{api} holds no {resource.kind}: report() takes an Api of the object's own kind")
@@ -407,8 +408,8 @@ def _has_no_status(api: Api[Any]) -> bool:
 
 
 def _taken_by_updates(error: ApiError) -> bool:
-    """Whether all fields in conflict belong to managers that updated them: servers name those with the version that
-    they used, and appliers without."""
+    """Whether all fields in conflict belong to managers that updated them. Servers name those with the version that
+    they used, and managers of applies without it."""
     return error.is_conflict and bool(error.status.causes) and all(
         cause.reason == FIELD_CONFLICT and " using " in (cause.message or "") for cause in error.status.causes)
 
@@ -420,8 +421,8 @@ def _applied_status(obj: Resource, field_manager: str, whole: bool) -> dict[str,
 
 
 _kept: WeakKeyDictionary[WriteObservers, TTLCache[str, tuple[Record, dict[str, Any]]]] = WeakKeyDictionary()
-"""By client (those derived from one share their observers) and uid: the answer to the last write of a status, and what
-was sent."""
+"""By client (derived clients share their observers) and uid: the answer to the last write of a status, and what was
+sent."""
 _keeping = ForkSafeLock()
 
 
@@ -462,17 +463,17 @@ def _newest(api: Api[Any], obj: Any) -> Any:
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _NO_REASON = re.compile(r"\A[^A-Za-z]+|[^A-Za-z0-9_,:]|[,:]+\Z")
 MOST_IN_A_REASON, MOST_IN_A_MESSAGE = 1024, 32768
-"""Characters that the API lets a condition have."""
+"""The most characters that the API allows in a condition."""
 RECONCILED, CHILDREN_NOT_READY = "Reconciled", "ChildrenNotReady"
 
 
 def is_condition_reason(text: str) -> bool:
-    """Whether servers take `text` as the reason of a condition."""
+    """Whether servers accept `text` as the reason of a condition."""
     return len(text) <= MOST_IN_A_REASON and _REASON.fullmatch(text) is not None
 
 
 class ReadyRun(Protocol):
-    """A run, as far as the condition about it goes."""
+    """The part of a run that the condition needs."""
 
     @property
     def waiting_for(self) -> tuple[str, ...]:

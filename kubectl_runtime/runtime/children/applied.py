@@ -1,15 +1,15 @@
-"""`AppliedMemory`: what the runs of this process have applied last of each child, for all users of a client.
+"""`AppliedMemory`: what this process has applied last of each child, for all users of a client.
 
-    an apply of ours is answered            `remember`: a digest of what was wanted, the uid, the version, our entry of
-                                            managedFields and a digest of its values; no content
-    any other write of this process of      forgotten: the next `ensure` applies it
-    that child, under the same manager
-    a Lease is lost, or shards              forgotten, with everything, or with that of these shards' owners
-    more than `MOST` children               the one that was looked at least recently is forgotten
+    our apply is answered                   `remember`: a digest of the desired state, the uid, the version, our entry
+                                            of managedFields and a digest of its values; no content
+    another write of the child by this      forgotten: the next `ensure` applies it
+    process, under the same manager
+    a Lease or shards are lost              everything is forgotten, or the children of these shards' owners
+    more than `MOST` children               the one not looked at for longest is forgotten
 
 Nothing is kept on the server, so a new process begins with one apply without effect for each child.
 
-Reading what decides from records: `seen_of` and `values_of`.
+`seen_of` and `values_of` read from records what `decide` needs.
 """
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client, Write
 
 MOST = 100_000
-"""Children that are remembered of one client, about 0.5 KB each."""
+"""Children that are remembered per client, about 0.5 KB each."""
 
 ChildKey: TypeAlias = tuple[str, str, str | None, str, str]
 """Group, kind, namespace, name and field manager."""
 
 
 def child_key(resource: ApiResource, namespace: str | None, name: str, manager: str) -> ChildKey:
-    """What a child is remembered by."""
+    """The key under which a child is remembered."""
     return resource.group, resource.kind, namespace, name, manager
 
 
@@ -53,7 +53,7 @@ class AppliedMemory:
         self._lock = ForkSafeLock()
         self._applied: OrderedDict[ChildKey, Applied] = OrderedDict()
         self.kinds: dict[tuple[str, str], ApiResource] = {}
-        """What was found of kinds that children only name, by apiVersion and kind."""
+        """The kinds that discovery found for children, by apiVersion and kind."""
         self._is_listening = False
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class AppliedMemory:
         return found
 
     def remember(self, key: ChildKey, applied: Applied) -> None:
-        """This was applied and answered. Where a later write is known of, that stands."""
+        """Remember an answered apply, unless a later write is known."""
         with self._lock:
             before = self._applied.get(key)
             if before is not None and not before.digest and before.uid == applied.uid and (
@@ -79,7 +79,7 @@ class AppliedMemory:
                 self._applied.popitem(last=False)
 
     def wrote(self, write: Write) -> None:
-        """For `Client.on_write`: forget what this process has written over. Applies of ours are remembered after it."""
+        """For `Client.on_write`: forget what this process has overwritten. Our applies are remembered after it."""
         if not write.manager or write.subresource or not self._applied:
             return
         ref = write.ref
@@ -98,7 +98,7 @@ class AppliedMemory:
                 del self._applied[key]
 
     def listen(self, client: Client) -> None:
-        """Hear of the writes of `client` and its relatives; once."""
+        """Observe the writes of `client` and clients derived from it; only once."""
         with self._lock:
             begins, self._is_listening = not self._is_listening, True
         if begins:
@@ -129,8 +129,8 @@ _object, _event = decoder_of(_Object), decoder_of(_Event)
 
 
 def seen_of(record: Record, *, whole_truth: bool = False) -> Seen | None:
-    """What a record says of its object; None when it does not say who applied what, as it was read or is kept without
-    managedFields. With `whole_truth` an object without them has none."""
+    """The state of a record's object; None without managedFields, as they were not requested or not kept. With
+    `whole_truth` their absence means that the object has none."""
     if record.problem is not None or not record.raw:
         return None
     try:
@@ -149,14 +149,13 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def applied_of(record: Record, manager: str) -> dict[str, Any]:
-    """What `manager` has applied of a whole object, with the values as they are; empty when nothing. Raises
-    DecodeError."""
+    """What `manager` has applied of a whole object, with the values; empty if nothing. Raises DecodeError."""
     content = plain_object(record.raw, record.enveloped, ObjectRef(record.resource, record.name))
     return applied_fields(content, manager) or {}
 
 
 def values_of(record: Record, manager: str) -> bytes | None:
-    """A digest of the values of all that `manager` has applied of a whole object; None when it does not decode."""
+    """A digest of the values of what `manager` has applied of a whole object; None when it does not decode."""
     try:
         return blake2b(_sorted(applied_of(record, manager)), digest_size=16).digest()
     except (*DECODE_FAILURES, DecodeError):

@@ -1,37 +1,37 @@
-"""What is to be done about one child: a pure function of what is wanted, what is there, and what was applied last.
+"""What to do about one child: a pure function of the desired state, the present state, and the last apply.
 
-Whose the object of that name is:
+Whose is an object with the child's name?
 
-    it has a controller, and that is another object      not ours, unless that was an object of the owner's own kind and
-                                                         name, made before it, and our manager has applied the child
+    it has another object as its controller              not ours, unless that was an earlier object of the owner's own
+                                                         kind and name, and our manager has applied the child
     it has an owner reference to the owner               ours
     our manager has applied it                           ours
     anything else                                        not ours
 
-What is done about it (`decide`):
+What is done about it (`decide`)?
 
-    there is nothing                                     CREATE: applied without force
+    there is no object                                   CREATE: applied without force
     not ours                                             REFUSE; with `adopt`, if it has no controller: APPLY
     ours, but it is being deleted                        WAIT: nothing is written, the name is not free yet
     ours, this process has not applied it yet            APPLY, by force
-    ours, something else was applied last                APPLY
-    ours, the same was applied last, and it is of
-      the version that was answered                      KEEP
+    ours, the desired state has changed                  APPLY
+    ours, the desired state is the same, and it has
+      the version of the answer                          KEEP
       an older version, where reads may be behind, and
       the apply is not older than `LAG`                  KEEP
       another version, with our entry of managedFields   KEEP
-      as answered (and with whole objects the values)
+        as answered (and with whole objects the values)
       another version, with another entry                APPLY, or CONTESTED
 
-Our entry is that of our manager, operation Apply, no subresource: API version, fields and time are compared. A client
-that changes one of our fields by update, edit, scale or a forced apply takes it out of the entry, so metadata alone
-shows it. No content is kept: what a server made of what was sent ("1" of "1000m", defaults, webhooks) is never compared
-with it. What cannot be seen by metadata is a change by another process under our own manager within the second in which
-the entry was written; where whole objects are held, their values show even that.
+Our entry is that of our manager, operation Apply, no subresource: API version, fields and time are compared. If a
+client changes one of our fields by update, edit, scale or a forced apply, the field leaves the entry, so metadata is
+enough to see it. No content is kept, so what a server made of the sent object ("1" of "1000m", defaults, webhooks) is
+never compared with it. Metadata does not show a change by another process under our own manager within the second in
+which the entry was written; the values of whole objects do.
 
-CONTESTED: another *Apply* manager holds a field that this process has taken back from it less than `PATIENCE` ago. A
-field that was taken by an update is always taken back. Nothing is written until something else is wanted, or that
-manager's entry changes.
+CONTESTED: another *Apply* manager has a field that this process has taken back from it less than `PATIENCE` ago. A
+field that an update took is always taken back. Nothing is written until the desired state or that manager's entry
+changes.
 """
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.runtime.store.overlay import number_of
 
 PATIENCE = 600.0
-"""Seconds: a field that is taken by force twice within them is contested."""
+"""Seconds. A field that is taken by force twice within this time is contested."""
 
 LAG = 60.0
-"""Seconds for which an older version is taken for a watch that is behind. Not for good: a server that was restored from
-a backup counts its versions from an earlier one, and shows what was there before the apply."""
+"""Seconds for which an older version means that the watch is behind. Not longer: a server that was restored from a
+backup has lower versions again, and shows the state before the apply."""
 
 Fields = frozenset[str]
 """Paths of fields, as text: `.spec.replicas`."""
@@ -68,12 +68,12 @@ class Entry(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_applied(self) -> bool:
-        """Whether it is of applies of the object itself."""
+        """Whether it is of applies of the object itself, not of a subresource."""
         return self.operation == "Apply" and not self.subresource
 
     @property
     def mark(self) -> bytes:
-        """A digest that equal entries have in common, whatever the order of the fields."""
+        """A digest that is the same for equal entries, whatever the order of the fields."""
         digest = blake2b(f"{self.api_version} {self.time}".encode(), digest_size=16)
         digest.update(_sorted(_decode(self.fields_v1)))
         return digest.digest()
@@ -97,7 +97,7 @@ def _paths(tree: Mapping[str, Any], at: str) -> Iterator[str]:
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What is known of the object that has the child's name."""
+    """The known state of the object with the child's name."""
 
     uid: str
     version: str
@@ -106,16 +106,16 @@ class Seen(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
 
     def entry_of(self, manager: str) -> Entry | None:
-        """The entry of what `manager` has applied; None when it has applied nothing, or owns nothing of it any more."""
+        """The entry of what `manager` has applied; None when it has applied nothing, or owns nothing any more."""
         return next((entry for entry in self.entries if entry.manager == manager and entry.is_applied), None)
 
     def rivals_of(self, manager: str) -> list[Entry]:
-        """What others have applied."""
+        """The entries of what others have applied."""
         return [entry for entry in self.entries if entry.is_applied and entry.manager != manager]
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """Fields that were taken back from another Apply manager at a time of the clock."""
+    """Fields that were taken back from another Apply manager, and when."""
 
     manager: str
     fields: Fields
@@ -123,7 +123,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Contest(msgspec.Struct, frozen=True):
-    """A manager that takes fields of ours again and again, and how its entry looked when that was seen."""
+    """A manager that takes our fields again and again, and its entry when that was seen."""
 
     manager: str
     fields: Fields
@@ -131,16 +131,16 @@ class Contest(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What this process has applied last under one name, and what came of it. Replaced whole."""
+    """What this process has applied last under one name, and the result. Replaced as a whole."""
 
     digest: bytes
-    """Of what was wanted; empty when another write of this process made that meaningless."""
+    """A digest of the desired state; empty when another write of this process made it invalid."""
     uid: str
     version: str
     mark: bytes
-    """Of our entry, as answered."""
+    """The digest of our entry in the answer."""
     values: bytes | None = None
-    """A digest of the values of our fields, as answered; None where only metadata is held."""
+    """A digest of the values of our fields in the answer; None where only metadata is kept."""
     owner: tuple[str | None, str] = (None, "")
     """Namespace and name of the owner."""
     at: float = 0.0
@@ -161,7 +161,7 @@ class Do(Enum):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Whose children they are, and the manager that applies them."""
+    """The owner of the children, and the manager that applies them."""
 
     uid: str
     group: str
@@ -170,17 +170,17 @@ class Owner(msgspec.Struct, frozen=True):
     manager: str
 
     def is_itself(self, reference: OwnerReference) -> bool:
-        """Whether a reference names the owner, as it is or as it was when it was made another time."""
+        """Whether a reference names the owner, or an earlier object of its kind and name."""
         return reference.name == self.name and reference.kind == self.kind and reference.group == self.group
 
 
 def controller_in(owners: Iterable[OwnerReference]) -> OwnerReference | None:
-    """The reference of these that says `controller: true`."""
+    """The reference with `controller: true`."""
     return next((reference for reference in owners if reference.controller), None)
 
 
 def is_ours(owner: Owner, seen: Seen) -> bool:
-    """Whether the object that was seen belongs to the owner, or was applied for it; see the module."""
+    """Whether the object belongs to the owner, or was applied for it; see the module."""
     is_applied, controller = seen.entry_of(owner.manager) is not None, controller_in(seen.owners)
     if controller is not None and controller.uid != owner.uid:
         return is_applied and owner.is_itself(controller)
@@ -189,10 +189,10 @@ def is_ours(owner: Owner, seen: Seen) -> bool:
 
 def decide(owner: Owner, digest: bytes, seen: Seen | None, known: Applied | None, now: float, *, adopt: bool = False,
            values: bytes | None = None, may_lag: bool = False) -> tuple[Do, Contest | None]:
-    """What is to be done about a child that is wanted as `digest` says, and the contest that forbids it.
+    """What to do about a child with this desired state, and the contest that prevents it.
 
-    `seen`: the object of its name, None when there is none. `values`: a digest of those at our entry's fields, where
-    they are held. `may_lag`: what was seen may be from before the last apply. `now`: of the clock.
+    `seen`: the object of its name, None when there is none. `values`: a digest of the values of our entry's fields, if
+    they are kept. `may_lag`: `seen` may be from before the last apply. `now`: of the clock.
     """
     if seen is None:
         return Do.CREATE, None
@@ -235,8 +235,8 @@ def _contest(manager: str, seen: Seen, entry: Entry | None, known: Applied, now:
 
 
 def taken_back(manager: str, before: Seen, after: Seen, known: Applied | None, now: float) -> tuple[Taken, ...]:
-    """The fields that an apply by force has taken from other Apply managers, with those of earlier ones that are still
-    of interest: `before` and `after` are what was there, and what was answered."""
+    """The fields that a forced apply has taken from other Apply managers, with earlier ones that still count. `before`:
+    the former state; `after`: the answer."""
     entry, earlier = after.entry_of(manager), before.entry_of(manager)
     gained = (entry.fields() if entry else frozenset()) - (earlier.fields() if earlier else frozenset())
     found = {taken.manager: taken for taken in (known.taken if known is not None else ()) if now - taken.at < PATIENCE}

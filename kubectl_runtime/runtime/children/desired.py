@@ -1,11 +1,11 @@
-"""`Desired`: a child as it is wanted, checked, and what is sent of it.
+"""`Desired`: the desired state of a child, checked, and the content that is sent for it.
 
 A child is an object of a resource class, a dict, a model of the official client, or a manifest: YAML or JSON text, or
-the `Path` of a file or folder. A kind that is only named is looked for among those that the controller watches, then
-among the built-in ones, then by discovery, once.
+the `Path` of a file or folder. A kind that is only named is looked up among the watched kinds, then among the built-in
+ones, then by discovery, once.
 
-`digest` tells whether the same is wanted as before. It is made of the object's own JSON, which for an object of a
-resource class is ten times faster than what is sent of it; that is made when it is sent.
+`digest` shows whether the desired state has changed. It is made of the object's own JSON, which is ten times faster for
+resource classes than the content, which is only made when it is sent.
 """
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.runtime.children.decision import controller_in
 
 Child: TypeAlias = Resource | Mapping[str, Any] | Model | str | bytes | Path
-"""What may be given as a child. Text and paths may stand for several."""
+"""The types of a child. A text or path may contain several."""
 
 KindFinder: TypeAlias = Callable[[GroupVersionKind], ApiResource]
 """Finds the kind that a child names. Raises DiscoveryError when there is none."""
 
 
 class Desired:
-    """One child as it is wanted."""
+    """The desired state of one child."""
 
     __slots__ = ("_body", "_reference", "digest", "kind", "name", "namespace", "ref", "resource")
 
@@ -54,11 +54,11 @@ class Desired:
         self.name = name
         self.digest = digest
         self.ref = ObjectRef(resource, name, namespace)
-        """Which object it is."""
+        """The ref of the child."""
 
     @property
     def place(self) -> Place:
-        """Where requests about it go."""
+        """The target of requests about it."""
         return Place(self.resource, self.namespace)
 
     def content(self) -> dict[str, Any]:
@@ -72,23 +72,23 @@ class Desired:
 
 
 def _without_text(content: dict[str, Any]) -> dict[str, Any]:
-    """A Secret with its `stringData` in `data`: the server keeps nothing of the former, not even its manager, so
-    that a change by others would not show."""
+    """A Secret with its `stringData` moved to `data`: the server does not keep the former, not even its manager, so
+    changes by others would not show."""
     texts = content.get("stringData")
     if (content.get("kind"), content.get("apiVersion")) != ("Secret", "v1") or not isinstance(texts, Mapping):
         return content
     encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items() if isinstance(text, str)}
     if len(encoded) < len(texts):
-        return content  # for the server to refuse
+        return content  # invalid; the server will refuse it
     rest = {key: value for key, value in content.items() if key != "stringData"}
     return {**rest, "data": {**mapping(content.get("data")), **encoded}}
 
 
 def desired(owner: Resource, children: Iterable[Child], find: KindFinder) -> list[Desired]:
-    """The children as they are wanted, in their order.
+    """The desired states of the children, in their order.
 
-    Raises RequestError for what is no object, has no name, cannot have this owner, or is there twice; ManifestError and
-    OSError for manifests that cannot be read.
+    Raises RequestError for a child that is no object, has no name, cannot have this owner, or appears twice;
+    ManifestError and OSError for manifests that cannot be read.
     """
     reference = owner.owner_ref()
     whose = msgspec.json.encode(reference)
@@ -125,7 +125,7 @@ def _objects(child: Any) -> Iterator[Any]:
 
 @lru_cache(64)
 def _of_text(text: str | bytes) -> list[Mapping[str, Any]]:
-    """Text is never the name of a file: it may come from an object that anybody can write."""
+    """The objects in a text, which is never used as a file name: it may come from an object that others can write."""
     from kubectl_runtime.manifests.documents import objects_of, read_text  # YAML, which few programs need
 
     return [content for document in read_text(text, "the manifest of a child")
@@ -165,7 +165,7 @@ def _text(child: Mapping[str, Any], key: str) -> str:
 
 
 def _namespace(owner: Resource, resource: ApiResource, namespace: str | None, name: str) -> str | None:
-    """The child's namespace, which may be its owner's. Raises RequestError where the owner cannot have it."""
+    """The child's namespace, by default its owner's. Raises RequestError if the owner cannot own a child there."""
     own = owner.namespace
     if not resource.namespaced:
         if owner.api_resource.namespaced:

@@ -1,18 +1,18 @@
 """`ensure`: makes, keeps and prunes what one object owns, as `decision` says.
 
-    CREATE    applied without force. 201: it is made. 409: another client was faster; a look at the server decides
-              again. 200: something was there that the watch had not shown. If its uid is known, or the version right
-              before ours shows that it was ours, or that it was not there (a lost answer), it is ours. Else our apply
-              is taken back, by an empty one under the version that was answered, and the child is REFUSEd
+    CREATE    applied without force. 201: it was created. 409: another client was faster; decided again from a live
+              read. 200: the watch had not shown an object. It is ours if its uid is known, or the version right before
+              ours shows that it was ours, or was missing (a lost answer). Otherwise our apply is undone, by an empty one
+              under the returned version, and the child is REFUSEd
     APPLY     applied by force, bound to the uid that was seen. 409, 422: that object is gone; decided again
-    pruning   at the end, if nothing failed: an object that this owner controls, of a kind that the controller owns,
-              that our manager has applied and no other one, and that the run has not named, is deleted by its uid
+    pruning   at the end, if nothing failed: deletes by uid each object that this owner controls, of a kind that the
+              controller owns, that only our manager has applied, and that the run has not named
 
-What has the name is known from a complete watch of the child's kind and namespace without selectors. Another watch is
-believed where it shows the object; otherwise its metadata is read.
+The object of a name is known from a complete watch of the child's kind and namespace without selectors. Another watch
+counts if it shows the object; otherwise the object's metadata is read.
 
-All children are checked before anything is sent. A child that the server refuses keeps no other from being made: the
-first error is raised at the end, or `NotOurs`. No answer from the server ends the call at once.
+All children are checked before anything is sent. If the server refuses one child, the others are still made: the first
+error, or `NotOurs`, is raised at the end. A server that does not answer ends the call at once.
 """
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from kubectl_runtime.runtime.store.overlay import number_of
 log = guarded_logger(__name__)
 
 ROUNDS = 4
-"""How often one child is decided about in one call, while others change it meanwhile."""
+"""How often one child is decided about in one call, when others keep changing it."""
 
 
 class Found(NamedTuple):
@@ -72,11 +72,11 @@ class Found(NamedTuple):
     is_whole: bool
     """Whether records are whole objects."""
     may_lag: bool = False
-    """Whether they may be older than what this process wrote."""
+    """Whether they may be older than the writes of this process."""
 
 
 class Watched(Protocol):
-    """What a controller watches, as far as children need it. Safe to use from any thread."""
+    """The watches of a controller, as children need them. Safe to use from any thread."""
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:
         """What the watches of this kind know of an object."""
@@ -89,7 +89,7 @@ class Watched(Protocol):
 
 
 class Unwatched:
-    """Of code without a controller: nothing is watched."""
+    """For code without a controller: nothing is watched."""
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:  # noqa: ARG002
         """As `Watched.find`."""
@@ -108,14 +108,14 @@ NOTHING_KNOWN = Found(None, False, False)
 
 
 class Naming:
-    """The children that one run has named, over all of its calls. For one thread."""
+    """The children that one run has named in all of its calls. For one thread."""
 
     def __init__(self) -> None:
         self.refs: set[ObjectRef] = set()
         self.has_pruned = False
 
     def add(self, refs: Sequence[ObjectRef], *, prune: bool) -> None:
-        """A call names these. Raises RequestError after one that named all."""
+        """A call names these. Raises RequestError after a call that named all."""
         if self.has_pruned and prune:
             raise RequestError("a second ensure(..., prune=True) in one run: each names all children, and would delete "
                                "what the other one made. Name all of them in one call")
@@ -129,8 +129,7 @@ class Naming:
 def ensure_children(client: Client, obj: Resource, *children: Child, field_manager: str | None = None,
                     adopt: bool = False) -> Children:
     """As `Context.ensure`, for code without a controller: each child's metadata is read before it is applied, and
-    nothing is pruned. `field_manager`: the name under which the children are applied; by default the run's or the
-    client's.
+    nothing is pruned. `field_manager`: the manager that applies the children; default: the run's or the client's.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")
     >>> made = ensure_children(client, owner, ConfigMap(name="made", data={"a": "1"}), field_manager="me")
@@ -212,7 +211,7 @@ class _Call:
         self.children = Children()
 
     def ensure(self, wanted: Desired) -> None:
-        """See to one child. Raises what the server says to it."""
+        """Bring one child to its desired state. Raises errors of the server."""
         manager, resource = self._owner.manager, wanted.resource
         key = child_key(resource, wanted.namespace, wanted.name, manager)
         known = self._memory.get(key)
@@ -220,7 +219,7 @@ class _Call:
         if record is not None and known is not None and (
                 known.version == record.head.resource_version and known.digest == wanted.digest
                 and known.uid == record.head.uid and known.contest is None and not record.head.deletion_timestamp):
-            self.children.unchanged.append(wanted.ref)  # the most frequent case: no look at who owns what
+            self.children.unchanged.append(wanted.ref)  # the most frequent case, without a look at ownership
             self.children.show(wanted.ref, record if is_whole else None)
             return
         seen = None if record is None else seen_of(record)
@@ -250,7 +249,7 @@ class _Call:
         if do is Do.CREATE:
             self._create(wanted, known, key)
             return
-        assert seen is not None  # what is not there is created
+        assert seen is not None  # a missing object is created
         match do:
             case Do.APPLY:
                 answer = self._apply(wanted, force=True, only={"uid": seen.uid})[1]
@@ -297,9 +296,9 @@ class _Call:
         children.show(wanted.ref, answer)
 
     def _before(self, wanted: Desired, answer: Record) -> tuple[Seen, dict[str, Any]] | None:
-        """The object as it was before an apply that met it unexpectedly, and what our manager had applied of it for
-        another owner, if it was not ours; None if it was, or if it was that apply, sent twice, that made it."""
-        if self._params.dry_run:  # nothing was written: it is as it was
+        """The object as it was before an apply that unexpectedly met it, if it was not ours, and what our manager had
+        applied of it for another owner. None if it was ours, or that same apply, sent twice, had made it."""
+        if self._params.dry_run:  # nothing was written: it is unchanged
             seen = self._look(wanted)[1]
             return None if seen is None or is_ours(self._owner, seen) else (seen, {})
         version = number_of(answer.resource_version)
@@ -308,7 +307,7 @@ class _Call:
                 page = self._api(wanted).list_page(
                     field_selector=f"metadata.name={wanted.name}", resource_version=str(version - 1),
                     resource_version_match="Exact")
-            except ApiError:  # the version is compacted, or there is no right to list: what is there now has to tell
+            except ApiError:  # the version is compacted, or listing is forbidden: use the present state
                 pass
             else:
                 record = next((one for one in page[1] if one.uid == answer.uid), None)
@@ -325,8 +324,8 @@ class _Call:
                        entries=others), {}
 
     def _take_back(self, wanted: Desired, answer: Record, applied: dict[str, Any]) -> None:
-        """Undo an apply to what is not ours: what our manager had `applied` before it is applied again, most often
-        nothing at all."""
+        """Undo an apply to an object that is not ours: apply again what our manager had `applied` before, most often
+        nothing."""
         log.warning("%s appeared right before it was applied, and is not ours: the apply is taken back", wanted.ref)
         version = answer.resource_version
         content = {**applied, "metadata": {**mapping(applied.get("metadata")), "name": wanted.name}}
@@ -358,7 +357,7 @@ class _Call:
             self._owner_key, self._now, taken))
 
     def prune(self, named: Iterable[ObjectRef]) -> None:
-        """Delete what is no longer wanted."""
+        """Delete the children that are no longer wanted."""
         kept, manager = set(named), self._owner.manager
         for record in self._watched.owned_by(self._owner.uid):
             ref = record.ref
@@ -374,7 +373,7 @@ class _Call:
             try:
                 api.delete(ref.name, propagation_policy="Background", preconditions=Preconditions(uid=record.uid))
             except ApiError as error:
-                if error.is_not_found or error.is_conflict:  # gone, or another one by now
+                if error.is_not_found or error.is_conflict:  # gone, or replaced by another object
                     continue
                 raise
             log.info("%s is no longer wanted by %s %s, and deleted", ref, self._owner.kind, self._owner.name)
@@ -386,7 +385,7 @@ class _Call:
         return Api(self._client, wanted.kind, wanted.place)
 
     def _look(self, wanted: Desired) -> tuple[Record | None, Seen | None, bool]:
-        """What the server has under the name, metadata alone: as a record, as it is decided about, and False."""
+        """The metadata that the server has under the name: as a record, as a `Seen`, and False."""
         found = self._api(wanted).with_metadata_only().get_opt(wanted.name)
         record = None if found is None else found.record
         return record, None if record is None else seen_of(record, whole_truth=True), False

@@ -15,7 +15,7 @@ from kubectl_runtime.runtime.children.decision import Owner, Seen, controller_in
 from kubectl_runtime.runtime.conditions import NeverReady, rule_of
 
 MOST_NAMED = 5
-"""Children that a text names; the others are counted."""
+"""Children that a text names; further ones are counted."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -34,9 +34,9 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Contested(msgspec.Struct, frozen=True):
-    """A child that was left as it is, since another field manager takes fields of ours by force again and again.
+    """A child that was left as it is, since another field manager takes our fields by force again and again.
 
-    `manager` does, and `fields` are their paths, such as `.spec.replicas`.
+    `manager` is that manager, and `fields` are the paths, such as `.spec.replicas`.
     """
 
     ref: ObjectRef
@@ -54,10 +54,10 @@ class Contested(msgspec.Struct, frozen=True):
 
 @dataclass(repr=False)
 class Children:
-    """What `ensure` did, child by child, as refs: `created`, `changed`, `unchanged`, `pruned`; `deleting`, of which
-    nothing was written since they are being deleted; `refused` and `contested`, with what keeps them.
+    """What `ensure` did, child by child, as refs: `created`, `changed`, `unchanged`, `pruned`; `deleting`, which were
+    not written because they are being deleted; `refused` and `contested`, with the reason.
 
-    `ready` and `waiting_for()` tell what the children lack. Belongs to the run that it was made in.
+    `ready` and `waiting_for()` show what the children lack. It belongs to the run that made it.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")
     >>> children = ensure_children(client, owner, ConfigMap(name="made", data={"a": "1"}), field_manager="me")
@@ -66,11 +66,11 @@ class Children:
     """
 
     created: list[ObjectRef] = field(default_factory=list)
-    """Made by this call."""
+    """Created by this call."""
     changed: list[ObjectRef] = field(default_factory=list)
     """Applied by this call, which changed them."""
     unchanged: list[ObjectRef] = field(default_factory=list)
-    """As they should be: nothing was sent, or an apply that changed nothing."""
+    """Up to date: nothing was sent, or an apply that changed nothing."""
     deleting: list[ObjectRef] = field(default_factory=list)
     """Being deleted; their names are not free yet."""
     refused: list[Refused] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Children:
     _shown: list[tuple[ObjectRef, Record | None]] = field(default_factory=list)
 
     def show(self, ref: ObjectRef, record: Record | None) -> None:
-        """What is known of a child: a whole object; None where only its metadata is known. For the library."""
+        """Add the state of a child: a whole object; None where only its metadata is known. For the library."""
         if rule_of(ref.resource.gvk) is not None:
             self._shown.append((ref, record))
 
@@ -94,11 +94,11 @@ class Children:
         return not self.waiting_for()
 
     def waiting_for(self) -> str:
-        """What the children lack, in words; empty when nothing.
+        """What the children lack, as text; empty when nothing.
 
         Workloads (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, Pod) are ready by kubectl's rules, which read
         their status: `owns(api, whole=True)` keeps it. Without it they count as not ready, and the text says so. Other
-        kinds are ready when they are there. Children that are refused, contested or being deleted are not.
+        kinds are ready when they exist. Children that are refused, contested or being deleted are not.
         """
         missing = [text for _, text in self._lacking()]
         more = f"; and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
@@ -145,10 +145,10 @@ def _lacks(ref: ObjectRef, record: Record | None) -> str:
 
 
 class NotOurs(KubeError):
-    """Objects with the names of children belong to others, and were not touched. `refused` says which and whose they
-    are; `children` is all that `ensure` did: the other children were made.
+    """Objects with the names of children belong to others, and were not touched. `refused` lists them with their
+    owners; `children` is everything that `ensure` did: the other children were made.
 
-    Retrying helps when the other object goes. `ensure(..., adopt=True)` takes objects that nothing controls.
+    Retrying helps when the other object goes. `ensure(..., adopt=True)` takes objects without a controller.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")
     >>> try:
@@ -171,7 +171,7 @@ class NotOurs(KubeError):
 
 
 def whose(owner: Owner, seen: Seen) -> str:
-    """Whom an object that is not ours belongs to, as the rest of a sentence about it."""
+    """Who an object that is not ours belongs to, as the rest of a sentence about it."""
     controller = controller_in(seen.owners)
     if controller is not None and controller.uid != owner.uid:
         same = ", an earlier one of this name" if owner.is_itself(controller) else ""
