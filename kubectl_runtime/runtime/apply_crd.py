@@ -1,13 +1,9 @@
-"""`apply_crd`: install the definition of one's own kind, and be sure that the kind can be used.
+"""`apply_crd`: install the definition of your own kind, and wait until the kind can be used.
 
-    compare it with the one     what it takes away is logged; a downgrade is refused unless it is allowed
-    that is there
-    apply the definition        one that is being deleted is waited for, and applied again once it is gone
-    until it is Established     the server has accepted its names
-    until it is served          the server's discovery names the kind: a CRD is established a moment before
-
-What the server warns of is logged, as for every call (`kubectl_runtime.client.api.client`). In a cluster of several API
-servers each learns of a kind by itself; this one speaks for the one that answered.
+It compares the definition with the one on the server: losses are logged, and a downgrade is refused unless it is
+allowed. It then applies the definition (after waiting, if the old one is being deleted), and waits until it is
+Established and until discovery names the kind, which follows a moment later. Warnings of the server are logged, as for
+every call. In a cluster of several API servers each learns of a kind by itself; the wait proves it for one of them.
 """
 from __future__ import annotations
 
@@ -39,18 +35,19 @@ from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_conditi
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
-"""Seconds between two looks at discovery, doubling: it follows within milliseconds, or seconds on a busy cluster."""
+"""Seconds between two looks at discovery, doubling: the kind appears within milliseconds, or seconds on a busy cluster.
+"""
 
 
 _TIME_TO_JUDGE = 5.0
-"""Seconds for the server to judge names again that it has refused before; it takes milliseconds."""
+"""Seconds for the server to check names again that it has refused before; it takes milliseconds."""
 
 _MOST_LOSSES = 20
-"""How many the log tells one by one."""
+"""How many losses the log lists one by one."""
 
 
 class DowngradeError(KubeError):
-    """The definition on the server is newer than the one to apply; `losses` says what would be taken away.
+    """The definition on the server is newer than the one to apply; `losses` lists what would be removed.
 
     >>> issubclass(DowngradeError, KubeError)
     True
@@ -64,17 +61,17 @@ class DowngradeError(KubeError):
 def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *, timeout: Duration = 30,
               field_manager: str = "kubectl_runtime", force: bool = False, allow_downgrade: bool = False,
               stop: StopToken | None = None) -> CustomResourceDefinition:
-    """Apply the CustomResourceDefinition of `kind` and block until objects of it can be made; the definition.
+    """Apply the CustomResourceDefinition of `kind` and block until objects of it can be made. Returns the definition.
 
-    `kind`: a class, or a definition as a dict, of `merge_crds` say. What the definition takes away from the one on the
-    server is logged as one warning: versions, subresources, fields, values. A definition whose newest or stored version
-    is older than that on the server's is refused with DowngradeError before anything is sent, unless `allow_downgrade`:
+    `kind`: a class, or a definition as a dict, for example from `merge_crds`. What the definition removes from the one
+    on the server is logged as one warning: versions, subresources, fields, values. A definition whose newest or stored
+    version is older than the server's is refused with DowngradeError before anything is sent, unless `allow_downgrade`:
     most likely it belongs to an older program.
 
-    `timeout`: seconds or `timedelta`, for all of it. Raises WaitFailed, with the reason, when its names are those of
-    another kind, WaitTimeout and WaitStopped, whose text has the conditions of the definition, ApiError when it is
-    refused or another manager owns a field of it and `force` does not take it, TypeError for a type without a schema.
-    Needs the verbs create, get, patch, list and watch on customresourcedefinitions.
+    `timeout`: seconds or `timedelta`, for all of it. Raises WaitFailed, with the reason, when another kind has its
+    names; WaitTimeout and WaitStopped, with the conditions of the definition; ApiError when it is refused, or another
+    manager owns a field of it and `force` does not take it; TypeError for a type without a schema. Needs the verbs
+    create, get, patch, list and watch on customresourcedefinitions.
 
     >>> class Size(Struct):
     ...     size: int
@@ -95,21 +92,21 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
     while crd.deletion_timestamp is not None:
         await_condition(crds, crd.name, is_deleted(crd.uid), timeout=left.seconds(), stop=stop)
         crd = crds.apply(definition, field_manager=field_manager, force=force)
-    if names_refused(there):  # of the definition before, maybe: the server has a moment to judge the names again
+    if names_refused(there):  # maybe of the definition before: give the server a moment to check the names again
         refused = condition_of(there, "NamesAccepted")
         with suppress(WaitTimeout):
             await_condition(crds, crd.name, Described("its names are judged again", lambda crd: crd is None or
                             condition_of(crd, "NamesAccepted") != refused), stop=stop,
                             timeout=min(_TIME_TO_JUDGE, left.seconds()))
     established = await_condition(crds, crd.name, is_crd_established, timeout=left.seconds(), stop=stop)
-    assert established is not None  # what does not exist is not established
+    assert established is not None  # a missing object is not established
     for resource in resources:
         await_served(client, resource, established, left, stop)
     return established
 
 
 def _definition(kind: type[CustomResource] | Mapping[str, Any]) -> tuple[dict[str, Any], list[ApiResource]]:
-    """The definition, and what it serves. Raises RequestError."""
+    """The definition, and the kinds that it serves. Raises RequestError."""
     if isinstance(kind, Mapping):
         definition = dict(kind)
     elif isinstance(kind, type) and issubclass(kind, CustomResource):
@@ -126,7 +123,7 @@ def _definition(kind: type[CustomResource] | Mapping[str, Any]) -> tuple[dict[st
 
 
 def _look_before(there: CustomResourceDefinition | None, definition: dict[str, Any], *, allow_downgrade: bool) -> None:
-    """Warn of what is taken away from the definition that is there. Raises DowngradeError."""
+    """Warn about what is removed from the definition on the server. Raises DowngradeError."""
     if there is None or there.deletion_timestamp is not None:
         return
     found = losses(there.to_dict(), definition)
@@ -141,7 +138,7 @@ def _look_before(there: CustomResourceDefinition | None, definition: dict[str, A
 
 
 class TimeLeft:
-    """What is left of `span` seconds, never quite nothing: a wait then still looks once."""
+    """What is left of `span` seconds; never 0, so that a wait still looks once."""
 
     def __init__(self, clock: Clock, span: float) -> None:
         self.span = span
@@ -159,7 +156,7 @@ class TimeLeft:
 
 def await_served(client: Client, resource: ApiResource, crd: Resource, left: TimeLeft, stop: StopToken | None) -> None:
     """Block until the server's discovery names `resource`, which the established `crd` defines. Raises WaitTimeout when
-    nothing is left of the time, WaitStopped."""
+    the time is over, WaitStopped."""
     waiting = stop or StopToken(clock=client.clock)
     pause = _FIRST_PAUSE
     while True:
@@ -185,7 +182,7 @@ class _Named(msgspec.Struct):
 
 
 class _Resources(msgspec.Struct):
-    """An `APIResourceList`, as far as it is read here."""
+    """The part of an `APIResourceList` that is read here."""
 
     resources: list[_Named] | None = None
 

@@ -1,8 +1,7 @@
-"""What one waits for: conditions for `await_condition`, each a function from the object, or None while it does not
-exist, to a bool. A wait for some of them gives up when the object has failed for good (`why_never`).
+"""Conditions for `await_condition`: functions from the object, or None while it does not exist, to a bool.
 
     is_created                             it exists
-    is_deleted(uid)                        it does not exist, or has another uid: a namesake that was made later
+    is_deleted(uid)                        it does not exist, or has another uid: a new object of the same name
     is_ready                               a workload is rolled out, complete or ready: kubectl's `rollout status`
     is_pod_running                         a Pod's phase is Running
     is_job_completed                       a Job's condition Complete is True
@@ -10,26 +9,21 @@ exist, to a bool. A wait for some of them gives up when the object has failed fo
     is_crd_established                     a CustomResourceDefinition's condition Established is True
     is_service_loadbalancer_provisioned    a Service of type LoadBalancer has its addresses; other types need none
     is_ingress_provisioned                 an Ingress has its addresses
-    has("Ready"), has("Ready", "False")    its condition of this type has this status, for what is in its spec now
+    has("Ready"), has("Ready", "False")    its condition of this type has this status, for its present spec
     all_of(a, b, …), any_of(a, b, …), not_(a)
 
-Any function of that shape is a condition as well. These read the object's plain form, so they work for every class of
-the kind and for `DynamicObject`s; what is absent or null is not so yet. All raise DecodeError for an object that does
-not decode; combining what is not a condition is a RequestError. Pure functions, safe from any thread. Meaning and names
-are kube-rs's (`kube::runtime::wait::conditions`), with two of its gaps closed: an empty list of addresses provisions
-nothing, and a Deployment whose controller has not yet seen the latest change is not complete.
+Any function of that shape is a condition as well. A wait for some of these gives up when the object can never fulfil
+them (`why_never`). They read the object's plain form, so they work for every class of the kind and for
+`DynamicObject`s; absent and null values count as not yet. All raise DecodeError for an object that does not decode.
+Pure functions, safe from any thread. Meaning and names are kube-rs's (`kube::runtime::wait::conditions`), with two
+differences: an empty list of addresses provisions nothing, and a Deployment whose controller has not seen the latest
+change is not complete.
 
-When a workload is ready: a function for each kind, from the object to what is still missing, empty when nothing is.
-
-    Deployment, StatefulSet, DaemonSet    the latest version is rolled out: kubectl's `rollout status`
-    ReplicaSet, ReplicationController     all replicas are ready
-    Job                                   complete; one that is suspended need not be
-    Pod                                   ready, or succeeded
-
-What has failed for good raises `NeverReady`: there is no sense in waiting on. A claim for a volume is not waited for,
-since many are only bound when a Pod uses them, and that Pod is waited for. Pure functions on plain JSON values.
-Source of the three rollouts: kubectl's `pkg/polymorphichelpers/rollout_status.go`, with two additions: a Deployment
-that is paused is as ready as it gets, and with the strategy OnDelete only the number of ready replicas counts.
+`rule_of` returns what is missing until a workload is ready: the latest version of a Deployment, StatefulSet or
+DaemonSet is rolled out (kubectl's `pkg/polymorphichelpers/rollout_status.go`); all replicas of a ReplicaSet or
+ReplicationController are ready; a Job is complete or suspended; a Pod is ready or has succeeded. A failed object raises
+`NeverReady`. Two additions to kubectl: a paused Deployment is as ready as it gets, and with the strategy OnDelete only
+the number of ready replicas counts.
 """
 from __future__ import annotations
 
@@ -59,11 +53,11 @@ ABSENT = "it does not exist"
 
 
 class NeverReady(KubeError):
-    """What an object has come to is its end, and is not ready: for example a Job that failed."""
+    """The object has reached a final state that is not ready: for example a Job that failed."""
 
 
 def rule_of(gvk: GroupVersionKind) -> Missing | None:
-    """What is missing of an object of this kind; None for a kind of which nothing is known."""
+    """What is missing of an object of this kind; None for an unknown kind."""
     return RULES.get((gvk.group, gvk.kind))
 
 
@@ -157,7 +151,7 @@ def _pod(obj: Any) -> str:
 
 
 def _observed(missing: Missing, *, always: bool = True) -> Missing:
-    """Asked only about a status that speaks of the latest generation. `always`: the controller always says of which."""
+    """Call `missing` only if the status is about the latest generation. `always`: the controller always reports it."""
     def checked(obj: Resource | None) -> str:
         if obj is None:
             return ABSENT
@@ -182,19 +176,19 @@ RULES: dict[tuple[str, str], Missing] = {
 
 
 Condition: TypeAlias = Callable[[Any], bool]
-"""From the object, or None while it does not exist, to whether it is as one waits for."""
+"""From the object, or None while it does not exist, to whether it fulfils the condition."""
 
 
 class OfExisting(Protocol):
-    """A condition that is never so of what does not exist: what comes of waiting for it is an object. For type checkers
-    alone; any function from an object to a bool is a Condition."""
+    """A condition that is never true of a missing object, so that a wait for it returns an object. For type checkers
+    only; any function from an object to a bool is a Condition."""
 
     def __call__(self, obj: Any, /) -> bool:
-        """As any condition's."""
+        """As any condition."""
 
     @property
     def of_existing(self) -> Never:
-        """Only there to be told from others; nothing has it."""
+        """Distinguishes this protocol from others; no object has it."""
 
 
 def _of_existing(condition: Condition) -> OfExisting:
@@ -202,12 +196,12 @@ def _of_existing(condition: Condition) -> OfExisting:
 
 
 WhyNever: TypeAlias = Callable[[Any], str]
-"""From an object to why a condition can no longer become so of it; empty while it can."""
+"""From an object to why it can never fulfil a condition; empty while it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A condition that was made from arguments: `str` says which. `never`: why it can no longer become so."""
+    """A condition made from arguments, which `str` shows. `never`: why it can never become true."""
 
     text: str
     check: Condition
@@ -221,7 +215,7 @@ class Described:
 
 
 def name_of(condition: Condition) -> str:
-    """What a condition is called in messages: a function by its name, a lambda by its place in the source."""
+    """The name of a condition in messages: that of a function, or the place of a lambda in the source."""
     if isinstance(condition, Described):
         return condition.text
     code, name = getattr(condition, "__code__", None), getattr(condition, "__name__", "")
@@ -237,20 +231,20 @@ def is_created(obj: Any) -> bool:
 
 
 def is_deleted(uid: str) -> Condition:
-    """The condition that the object with this `uid` does not exist any more: nothing of its name exists, or another
-    object does. Raises RequestError for a `uid` that is not a non-empty text."""
+    """The condition that the object with this `uid` does not exist any more: no object has its name, or another one
+    does. Raises RequestError for a `uid` that is not a non-empty text."""
     if not (isinstance(uid, str) and uid):
-        raise RequestError("is_deleted needs the uid of the object that is to go, is_deleted(obj.uid), of an object "
-                           "that came from the server")
+        raise RequestError("is_deleted needs the uid of the object that is to be deleted, is_deleted(obj.uid), of an "
+                           "object that came from the server")
     return Described(f"is_deleted({uid})", lambda obj: obj is None or obj.uid != uid)
 
 
 @_of_existing
 def is_ready(obj: Any) -> bool:
-    """True of a Deployment, StatefulSet or DaemonSet that is rolled out and scaled as its spec says now, as kubectl's
-    `rollout status` means it; of a ReplicaSet with all its replicas, a Job that is complete, a Pod that is ready or has
-    succeeded. Raises a KubeError for one that cannot become so, such as a Job that failed, and RequestError for
-    another kind, for which `has("Ready")` reads what its controller says."""
+    """True of a Deployment, StatefulSet or DaemonSet that is rolled out and scaled to its present spec, as in kubectl's
+    `rollout status`; of a ReplicaSet with all its replicas, a complete Job, a Pod that is ready or has succeeded.
+    Raises a KubeError if the object can never be ready, such as a Job that failed, and RequestError for another kind,
+    for which `has("Ready")` reads the condition."""
     if obj is None:
         return False
     rule = rule_of(obj.api_resource.gvk)
@@ -274,9 +268,9 @@ def is_job_completed(obj: Any) -> bool:
 
 @_of_existing
 def is_deployment_completed(obj: Any) -> bool:
-    """True of a Deployment all of whose Pods are of its latest version and available: the condition Progressing is True
-    for the reason NewReplicaSetAvailable, and speaks of the latest generation. It stays so while a Deployment is scaled
-    up: `is_ready` waits for the new replicas, too. A wait gives up when the rollout exceeded its progress deadline:
+    """True of a Deployment whose Pods are all of its latest version and available: the condition Progressing is True
+    with the reason NewReplicaSetAvailable, for the latest generation. It stays true while the Deployment is scaled up:
+    `is_ready` waits for the new replicas, too. A wait gives up when the rollout exceeded its progress deadline:
     WaitFailed.
     """
     return holds(obj, "Progressing") and condition_of(obj, "Progressing").get("reason") == "NewReplicaSetAvailable"
@@ -284,8 +278,8 @@ def is_deployment_completed(obj: Any) -> bool:
 
 @_of_existing
 def is_crd_established(obj: Any) -> bool:
-    """A CustomResourceDefinition whose kind the server accepts. Whether it serves it already is another question, which
-    `apply_crd` asks as well. A wait gives up when its names are taken: WaitFailed."""
+    """True of a CustomResourceDefinition whose kind the server has accepted. It may not be served yet, which
+    `apply_crd` waits for as well. A wait gives up when its names are taken: WaitFailed."""
     return holds(obj, "Established")
 
 
@@ -307,10 +301,9 @@ def is_ingress_provisioned(obj: Any) -> bool:
 
 
 def has(kind: str, status: str = "True") -> OfExisting:
-    """`status.conditions` has an entry of type `kind` with this status ("True", "False" or "Unknown", as text): what
-    `kubectl wait --for=condition=Ready` waits for. As there, an entry about an earlier spec does not count: its own
-    observedGeneration says so, or, where it has none, that of the status. Raises RequestError for another status, and
-    for a type that is not text."""
+    """True when `status.conditions` has an entry of type `kind` with this status ("True", "False" or "Unknown"), as
+    `kubectl wait --for=condition=Ready`. An entry about an earlier spec does not count, by its observedGeneration, or
+    without one by that of the status. Raises RequestError for another status, and for a type that is not text."""
     if not (isinstance(kind, str) and kind and status in STATUSES):
         raise RequestError('has needs the type of a condition, and its status as the text "True", "False" or '
                            f'"Unknown": has("Ready"), has("Ready", "False"); not has({kind!r}, {status!r})')
@@ -324,7 +317,7 @@ def all_of(first: OfExisting, *more: Condition) -> OfExisting: ...
 @overload
 def all_of(first: Condition, *more: Condition) -> Condition: ...
 def all_of(first: Condition, *more: Condition) -> Condition:
-    """The condition that all of these are so; they are asked in order until one is not."""
+    """The condition that all of these are true; they are called in order until one is not."""
     conditions = (first, *more)
     return Described(_joined("all_of", conditions), lambda obj: all(condition(obj) for condition in conditions),
                      lambda obj: next(filter(None, (why_never(condition, obj) for condition in conditions)), ""))
@@ -335,8 +328,8 @@ def any_of(first: OfExisting, *more: OfExisting) -> OfExisting: ...
 @overload
 def any_of(first: Condition, *more: Condition) -> Condition: ...
 def any_of(first: Condition, *more: Condition) -> Condition:
-    """The condition that one of these is so; they are asked in order until one is. A wait gives up when none of them
-    can become so any more."""
+    """The condition that one of these is true; they are called in order until one is. A wait gives up when none of them
+    can become true any more."""
     conditions = (first, *more)
 
     def never(obj: Any) -> str:
@@ -347,13 +340,13 @@ def any_of(first: Condition, *more: Condition) -> Condition:
 
 
 def not_(condition: Condition) -> Condition:
-    """The opposite condition; so it is true of an object that does not exist where `condition` is false of it."""
+    """The opposite condition; it is true of a missing object if `condition` is false of it."""
     return Described(_joined("not_", (condition,)), lambda obj: not condition(obj))
 
 
 def why_never(condition: Condition, obj: Any) -> str:
-    """Why `condition` can no longer become so of an object; empty while it can, and where that is not known. A wait
-    gives up then. Raises DecodeError."""
+    """Why `condition` can never become true of an object; empty while it can, and if that is unknown. A wait gives up
+    then. Raises DecodeError."""
     if obj is None:
         return ""
     if isinstance(condition, Described):

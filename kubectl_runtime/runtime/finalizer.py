@@ -1,38 +1,38 @@
-"""`finalizer` and `FinalizingReconciler`: what an object stands for elsewhere is cleaned up before the object goes.
+"""`finalizer` and `FinalizingReconciler`: clean up what an object has outside of it before the object is deleted.
 
-One run, by what the object says. "Ours" is whether our finalizer is on it, "going" whether its deletion was asked for:
+What one run does. "Ours": our finalizer is on the object. "Terminating": its deletion was requested.
 
-    ours   going    what happens
-    no     no       add ours, then `apply` in this same run, with the object that the server answered
-    yes    no       `apply`
-    yes    yes      read the object live, then `cleanup` with it. `await_change`: done, so remove ours;
-                    `requeue`: not done, ours stays and `cleanup` is called again then; an exception: ours stays
-    no     yes      nothing, and nothing is written: somebody else's finalizer holds the object
+    ours   terminating   what happens
+    no     no            add ours, then `apply` in the same run, with the object that the server returned
+    yes    no            `apply`
+    yes    yes           read the object live, then `cleanup` with it. `await_change`: done, so remove ours; `requeue`:
+                         not done, ours stays and `cleanup` is called again later; an exception: ours stays
+    no     yes           nothing is called or written: another finalizer holds the object
 
-How a patch of the finalizers ends. Each has a `test` of the uid; adding tests the whole list as it was seen, removing
-only the entries that go, so that changes elsewhere in the object never hinder it and other finalizers stay as they are.
-Adding in a controller's run first tests the version that the run was given as well: where that holds, the change leads
-to no other run.
+Each patch of the finalizers has a `test` of the uid. Adding tests the whole list as it was seen; removing tests only
+the removed entries, so that other changes of the object never hinder it and other finalizers stay. In a controller's
+run adding first tests the version that the run was given; if it holds, the change leads to no other run.
 
+    outcome of a patch                what follows
     done                              go on
     not found                         the object is gone: nothing more to do
-    a `test` failed (422), conflict   quietly: read the object live, and go by the table above. Gone, or a namesake that
-                                      was created since: nothing. Ours is there, or is not, as wanted: go on
-    no answer, though it may be       the same: only the live object tells
+    a `test` failed (422), conflict   quietly: read the object live, and go by the table above. If it is gone, or is a
+                                      new object of the name: nothing. If the finalizers are as wanted: go on
+    no answer, though it may be       the same: only the live object shows the outcome
     carried out
-    refused, but the live object is   the server has another reason, which is raised
-    as the tests say
+    refused, but the live object      the server has another reason, which is raised
+    passes the tests
     any other error                   raised
 
-So, as long as nobody else removes our finalizer: what `apply` has begun is cleaned up before the object is gone, also
-when the program dies between any two of these steps; and `cleanup` never runs for an object whose name has passed to a
-new one. What remains for the user's code: `apply` and `cleanup` may be repeated at any time, and **`cleanup` may be
-called for an object that was never applied** (the program died in between), so what is not there is no failure.
+So, unless others remove our finalizer, what `apply` has begun is cleaned up before the object is gone, even if the
+program dies between any two steps; and `cleanup` never runs for an object whose name has passed to a new one. User code
+must allow that `apply` and `cleanup` are repeated, and that **`cleanup` is called for an object that was never
+applied** (the program died in between), so a missing thing is no failure.
 
-A watch that begins with `ListSemantic.ANY` may begin in the past, where an object that is gone still is: `apply` would
-be called for it. Leave the default, `MOST_RECENT`, where there is a finalizer.
+Do not use a finalizer with `ListSemantic.ANY`: the watch may begin in the past, so `apply` may run for an object that
+is gone.
 
-Rights: `patch` on the kind, and `get` for the live reads. Adding costs one request per object, removing two.
+RBAC: `patch` on the kind, and `get` for the live reads. Adding costs one request per object, removing two.
 """
 from __future__ import annotations
 
@@ -67,19 +67,19 @@ from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconc
 log = guarded_logger(__name__)
 
 ATTEMPTS = 5
-"""Patches per change until it counts as a conflict: each is made from a live read, so others were faster so often."""
+"""Patches per change until it counts as a conflict. Each is made from a live read, so other writers won this often."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_NAME = re.compile(rf"(?=[^/]{{1,253}}/){_LABEL}(\.{_LABEL})*/(?=.{{1,63}}\Z)"
                              r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]|"
                              rf"(?=.{{1,63}}\Z){_LABEL}(\.{_LABEL})+")
-"""Kubernetes' rule for finalizers: a DNS subdomain, a slash, up to 63 characters. Words without a
-dot are its own."""
+"""Kubernetes' rule for finalizers: a DNS subdomain, a slash, up to 63 characters. Words without a dot are reserved for
+Kubernetes."""
 _FINALIZERS = pointer("metadata", "finalizers")
 
 
 class Finalizable(Protocol):
-    """What `finalizer` reads of an object: resource objects, metadata alone and views (`with_fields`) all have it."""
+    """What `finalizer` reads of an object: resources, metadata-only objects and views (`with_fields`) have it."""
 
     @property
     def name(self) -> str:
@@ -95,7 +95,7 @@ class Finalizable(Protocol):
 
     @property
     def finalizers(self) -> tuple[str, ...]:
-        """The finalizers that are on it."""
+        """The finalizers of the object."""
 
     @property
     def deletion_timestamp(self) -> object | None:
@@ -109,12 +109,11 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
               cleanup: Callable[[F], Action]) -> Action:
     """Reconcile `obj` by `apply`, or by `cleanup` when it is being deleted, under the finalizer `name`.
 
-    `api` is an Api of the kind, in the namespace of `obj` or in all. `name` is yours alone, such as
-    `databases.example.com/cleanup`. `apply` and `cleanup` should use the object that they are given: it may be newer
-    than `obj`. `cleanup` returns `Action.await_change()` when everything is cleaned up. `Action.requeue(seconds)` keeps
-    the object and calls `cleanup` again after that time. Both may be called again at any time, and `cleanup` also for
-    an object that `apply` never saw. As long as nobody else removes the finalizer, the object stays until `cleanup` is
-    done.
+    `api` is an Api of the kind, in the namespace of `obj` or in all. `name` must be yours alone, such as
+    `databases.example.com/cleanup`. `apply` and `cleanup` should use the object that they get: it may be newer than
+    `obj`. `cleanup` returns `Action.await_change()` when everything is cleaned up. `Action.requeue(seconds)` keeps the
+    object and calls `cleanup` again after that time. Both may be called again at any time, and `cleanup` also for an
+    object that `apply` never saw. Unless others remove the finalizer, the object stays until `cleanup` is done.
 
     Returns what `apply` or `cleanup` returned, or `Action.await_change()` when there was nothing to call. Blocks for
     the requests and the call; safe from any thread. Raises what these two raise; ApiError (a conflict when the
@@ -160,7 +159,7 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
 class FinalizingReconciler(Reconciler[F], Generic[F]):
     """A reconciler in two halves, `apply` and `cleanup`, held together by the finalizer `finalizer_name`.
 
-    `apply` is called while the object exists, `cleanup` when somebody deleted it; see `finalizer` for the guarantees.
+    `apply` is called while the object exists, `cleanup` when it is being deleted; see `finalizer` for the guarantees.
     It uses the controller's client and kind. It also works in a controller that watches only metadata, or only some
     fields (`with_fields`). A `finalizer_name` that the server would refuse raises RequestError when the class is made,
     a missing one when an instance is made.
@@ -168,7 +167,7 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
     >>> class Databases(FinalizingReconciler[ConfigMap]):
     ...     finalizer_name = "databases.example.com/cleanup"
     ...     def apply(self, obj, ctx):
-    ...         return Action.requeue(300)              # create it, or see that it is there
+    ...         return Action.requeue(300)              # create it, or check that it exists
     ...     def cleanup(self, obj, ctx):
     ...         return Action.await_change()            # it is gone: the object may go, too
     """
@@ -190,7 +189,7 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
 
     @abstractmethod
     def cleanup(self, obj: F, ctx: Context[Any]) -> Action:
-        """Remove what `apply` has made elsewhere. It may never have been called: what is not there is no failure.
+        """Remove what `apply` has made elsewhere. `apply` may never have been called: a missing thing is no failure.
 
         Returns `Action.await_change()` when all of it is gone: then the finalizer is removed, and the object goes.
         `Action.requeue(seconds)` keeps the object and calls again; so does raising, with backoff.
@@ -203,15 +202,15 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
 
 
 def check_finalizer_name(name: str) -> None:
-    """Raise RequestError, with what to do, unless the server takes `name` as the finalizer of a controller. A domain
-    without a slash (`documents.kube.rs`) passes: servers take it for custom resources."""
+    """Raise RequestError, with a remedy, unless the server accepts `name` as the finalizer of a controller. A domain
+    without a slash (`documents.kube.rs`) passes: servers accept it for custom resources."""
     if not (isinstance(name, str) and _QUALIFIED_NAME.fullmatch(name)):
         raise RequestError(f"{name!r} is not a name for a finalizer: write a domain of yours, a slash, and at most 63 "
                            "letters, digits, '-', '_' or '.', as in 'databases.example.com/cleanup'")
 
 
 def _check_bare_name(name: str, resource: ApiResource) -> None:
-    """As a server does: it refuses such a name for its own kinds, and warns of it for others."""
+    """As the server does: refuse such a name for built-in kinds, and warn about it for others."""
     if "." not in resource.group or resource.group.endswith(".k8s.io"):
         raise RequestError(f"{name!r} is not a name for a finalizer of a {resource.kind}: the API's own kinds want a "
                            f"domain of yours, a slash and a name, as in '{name}/cleanup'")
@@ -222,12 +221,12 @@ def _check_bare_name(name: str, resource: ApiResource) -> None:
 
 
 _warned: set[str] = set()
-"""Names of which the log has spoken."""
+"""Names that were warned about."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Target(Generic[F]):
-    """One object on the server, told by its uid from namesakes, and our finalizer on it."""
+    """One object on the server, distinguished from namesakes by its uid, and our finalizer on it."""
 
     api: Api[F]
     finalizer: str
@@ -239,12 +238,12 @@ class _Target(Generic[F]):
         return ObjectRef(self.api.resource, self.name, self.api.namespace)
 
     def read(self) -> F | None:
-        """The object as it is now; None when it is gone, even if there is a namesake."""
+        """The object as it is now; None when it is gone, even if there is a new object of its name."""
         live = self.api.get_opt(self.name)
         return live if live is not None and live.uid == self.uid else None
 
     def with_finalizer(self, seen: F) -> F | None:
-        """The object, on which our finalizer is, or cannot be since it is going; None: it is gone."""
+        """The object with our finalizer, or terminating, so that it cannot be added; None when it is gone."""
         return self._change(seen, lambda obj: self.finalizer in obj.finalizers or _is_going(obj), self._adding)
 
     def without_finalizer(self, seen: F) -> None:
@@ -258,14 +257,15 @@ class _Target(Generic[F]):
                 _operation("add", _FINALIZERS + pointer("-"), self.finalizer)]
 
     def _removing(self, seen: F) -> list[dict[str, Any]]:
-        """Servers let one finalizer stand in the list twice, so all of ours; from the end, where no index moves."""
+        """Remove all entries of ours, since servers allow duplicates; from the end, so that no index moves."""
         places = [_FINALIZERS + pointer(index) for index, held in enumerate(seen.finalizers) if held == self.finalizer]
         return [operation for place in reversed(places)
                 for operation in (_operation("test", place, self.finalizer), {"op": "remove", "path": place})]
 
     def _change(self, seen: F, done: Callable[[F], bool],
                 operations: Callable[[F], Sequence[dict[str, Any]]]) -> F | None:
-        """Patch until `done`, the second table of the module; the newest object, None when it is gone."""
+        """Patch until `done`, as the second table of the module says. Returns the newest object; None when it is gone.
+        """
         refused: ApiError | OutcomeUnknownError
         version = self._given_version(seen) if operations == self._adding else ""
         for _ in range(ATTEMPTS):
@@ -291,7 +291,7 @@ class _Target(Generic[F]):
                          and version in ("", getattr(live, "resource_version", "")))
             version = ""
             if isinstance(refused, ApiError) and refused.is_invalid and unchanged:
-                raise refused  # the tests hold, so it is something else that the server does not like
+                raise refused  # the tests hold, so the server has another reason
             seen = live
         if isinstance(refused, OutcomeUnknownError):
             raise refused
@@ -305,7 +305,7 @@ class _Target(Generic[F]):
         return version if run is not None and run.is_given(self.uid, version) else ""
 
     def _patched(self, version: str, operations: Sequence[dict[str, Any]]) -> F:
-        """The object that the patch made of `version`; empty: of whatever version."""
+        """The object that the patch returned. `version`: the version to test; empty: no test of the version."""
         guards = [_operation("test", pointer("metadata", "uid"), self.uid)]
         if version:
             guards.append(_operation("test", pointer("metadata", "resourceVersion"), version))
@@ -324,7 +324,7 @@ def _is_going(obj: Finalizable) -> bool:
 
 
 def _api_at(api: Api[F], obj: F) -> Api[F]:
-    """`api` in the namespace of `obj`. Raises RequestError when that is not the place of `obj`."""
+    """`api` in the namespace of `obj`. Raises RequestError when `obj` is not there."""
     resource = getattr(obj, "api_resource", api.resource)  # views do not know their kind
     if (resource.group, resource.kind) != (api.resource.group, api.resource.kind):
         raise RequestError(f"{api} holds no {resource.kind}: give finalizer() an Api of the object's own kind")
@@ -340,7 +340,7 @@ def _api_at(api: Api[F], obj: F) -> Api[F]:
 
 
 def _api_of(obj: Any, ctx: Context[Any]) -> Api[Any]:
-    """An Api whose objects have the form of `obj`, which a controller handed out."""
+    """An Api with objects in the form of `obj`, which a controller passed to a reconciler."""
     resource = ctx.ref.resource
     place = Place(resource, ctx.ref.namespace, metadata_only=isinstance(obj, PartialObjectMeta))
     form = _fields_form(resource, type(obj)) if isinstance(obj, PartialView) else None
@@ -349,5 +349,5 @@ def _api_of(obj: Any, ctx: Context[Any]) -> Api[Any]:
 
 @lru_cache(maxsize=64)
 def _fields_form(resource: ApiResource, view: type[PartialView]) -> FieldsForm[Any]:
-    """Kept, since making its decoders costs more than a run that changes nothing."""
+    """The form, cached, since making its decoders costs more than a run that changes nothing."""
     return FieldsForm(resource, view)

@@ -1,4 +1,4 @@
-"""Logs that say which run they belong to, and how to see as much of them as one wants. Standard `logging` throughout.
+"""Log lines that name their run, and levels by environment variable. Standard `logging` throughout.
 
     from kubectl_runtime.observe import logs
     logs.setup()                       # lines to stderr, levels from KUBECTL_RUNTIME_LOG, info without it
@@ -6,17 +6,17 @@
 
     KUBECTL_RUNTIME_LOG=debug                              everything of the library
     KUBECTL_RUNTIME_LOG=info,controller.cmg=debug          one controller's runs in detail: a line for each
-    KUBECTL_RUNTIME_LOG=warn,runtime.watcher=info,app=off  any logger by name; those of the library without its own
+    KUBECTL_RUNTIME_LOG=warn,runtime.watcher=info,app=off  any logger by name; the library's without its prefix
 
-Loggers: `kubectl_runtime.controller.NAME` says what a controller and its runs do, modules use their own name.
+`kubectl_runtime.controller.NAME` is the logger of a controller and its runs; modules use their own name.
 
-A record that is made inside a run, by whomever and in whatever function, gets these attributes from `RunFilter`, which
-`setup` puts on its handler; with handlers of your own, add one to each. Nothing is installed at import.
+`RunFilter`, which `setup` puts on its handler, gives each record that is made inside a run these attributes; add one to
+each handler of your own. Nothing is installed at import.
 
     controller, kind, namespace, object_name, reconcile_id, reason, ref
-    trace_id, span_id                   where runs are traced (see `Tracing`)
+    trace_id, span_id                   of traced runs (see `Tracing`)
 
-(`name` is the logger's own, so the object's is `object_name`; in JSON they are `logger` and `name`.)
+(`name` is the logger's, so the object's is `object_name`; in JSON they are `logger` and `name`.)
 """
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def run_fields(run: LoggedRun) -> dict[str, Any]:
 
 
 class RunFilter(logging.Filter):
-    """Lets everything pass, and writes the run into records that were made inside one."""
+    """Passes every record, and adds the run to records that were made inside one."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Write the run into the record, if there is one; True."""
+        """Add the run to the record, if there is one. Returns True."""
         scope = current_scope()
         if scope is None:
             return True
@@ -73,11 +73,11 @@ class RunFilter(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """`time LEVEL logger: message [ID Kind namespace/name]`, the last only inside a run; what of it stands in the
-    message already is left out.
+    """`time LEVEL logger: message [ID Kind namespace/name]`. The brackets appear only inside a run, without the parts
+    that the message already has.
 
-    Texts of others cannot forge a line: control characters and line breaks are escaped as in Python's literals. The
-    lines of a traceback, and those that the template of a message with arguments has, are indented.
+    Foreign text cannot forge a line: control characters and line breaks are escaped as in Python's literals. The lines
+    of a traceback, and those in the template of a message with arguments, are indented.
     """
 
     def __init__(self) -> None:
@@ -88,12 +88,12 @@ class TextFormatter(logging.Formatter):
         record.message = record.getMessage()
         record.asctime = self.formatTime(record, self.datefmt)
         text = self.formatMessage(record)
-        # Not from `exc_text`, where other formatters leave theirs: that is neither escaped nor indented.
+        # Not from `exc_text`, where other formatters leave text that is neither escaped nor indented.
         trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
         return "".join((text, *(_below(part) for part in (trace, record.stack_info) if part)))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line, with the run behind it in brackets, as far as the message does not have it."""
+        """The line, followed by the parts of the run in brackets that the message does not have."""
         text = super().formatMessage(record)
         if record.args and isinstance(record.msg, str) and "\n" in record.msg:
             first, *rest = text.split("\n")
@@ -113,7 +113,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _below(text: str) -> str:
-    """Lines below a line, each indented, so that none can be taken for one of the log's own."""
+    """Lines below a line, each indented, so that none looks like a line of the log."""
     return "".join(f"\n  {printable(line)}" for line in text.split("\n"))
 
 
@@ -135,7 +135,7 @@ class JsonFormatter(logging.Formatter):
             line["stack"] = self.formatStack(record.stack_info)
         try:
             return msgspec.json.encode(line, enc_hook=str).decode()
-        except UnicodeEncodeError:  # halves of surrogate pairs, as in names of files that are no UTF-8
+        except UnicodeEncodeError:  # lone surrogates, as in file names that are not UTF-8
             return json.dumps(line, default=str)
 
 
@@ -145,10 +145,10 @@ def said(ref: ObjectRef) -> str:
 
 
 def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
-    """Levels by logger name, from directives as `env_logger` knows them, and the directives that cannot be read.
+    """Levels by logger name, from directives in the format of `env_logger`, and the directives that cannot be read.
 
-    `info` is for the whole library, `name=level` for one logger and what is below it. `name` alone is that logger at
-    `debug`, where it can be no misspelt level: it has a dot, or is a part of this library, such as `client`.
+    `info` is for the whole library, `name=level` for one logger and the loggers below it. `name` alone sets that logger
+    to `debug` if it cannot be a misspelt level: it has a dot, or is a part of this library, such as `client`.
     """
     levels: dict[str, int] = {}
     wrong: list[str] = []
@@ -168,7 +168,7 @@ def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
 
 
 def apply_levels(text: str) -> None:
-    """Set the levels that these directives name. One that cannot be read is told in a warning, and changes nothing."""
+    """Set the levels of these directives. A directive that cannot be read is ignored with a warning."""
     levels, wrong = parse_levels(text)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
@@ -182,8 +182,8 @@ def setup(default: str = "info", *, json: bool = False, stream: TextIO | None = 
     """Write the library's logs and the program's own to `stream` (stderr), and set the levels. For programs, not
     libraries.
 
-    The levels are `default` (directives as well), then those of the variable KUBECTL_RUNTIME_LOG. The handler, which
-    comes back, is put on the root logger, whose level is left as it is; a second call replaces it.
+    The levels are `default` (directives as well), then those of the variable KUBECTL_RUNTIME_LOG. The handler, which is
+    returned, is put on the root logger, whose level does not change; a second call replaces it.
     """
     handler = _Handler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonFormatter() if json else TextFormatter())
@@ -198,7 +198,7 @@ def setup(default: str = "info", *, json: bool = False, stream: TextIO | None = 
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Ours, so that it can be replaced."""
+    """The handler of `setup`, a class of its own so that a second call finds it."""
 
 
 def _logger_name(name: str) -> str:

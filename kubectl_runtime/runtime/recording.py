@@ -1,15 +1,15 @@
-"""`FlightRecorder`: what one controller sees, asks and does, on its way to a `RingFile`.
+"""`FlightRecorder`: records what one controller sees and does, on its way to a `RingFile`.
 
     watches      a subscription of each of its watches, which gets every stored change before the others do
-    triggers     what is given to its queue
+    triggers     the requests to its queue
     runs         their beginnings and ends
-    calls        what its runs ask of the server and are answered, in the thread of the run
+    calls        the requests of its runs and the answers, in the thread of the run
 
-Each costs the thread that does it an entry in a queue, without a copy, an encoding, or the disk (measured: 1.7 µs for a
-change or a call, 5.4 for a run); a thread of its own makes lines of them and writes (9 µs for a Pod of 4.7 KB). A queue
-that is full, because the disk is slow, takes no more: how many entries were lost is said in the file, at the place
-where they are missing. A disk that fails ends the recording, which is logged, and nothing else. In a simulation there
-is no thread: `pump` does its work.
+Each costs its thread an entry in a queue, without a copy, an encoding, or the disk (measured: 1.7 µs for a change or a
+call, 5.4 for a run); another thread makes lines of the entries and writes them (9 µs for a Pod of 4.7 KB). When the
+queue is full because the disk is slow, entries are lost, and the file says how many at the place where they are
+missing. A disk error ends the recording, which is logged, and nothing else. A simulation calls `pump` instead of using
+a thread.
 
 The lines of a recording: JSON, one object a line, each with `k`, what it is, and `t`, seconds on a clock.
 
@@ -30,30 +30,29 @@ lost                  `count` lines that could not be kept: the disk was slower 
 stop                  the controller ended: `reason`
 ====================  =================================================================================================
 
-Lines are in the order in which things happened in each thread, those of several threads as they came. The last line of
-a process that was killed may be torn. What is withheld is said in `note`.
+Lines are in the order in which things happened in each thread; those of several threads in the order of arrival. The
+last line of a process that was killed may be torn. `note` says what is withheld.
 
-`RingFile`: lines in at most two files, of which each can be understood without the other.
+`RingFile`: lines in at most two files, each of which can be understood alone.
 
-    FILE             what is written now
-    FILE.1           what was before, of the same process; whatever was before that is gone
-    FILE.before, FILE.before.1    the same of the process before this one, which may have crashed for a good reason
+    FILE             the present file
+    FILE.1           the one before it, of the same process
+    FILE.before, FILE.before.1    the same of the process before this one, which may have crashed
 
-Neither grows above half of the limit. When FILE is full it becomes FILE.1, and a new one begins with what was stored at
-that moment, which follows from the old file alone (`Folded`). A process may be killed at any time: a file takes its
-place when its beginning is whole, and its last line may be torn. For one thread. The files are readable by their owner
-only, and locked while they are written, where the system can. Links are not followed; where there is anything but a
-regular file at one of the names, nothing is opened.
+Neither grows above half of the limit. When FILE is full it becomes FILE.1, and a new one begins with the objects that
+were stored at that moment, which are computed from the old file (`Folded`). A process may be killed at any time: a file
+is put in place when its beginning is complete, and its last line may be torn. The files are readable only by their
+owner, and locked while they are written, if the system can. Links are not followed; if one of the names is not a
+regular file, nothing is opened.
 
-What no recording holds: the data of Secrets, the tokens of reviews and requests, and what a server says of either.
+A recording never holds the data of Secrets, the tokens of reviews and requests, or what a server says about them:
 
-    the resource says so     secrets, tokenreviews, the token of a service account: all that is sent and answered, also
-                             a patch, a Status, and text that is no JSON
-    the content says so      an object of such a kind anywhere in a document: in a list, in a watch line, in another
-                             object
+    by resource    secrets, tokenreviews, the token of a service account: everything sent and answered, including a
+                   patch, a Status, and text that is not JSON
+    by content     an object of such a kind anywhere in a document: in a list, in a watch line, in another object
 
-Keys stay, so that a replayed program finds what it looks for; each value is `WITHHELD`, in base64 where values are. The
-annotation in which kubectl keeps an object as it was last applied goes as well.
+Keys stay, so that a replayed program finds them; each value is `WITHHELD`, in base64 where values are. kubectl's
+last-applied annotation is removed as well.
 """
 from __future__ import annotations
 
@@ -94,7 +93,7 @@ except ImportError:  # Windows
 
 
 class _Line(msgspec.Struct):
-    """What matters of a line for what was stored."""
+    """The fields of a line that affect what is stored."""
 
     k: str = ""
     w: str = ""
@@ -111,14 +110,14 @@ class _Enveloped(msgspec.Struct):
 
 
 class Folded:
-    """What is stored after some lines."""
+    """The objects that are stored after some lines."""
 
     def __init__(self) -> None:
         self.held: dict[tuple[str, str], bytes] = {}
         self.ready: dict[str, None] = {}
 
     def add(self, text: bytes) -> None:
-        """One more line; one that is torn changes nothing."""
+        """Add a line; a torn line changes nothing."""
         try:
             line = _decode(text)
             if line.k in ("apply", "held"):
@@ -131,14 +130,14 @@ class Folded:
             self.ready[line.w] = None
 
     def lines(self, now: float) -> list[bytes]:
-        """Lines that say what is stored after those that were added: each object once, dated `now`."""
+        """Lines for what is stored after the added lines: each object once, dated `now`."""
         held = [msgspec.json.encode({"k": "held", "t": now, "w": watch, "key": key, "o": msgspec.Raw(obj)})
                 for (watch, key), obj in self.held.items()]
         return [*held, *(msgspec.json.encode({"k": "ready", "t": now, "w": watch}) for watch in self.ready)]
 
 
 def object_of(plain: bytes | msgspec.Raw, line: bytes | msgspec.Raw) -> bytes:
-    """The object of an `apply`: itself, or inside the watch line that brought it."""
+    """The object of an `apply`: the object itself, or inside the watch line that brought it."""
     return bytes(plain) if plain else bytes(decoded(line, _Enveloped).object)
 
 
@@ -146,7 +145,7 @@ class RingFile:
     """A file of lines, and the file before it, neither of which grows beyond half of the limit. For one thread."""
 
     def __init__(self, path: Path, limit: int, head: Callable[[int, bool], bytes]) -> None:
-        """Opens the file; `head(part, partial)` is its first line. Raises OSError; BlockingIOError when somebody else
+        """Opens the file; `head(part, partial)` is its first line. Raises OSError; BlockingIOError when another process
         writes it."""
         self._path, self._half, self._head = path, limit // 2, head
         self._part, self._size = 1, 0
@@ -162,7 +161,7 @@ class RingFile:
         self._begin([head(1, False)])
 
     def write(self, lines: Sequence[bytes], now: float) -> int:
-        """Append these; how many were too long to be kept. Raises OSError."""
+        """Append these lines. Returns how many were too long to be kept. Raises OSError."""
         lost, batch, size = 0, list[bytes](), 0
         for line in lines:
             if len(line) >= self._half // 2:
@@ -208,7 +207,7 @@ class RingFile:
         os.close(before)
 
     def _begin(self, lines: list[bytes], keep: Path | None = None) -> None:
-        """A new file with these lines takes the place of the present one, which is kept under that name."""
+        """Replace the present file with a new one with these lines; the old one is kept under the name `keep`."""
         made = Path(f"{self._path}.new")
         self._descriptor = _created(made)
         self._size = 0
@@ -221,7 +220,7 @@ class RingFile:
 
 
 def _created(path: Path) -> int:
-    """A new file, locked. What a killed process has left there, or somebody has put there, is taken away."""
+    """A new, locked file. A file that a killed process or anything else has left there is removed."""
     try:
         descriptor = create_private(path)
     except FileExistsError:
@@ -254,19 +253,19 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _KINDS = frozenset({"Secret", "SecretList", "TokenReview", "TokenRequest", "ExecCredential"})
 _MARKS = (b'"Secret', b'"Token', b'"ExecCredential', rb"\u00")
-"""One of these is in every document that names one of the kinds; an escape may stand for any letter."""
+"""Each document that names one of the kinds contains one of these; an escape may stand for any letter."""
 
 
 def is_withheld(resource_name: str, subresource: str | None = None) -> bool:
-    """Whether objects of this resource, `plural.group`, hold what is not to be recorded."""
+    """Whether objects of this resource, `plural.group`, hold content that must not be recorded."""
     return resource_name in ("secrets", "tokenreviews.authentication.k8s.io") or (
         resource_name == "serviceaccounts" and subresource == "token")
 
 
 def without_secrets(document: bytes, *, withheld: bool = True) -> bytes:
-    """The JSON of an object, a list, a patch or a Status, without the values. `withheld`: it is about a resource that
-    is; then what is not JSON is withheld whole. Otherwise the kinds in it decide, and the rest is as it was; what names
-    one and looks like JSON that cannot be read (too deep, cut) is withheld whole."""
+    """The JSON of an object, a list, a patch or a Status, without the values. `withheld`: its resource is withheld, so
+    text that is not JSON is withheld as a whole. Otherwise the kinds in it decide, and the rest stays; a document that
+    names such a kind and cannot be read as JSON (too deep, cut) is withheld as a whole."""
     if not withheld and not any(mark in document for mark in _MARKS):
         return document
     try:
@@ -317,7 +316,7 @@ encode = msgspec.json.encode
 
 
 class WatchPlace(msgspec.Struct, frozen=True):
-    """What a watch asks for."""
+    """What a watch selects."""
 
     path: str
     labels: str = ""
@@ -326,7 +325,7 @@ class WatchPlace(msgspec.Struct, frozen=True):
 
 
 def document(body: bytes | None) -> msgspec.Raw | str | None:
-    """A body as part of a line: the JSON that it is, or text."""
+    """A body as part of a line: JSON, or text if it is not JSON."""
     if not body:
         return None
     try:
@@ -338,7 +337,7 @@ def document(body: bytes | None) -> msgspec.Raw | str | None:
 
 
 def object_line(kind: str, now: float, watch: str, record: Record) -> bytes:
-    """The line of a recording for an object that a watch brought: `held`, `apply` or `delete`."""
+    """The line of a recording for an object of a watch: `held`, `apply` or `delete`."""
     key = f"{record.head.namespace or ''}/{record.head.name}"
     raw, name = record.raw, "line" if record.enveloped else "o"
     if record.view is not None:
@@ -352,7 +351,7 @@ def object_line(kind: str, now: float, watch: str, record: Record) -> bytes:
 
 
 def call_line(now: float, run: int, exchanged: Exchanged) -> bytes:
-    """The line of a recording for a call that a run made, without what is to be withheld."""
+    """The line of a recording for a call of a run, without what is withheld."""
     request, answer = exchanged.request, exchanged.body
     body = request.body
     withheld = is_withheld(request.resource_name, request.subresource)
@@ -371,21 +370,21 @@ def call_line(now: float, run: int, exchanged: Exchanged) -> bytes:
 log = guarded_logger(__name__)
 
 LIMIT = 64 << 20
-"""Bytes that the recording of one process takes at most on the disk."""
+"""The most bytes that the recording of one process takes on the disk."""
 MOST_ENTRIES, MOST_BYTES = 20_000, 64 << 20
-"""What the queue holds at most; above that entries are lost."""
+"""The most that the queue holds; further entries are lost."""
 GATHER = 0.02
-"""Seconds, real ones, for which the thread lets entries come together."""
+"""Real seconds for which the thread collects entries."""
 IDLE = 1.0
-"""Seconds, real ones, after which a thread that waits looks around."""
+"""Real seconds after which a waiting thread looks again."""
 
 Entry = tuple[Callable[[], bytes], int]
-"""What makes the line, and how many bytes it holds on to."""
+"""A function that makes the line, and the number of bytes that it keeps in memory."""
 
 
 class FlightRecorder:
-    """Records what a controller sees, asks and does, into a file of bounded size. Safe to use from any thread but for
-    `open`, `pump` and `close`."""
+    """Records what a controller sees and does, into a file of bounded size. Safe to use from any thread, except `open`,
+    `pump` and `close`."""
 
     def __init__(self, path: Path, controller: str, clock: Clock, *, limit: int = LIMIT) -> None:
         """Nothing is opened yet. `limit`: bytes on the disk."""
@@ -404,28 +403,28 @@ class FlightRecorder:
         self._guard = Guard("a line of a recording", clock=clock)
         self._thread: threading.Thread | None = None
         self.unhook: Callable[[], None] = lambda: None
-        """Called at the end, to hear of no more calls."""
+        """Called at the end, to stop observing calls."""
         self.lost = 0
-        """How many entries were not kept, so far."""
+        """How many entries were lost so far."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork nothing is recorded, and the file is the parent's. For that child alone."""
+        """Stop recording in the child of a fork, where the file is the parent's. Only for that child."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._entries, self._thread = deque(), None
         self.abandon()
 
     def abandon(self) -> None:
-        """Record nothing more, and let go of the file as it is: as when the process is killed."""
+        """Record nothing more, and leave the file as it is, as when the process is killed."""
         self._dead = True
         if self._file is not None:
             self._file.close()
 
-    # --- what is heard ---------------------------------------------------------------------------------------------
+    # --- what is observed ------------------------------------------------------------------------------------------
 
     def watching(self, name: str, place: WatchPlace) -> OfHeads:
-        """There is one more watch; the subscription that hears of it."""
+        """Record one more watch; returns the subscription that observes it."""
         self._watches = {**self._watches, name: place}
         began = self._clock.monotonic()
         self._put(lambda: encode({"k": "watch", "t": began, "w": name, "place": place}))
@@ -445,7 +444,7 @@ class FlightRecorder:
         self._put(lambda: encode({"k": "ready", "t": now, "w": name}))
 
     def triggering(self, schedule: Sink) -> Sink:
-        """`schedule`, of whose requests it hears."""
+        """`schedule`, with its requests recorded."""
         def heard(requests: list[ReconcileRequest]) -> None:
             now = self._clock.monotonic()
             self._put(lambda: _trigger_line(now, requests), 100 * len(requests))
@@ -486,7 +485,7 @@ class FlightRecorder:
     # --- what is written -------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Begin the file. Raises RequestError where it cannot be written, or is by somebody else."""
+        """Open the file. Raises RequestError if it cannot be written, or another controller writes it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = RingFile(self._path, self._limit, self._head)
@@ -497,13 +496,13 @@ class FlightRecorder:
             raise RequestError(f"record={self._path}: the file cannot be written: {error}") from None
 
     def start(self) -> None:
-        """`open`, and write in a thread from now on."""
+        """`open`, and write in a thread from then on."""
         self.open()
         self._thread = Thread(target=self._run, name=f"{self._controller} flight recorder", daemon=True)
         self._thread.start()
 
     def pump(self) -> None:
-        """Write what there is. Raises nothing."""
+        """Write the pending entries. Raises nothing."""
         with self._lock:
             entries, self._entries, self._bytes = self._entries, deque(), 0
             lost, self._lost = self._lost, 0
@@ -527,7 +526,7 @@ class FlightRecorder:
                       error)
 
     def close(self, reason: str, timeout: float) -> None:
-        """Write what is left, at most for `timeout` seconds, and end. Blocks."""
+        """Write the rest, for at most `timeout` seconds, and end. Blocks."""
         self.unhook()
         now = self._clock.monotonic()
         self._put(lambda: encode({"k": "stop", "t": now, "reason": reason}))

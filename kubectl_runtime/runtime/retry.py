@@ -1,18 +1,17 @@
-"""`retry_on_conflict`: read, change and write again when somebody else was faster.
+"""`retry_on_conflict`: read, change and write again when another client was faster.
 
     def scale() -> Deployment:
-        deployment = deployments.get("web")          # read inside, so that each attempt begins with what is there
+        deployment = deployments.get("web")          # read inside, so that each attempt starts from the present state
         deployment.spec.replicas = 3
         return deployments.replace(deployment)
 
     retry_on_conflict(scale)
 
-client-go's `retry.RetryOnConflict` with its `DefaultRetry`: 5 attempts, 10 ms and up to a tenth more between them.
+It is client-go's `retry.RetryOnConflict` with its `DefaultRetry`: 5 attempts, 10 ms plus up to a tenth between them.
 
-`create_or_update`: bring one object to what it should be, by reading, changing and replacing it.
-
-controller-runtime's `CreateOrUpdate`. For objects of your own prefer `Api.apply`, which needs no reading and leaves to
-others what is theirs; this one is for changes that depend on what is there, and for servers without server-side apply.
+`create_or_update` is controller-runtime's `CreateOrUpdate`: it reads, changes and replaces one object. Prefer
+`Api.apply` for your own objects, which needs no reading and leaves the fields of others alone; `create_or_update` is
+for changes that depend on the present state, and for servers without server-side apply.
 """
 from __future__ import annotations
 
@@ -40,10 +39,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ConflictBackoff:
-    """How often `retry_on_conflict` tries, and how long it waits between: `initial` seconds, times `factor` after each,
-    plus up to the part `jitter` of it.
+    """How often `retry_on_conflict` tries, and how long it waits in between: `initial` seconds, times `factor` after
+    each attempt, plus up to the fraction `jitter`.
 
-    `ConflictBackoff(4, 0.01, 5.0)` is client-go's `DefaultBackoff`, for what many write; the default is its
+    `ConflictBackoff(4, 0.01, 5.0)` is client-go's `DefaultBackoff`, for objects with many writers; the default is its
     `DefaultRetry`. Raises RequestError when a number makes no sense.
 
     >>> retry_on_conflict(lambda: "done", backoff=ConflictBackoff(steps=4, initial=0.01, factor=5.0))
@@ -76,13 +75,13 @@ DEFAULT_RETRY = ConflictBackoff()
 def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DEFAULT_RETRY,
                       retry: Callable[[ApiError], bool] = is_lost_race, stop: StopToken | None = None,
                       clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> T:
-    """What `attempt` returns; it is called again, after a wait, when it raises a conflict.
+    """Call `attempt` and return its result; call it again, after a wait, when it raises a conflict.
 
-    Blocks for the attempts and the waits between them. Raises the last conflict when all attempts have failed or
-    `stop` is set, and at once whatever else `attempt` raises: conflicts between field managers, and OutcomeUnknownError
-    for a write that may have been done, since a second attempt would change the object twice. `retry` decides which
-    ApiErrors are tried again. Raises RequestError for an `attempt` that is async or a generator. Waits on `clock`, or
-    that of `stop`; in a controller's run, no longer than it.
+    Blocks for the attempts and the waits between them. Raises the last conflict when all attempts have failed or `stop`
+    is set, and any other exception at once: conflicts between field managers, and OutcomeUnknownError for a write that
+    may have been done, since a second attempt would change the object twice. `retry` decides which ApiErrors are tried
+    again. Raises RequestError for an `attempt` that is async or a generator. Waits on `clock`, or that of `stop`; in a
+    controller's run, at most until the run ends.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> def paint():
@@ -113,14 +112,14 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
                      stop: StopToken | None = None) -> tuple[R, Outcome]:
     """Read the object `name`, let `change(obj)` change it, and write it; create it if it does not exist.
 
-    Returns the object as it is afterwards and `created`, `updated` or `unchanged`. When `change` changed nothing, it
-    sends nothing; in a built-in kind, a quantity that is written otherwise (`1000m` for `1`) is no change. When the
-    server finds nothing changed, as in a spec without the defaults that it adds, that is `unchanged`, too. A new
-    object has only its name. If another client wrote or created the object meanwhile, it reads and changes it again, at
-    most 5 times. So `change` may be called more than once and must depend on its argument only. It
-    blocks for those calls. Raises RequestError when `change` is no function of an object, touches name or namespace, or
-    returns another object, and what `Api` and `change` raise: OutcomeUnknownError for a write that may have been done,
-    which is not repeated. A status that has a subresource is not written.
+    Returns the object as it is afterwards and `created`, `updated` or `unchanged`. If `change` changed nothing, nothing
+    is sent; in a built-in kind, another form of a quantity (`1000m` for `1`) is no change. If the server finds nothing
+    changed, as in a spec without the defaults that it adds, that is `unchanged`, too. A new object has only its name.
+    If another client wrote or created the object in between, it is read and changed again, at most 5 times. So `change`
+    may be called more than once and must depend only on its argument. Blocks for those calls. Raises RequestError when
+    `change` is not a function of an object, changes name or namespace, or returns another object, and what `Api` and
+    `change` raise: OutcomeUnknownError for a write that may have been done, which is not repeated. A status that has a
+    subresource is not written.
 
     >>> def change(obj: ConfigMap) -> None:
     ...     obj.data["color"] = "red"
@@ -150,7 +149,7 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
                                               _equal_amounts(wanted, before)):
             return obj, "unchanged"
         written = api.replace(obj, params)
-        if params is not None and params.dry_run:  # which makes no version
+        if params is not None and params.dry_run:  # a dry run makes no new version
             same = equal_json(_content(written.to_dict()), _content(before))
         else:
             same = bool(version) and written.resource_version == version
@@ -161,22 +160,22 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
 
 
 _WITH_AMOUNTS = frozenset(("", "apps", "autoscaling", "batch", "node.k8s.io", "resource.k8s.io"))
-"""Groups of built-in kinds that have quantities, which the server writes in their canonical form. In a custom resource
-they stay as they were written."""
+"""Groups of built-in kinds that have quantities, which the server converts to their canonical form. Custom resources
+keep the form in which they were written."""
 
 _AMOUNTS = frozenset((
     "allocatable", "allocatedResources", "capacity", "default", "defaultRequest", "hard", "limits", "max",
     "maxLimitRequestRatio", "min", "podFixed", "requests", "used"))
-"""Keys of built-in kinds under which there is a map of quantities."""
+"""Keys of built-in kinds with a map of quantities."""
 
 _AMOUNT = frozenset((("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor"), ("target", "averageValue"),
                      ("target", "value"), ("current", "averageValue"), ("current", "value")))
-"""Keys of built-in kinds under which there is one, each with the key above it."""
+"""Keys of built-in kinds with one quantity, each with the key above it."""
 
 
 def _equal_amounts(first: Any, second: Any, above: str = "", key: str = "") -> bool:
-    """Whether two JSON values are equal, quantities by what they amount to. `key` is the one under which they are,
-    `above` the one above that."""
+    """Whether two JSON values are equal, quantities by their amount. `key` is the key of the values, `above` the key
+    above it."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(
             _equal_amounts(value, second[name], key, name) for name, value in first.items())
@@ -194,7 +193,7 @@ def _equal_amounts(first: Any, second: Any, above: str = "", key: str = "") -> b
 
 
 def _content(plain: dict[str, Any]) -> dict[str, Any]:
-    """An object without what the server counts and notes of it."""
+    """An object without the fields that the server counts and records."""
     metadata = {key: value for key, value in plain.get("metadata", {}).items()
                 if key not in ("generation", "managedFields", "resourceVersion")}
     return {**plain, "metadata": metadata}

@@ -1,19 +1,16 @@
 """Waiting for one object: `await_condition`, and `delete_and_finalize`, which deletes and waits until it is gone.
 
-    the object, or its absence, is as the condition says     returned
+    the condition is true of the object, or of its absence   returned
     the time is up                                           WaitTimeout, with what was last seen
     the caller's stop token is set                           WaitStopped, likewise
-    the condition can no longer become so                    WaitFailed, with the reason
+    the condition can never become true                      WaitFailed, with the reason
     the condition itself raises                              that exception
-    anything a server or a network does                      waited out, as every watcher does; the last of it is told
+    errors of a server or a network                          retried, as in every watcher; the message has the last one
 
-They block the calling thread, on the clock of the Api's client. The watch is read by this thread; a second one, which
-ends with the wait, only rings at the deadline, since nothing else would wake a read from a silent connection. Where a
-simulated clock moves by waiting there is no second thread, and no deadline is missed: the whole simulation stands still
-in this call, though, except for what the embedded server does itself. In a simulated controller use
-`Simulation.run_until` for what other actors have to do.
-
-`last_seen`: what a wait says of the object that it waited for, when it ends without success.
+They block the calling thread, on the clock of the Api's client. This thread reads the watch; a second one, which ends
+with the wait, only wakes it at the deadline, since nothing else would end a read from a silent connection. With a
+simulated clock that moves by waiting there is no second thread, and no deadline is missed; but the whole simulation
+stands still in this call, except for the embedded server. In a simulated controller use `Simulation.run_until` instead.
 """
 from __future__ import annotations
 
@@ -55,13 +52,13 @@ from kubectl_runtime.runtime.watch.event import Apply, Delete, Failed, InitDone,
 from kubectl_runtime.runtime.watch.watcher import one_object, readers, watch_steps
 
 MOST_MESSAGE = 120
-"""Characters of a condition's message that are told."""
+"""Characters of a condition's message that are shown."""
 
 
 def last_seen(obj: Any, looked: bool) -> str:
-    """What was last seen of an object, without its content: of its status the phase, the counts, and the conditions,
-    each `type=status (reason: message)`, with long messages cut, and with the generation that it is
-    about where that is not the present one."""
+    """The last seen state of an object, without its content: the phase, the counts, and the conditions of its status,
+    each as `type=status (reason: message)`, with long messages cut, and with the generation of the condition if it is
+    not the present one."""
     if not looked:
         return "it was never seen, as no list was answered"
     if obj is None:
@@ -99,7 +96,7 @@ def _status_parts(obj: Resource) -> list[str]:
 
 
 def _shortened(text: object) -> str:
-    """A text as one line of a message shows it: without line breaks, and cut at `MOST_MESSAGE` characters."""
+    """A text on one line: without line breaks, and cut at `MOST_MESSAGE` characters."""
     line = " ".join(str(text).split())
     return line if len(line) <= MOST_MESSAGE else f"{line[:MOST_MESSAGE - 1]}…"
 
@@ -110,9 +107,9 @@ _TIME_IS_UP = "the time of the wait is up"
 
 
 class WaitError(KubeError):
-    """A wait that ended before its condition was so: `condition` is its name, `last_seen` the object as it was last
-    seen, None while it did not exist or nothing was seen at all, `last_error` what the watch failed with since it last
-    brought anything, empty when nothing failed."""
+    """A wait that ended before its condition was true. `condition`: its name. `last_seen`: the object as it was last
+    seen, None if it did not exist or was never seen. `last_error`: the error of the watch since something last arrived;
+    empty without one."""
 
     def __init__(self, message: str, condition: str, last_seen: Any = None, last_error: str = "") -> None:
         super().__init__(message)
@@ -122,7 +119,7 @@ class WaitError(KubeError):
 
 
 class WaitTimeout(WaitError):
-    """The time was up before the condition was so.
+    """The time was up before the condition was true.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> await_condition(maps, "absent", conditions.is_created, timeout=0.1)
@@ -133,7 +130,7 @@ class WaitTimeout(WaitError):
 
 
 class WaitStopped(WaitError):
-    """The caller's stop token was set before the condition was so.
+    """The caller's stop token was set before the condition was true.
 
     >>> (stop := StopToken()).set()
     >>> maps = Api.namespaced(client, ConfigMap, "default")
@@ -145,8 +142,8 @@ class WaitStopped(WaitError):
 
 
 class WaitFailed(WaitError, NeverReady):
-    """The object has come to its end, and the condition can no longer become so: for example a Job that failed, where
-    `is_job_completed` was waited for.
+    """The object is in a final state, and the condition can never become true: for example, a Job failed during a wait
+    for `is_job_completed`.
 
     >>> issubclass(WaitFailed, KubeError)
     True
@@ -165,12 +162,11 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
     type checkers know that it exists for `has(...)`, `is_created` and the like.
 
     `condition` is called in this thread, with the object or None, at once and after each change. Lost connections,
-    restarts of the server and a deleted and re-created object do not end the wait. `name` may be an object of that
-    name; `timeout`: seconds or `timedelta`. Raises WaitTimeout, WaitStopped when `stop` is set, WaitFailed when the
-    condition can no longer become so (a Job that failed, a rollout past its deadline), RequestError for
-    what cannot work (a namespaced kind without a namespace, no name, a timeout that is not above 0), and whatever
-    `condition` raises: DecodeError for an object that does not decode. Needs the verbs list and watch. Safe from any
-    thread.
+    restarts of the server and a deleted and re-created object do not end the wait. `name` may be an object with that
+    name; `timeout`: seconds or `timedelta`. Raises WaitTimeout; WaitStopped when `stop` is set; WaitFailed when the
+    condition can never become true (a Job that failed, a rollout past its deadline); RequestError for arguments that
+    cannot work (a namespaced kind without a namespace, no name, a timeout that is not above 0); and what `condition`
+    raises: DecodeError for an object that does not decode. Needs the verbs list and watch. Safe from any thread.
 
     >>> deployments = Api.namespaced(client, Deployment, "default")
     >>> await_condition(deployments, "web", conditions.is_created, timeout=10).name
@@ -178,7 +174,7 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
     """
     check_api(api, "await_condition")
     name = object_name(api.place, name)
-    operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with a get's checks of its name
+    operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with the checks of a get for its name
     if not callable(condition):
         raise RequestError(f"{operation}: {condition!r} is not a condition: give a function from an object to a bool")
     check_callback(f"{operation}: the condition", condition, "obj")
@@ -190,12 +186,12 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
                         stop: StopToken | None = None) -> None:
     """Delete the object `name` and block until it is gone: its finalizers are done and its grace period is over.
 
-    The object is looked up first, and the deletion is bound to its uid, unless `params` have preconditions: so it is
-    sent again after a lost answer, and a new object of this name that appears meanwhile stays. The old one then counts
-    as gone. An object that does not exist is not an error. `timeout` counts from the call; the deletion itself is an
-    ordinary call, which ends within the client's own deadline. Raises ApiError when the deletion is
-    refused or the kind is not served, RequestError for a dry run, and as `await_condition`, whose text names the
-    finalizers that are left. Needs the verbs delete, list and watch.
+    The object is read first, and the deletion is bound to its uid, unless `params` have preconditions: so it can be
+    repeated after a lost answer, and a new object of this name stays; the old one then counts as gone. A missing object
+    is not an error. `timeout` counts from the call; the deletion itself is an ordinary call, which ends within the
+    client's own deadline. Raises ApiError when the deletion is refused or the kind is not served, RequestError for a
+    dry run, and as `await_condition`, with the remaining finalizers in the message. Needs the verbs delete, list and
+    watch.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> delete_and_finalize(maps, "settings", timeout=10)
@@ -214,7 +210,8 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
 
 
 def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str:
-    """Delete the object `name` as it is now; the uid of what was deleted, empty when there was nothing or it is gone.
+    """Delete the object `name` as it is now. Returns the uid of the deleted object; empty if there was none, or it is
+    gone already.
 
     Needs the verbs list and delete. Raises as `Api.delete`.
     """
@@ -222,7 +219,7 @@ def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str
     params = params or DeleteParams()
     bound = params.preconditions is None
     if bound:
-        _, found = api.list_page(ListParams(field_selector=fields({"metadata.name": name})))  # not get: a watch follows
+        _, found = api.list_page(ListParams(field_selector=fields({"metadata.name": name})))  # a watch needs list, too
         record = next((record for record in found if record.name == name), None)
         if record is None:
             return ""
@@ -239,7 +236,7 @@ def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str
         return str(answer.uid)
     if answer.details is not None and answer.details.uid:
         return answer.details.uid
-    left = api.get_opt(name)  # a server that does not say what it deleted
+    left = api.get_opt(name)  # this server does not return what it deleted
     return left.uid if left is not None and left.deletion_timestamp is not None else ""
 
 
@@ -281,7 +278,7 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
 
 
 class _Trouble:
-    """What the watch failed with after it last brought anything, and when. It may be open again: then it is silent."""
+    """The error of the watch since something last arrived, and its time. The watch may be open again, but silent."""
 
     def __init__(self, target: WatchTarget, clock: Clock) -> None:
         self._describe = FailureLog(target).describe
@@ -300,8 +297,8 @@ class _Trouble:
 
 
 class DeadlineExceeded(KubeError, TimeoutError):
-    """The time of a `deadline` was up before its block had ended. Its `__cause__` is the error of what was under way,
-    which says whether a write may have been carried out (OutcomeUnknownError); None where nothing failed.
+    """The time of a `deadline` was up before its block had ended. Its `__cause__` is the error of the call in progress,
+    which shows whether a write may have been carried out (OutcomeUnknownError); None if no call failed.
 
     >>> issubclass(DeadlineExceeded, TimeoutError)
     True
@@ -310,13 +307,13 @@ class DeadlineExceeded(KubeError, TimeoutError):
 
 @contextmanager
 def deadline(timeout: Duration) -> Iterator[None]:
-    """Give the block `timeout` seconds, or a `timedelta`: whatever it asks of the library ends by then.
+    """Give the block `timeout` seconds, or a `timedelta`: all calls of the library in it end by then.
 
     Calls with their retries, watches, logs, sessions, waits and the iteration over changes end when the time is up,
-    however long they were allowed on their own; the block then raises DeadlineExceeded at its end, which it also does
-    when its own code took longer. Nothing interrupts code that is not the library's. It counts in the thread that
-    enters it; controllers and stores that are started inside go on. Blocks may be nested: the shorter time counts, and
-    each raises for its own. Raises RequestError for a time that is not above 0.
+    whatever their own limits; the block then raises DeadlineExceeded at its end, even if only its own code took longer.
+    Code outside the library is not interrupted. The deadline applies to the thread that enters the block; controllers
+    and stores that are started inside go on. Blocks may be nested: the shorter time counts, and each raises for its
+    own. Raises RequestError for a time that is not above 0.
 
     >>> with deadline(300):
     ...     names = [one.name for one in Api.namespaced(client, ConfigMap, "default").list_all()]
@@ -335,7 +332,7 @@ def deadline(timeout: Duration) -> Iterator[None]:
 
 
 class _DeadlineToken(StopToken):
-    """Set by itself at a time on its clock, for whoever looks at it or waits on it."""
+    """Becomes set at a time on its clock, for code that polls it or waits on it."""
 
     def __init__(self, at: float, clock: Clock) -> None:
         super().__init__(clock=clock)
@@ -353,11 +350,11 @@ class _DeadlineToken(StopToken):
 
 
 class _Deadline:
-    """A context manager: inside, its token is set when the time is up, also for a thread that is blocked in a read, or
-    when `stop` is set. Leaves nothing behind: no thread, and no callback in a token that lives longer."""
+    """A context manager with a token that is set when the time is up or `stop` is set, even for a thread that is
+    blocked in a read. It leaves behind neither a thread nor a callback in a token that lives longer."""
 
     def __init__(self, span: float, clock: Clock, stop: StopToken | None, *, inherits: bool = True) -> None:
-        """`inherits`: whether the end of what this thread works for sets the token, too."""
+        """`inherits`: whether the end of this thread's run sets the token, too."""
         self._inherits = inherits
         self._span, self._clock, self._stop = span, clock, stop
         self.token = _DeadlineToken(clock.monotonic() + span, clock)
@@ -367,20 +364,20 @@ class _Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was the time that ended the wait."""
+        """Whether the time ended the wait."""
         return self.token.reason == _TIME_IS_UP
 
     def end(self) -> str:
         """How the wait ended, for messages."""
         if self.is_over:
-            return f"within {round(self._span, 2) or self._span:g} s"  # it may be what is left of another limit
+            return f"within {round(self._span, 2) or self._span:g} s"  # it may be the rest of another limit
         return f"when the wait was stopped ({self.token.reason or 'its stop token was set'})"
 
     def __enter__(self) -> Self:
-        if not getattr(self._clock, "self_advancing", False):  # there, waiting beside this thread would move its time
+        if not getattr(self._clock, "self_advancing", False):  # then a waiting thread would move the simulated time
             self._alarm = Thread(target=self._ring, name="deadline-of-a-wait", daemon=True)
             self._alarm.start()
-        # Within a controller's run, its end is the wait's too.
+        # Within a controller's run, the end of the run ends the wait, too.
         stops = [stop for stop in (self._stop, scoped_stop() if self._inherits else None) if stop is not None]
         if stops:
             stop = FirstOf(*stops, clock=self._clock)

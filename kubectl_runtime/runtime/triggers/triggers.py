@@ -108,7 +108,7 @@ Sink: TypeAlias = Callable[[list[ReconcileRequest]], None]
 """Takes the requests of one batch of events, in order; never called with an empty list. Must not block or raise."""
 
 class Everything(Enum):
-    """The type of `EVERYTHING`, which a mapper returns to have every object of its controller reconciled.
+    """What a mapper returns, as `EVERYTHING`, to have every object of its controller reconciled.
 
     >>> def mapper(settings: ConfigMap):
     ...     return EVERYTHING if settings.name == "settings" else []
