@@ -151,7 +151,7 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
         target.without_finalizer(now)
         run: Any = current_run()
         if run is not None and run.key == target.ref.key:
-            run.ends_reads = True  # what the cleanup has read concerns it no more
+            run.ends_reads = True  # what the cleanup has read is no dependency
         log.debug("%s is cleaned up: the finalizer %s is removed", target.ref, name)
     return action
 
@@ -295,7 +295,7 @@ class _Target(Generic[F]):
             seen = live
         if isinstance(refused, OutcomeUnknownError):
             raise refused
-        said = f"others were faster {ATTEMPTS} times: {message_of(refused.status)}"
+        said = f"other writes were faster {ATTEMPTS} times: {message_of(refused.status)}"
         raise ApiError(Status(status="Failure", reason="Conflict", code=409, message=said), refused.operation)
 
 

@@ -330,7 +330,7 @@ class _Writer:
             return self._apply(status)
         except ApiError as error:
             if error.is_not_found:
-                log.debug("%s is gone: its status is told to nobody", self._ref)
+                log.debug("%s is gone: its status is not written", self._ref)
                 self.is_gone = True
                 return None
             if is_lost_race(error):
@@ -361,7 +361,7 @@ class _Writer:
         """Read the object; returns whether it still exists."""
         fresh = self._api.get_opt(self._name)
         if fresh is None or fresh.uid != self._uid:
-            log.debug("%s is gone: its status is told to nobody", self._ref)
+            log.debug("%s is gone: its status is not written", self._ref)
             return False
         self.obj = fresh
         return True

@@ -2,8 +2,8 @@
 
     CREATE    applied without force. 201: it was created. 409: another client was faster; decided again from a live
               read. 200: the watch had not shown an object. It is ours if its uid is known, or the version right before
-              ours shows that it was ours, or was missing (a lost answer). Otherwise our apply is undone, by an empty one
-              under the returned version, and the child is REFUSEd
+              ours shows that it was ours, or was missing (a lost answer). Otherwise our apply is undone, by an empty
+              one under the returned version, and the child is REFUSEd
     APPLY     applied by force, bound to the uid that was seen. 409, 422: that object is gone; decided again
     pruning   at the end, if nothing failed: deletes by uid each object that this owner controls, of a kind that the
               controller owns, that only our manager has applied, and that the run has not named

@@ -249,7 +249,7 @@ class TakenWatches:
         self._on_bug = on_bug
         self._rng = rng
         self._lock = ForkSafeLock()
-        """Held while watches come and go."""
+        """Held while watches are added or dropped."""
         self.shares: dict[str, Share] = {}
         self.planned: list[Planned] = []
         """One entry for each scope of each plan."""
@@ -270,19 +270,19 @@ class TakenWatches:
         """The stores in which children are looked for, by group, kind and namespace. Cleared when a watch is added."""
         self._store_of_plan: list[tuple[WatchPlan, Store[Any]]] = []
         self._changing = threading.Lock()
-        """Held for a moment, when `shares` or `planned` are replaced."""
+        """Held briefly while `shares` or `planned` are replaced."""
         self.leaving: list[threading.Thread] = []
-        """Of watches that were given back, and may not have ended yet: no more of them is kept."""
+        """The threads of watches that were given back and may not have ended yet."""
 
     def take_more(self, api: Any, config: WatcherConfig) -> Planned:
-        """What serves reads of this kind: a watch that is there already, or one more. Its store is for reads alone."""
+        """Take a watch for reads of this kind, an existing one if possible. Its store is only for reads."""
         metadata = api.with_metadata_only()
         scope = WatchScope(WatchPlan(metadata, config, _no_requests), metadata)
         with self._lock:
             return self._served(scope, [*(known.scope for known in self.planned), scope], self.planned)
 
     def drop(self, share: Share, reason: str) -> None:
-        """Give back a watch that nothing else of the controller uses."""
+        """Give back a watch, unless another part of the controller uses it."""
         with self._lock:
             if any(one.share is share for one in self.planned):
                 return
@@ -312,7 +312,8 @@ class TakenWatches:
         return self.planned[before:]
 
     def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
-        """Plans of a part of the objects, whose stores do not show them yet: what of `planned` is new."""
+        """Take watches for a part of the objects, which the stores do not show yet. Returns the new entries of
+        `planned`."""
         served: list[Planned] = []
         with self._lock:
             self._serve(plans, scopes_of(*plans), served, among=())
@@ -335,7 +336,7 @@ class TakenWatches:
 
     def show(self, plan: WatchPlan, states: Sequence[StoreState], only: Callable[[Record], bool] | None, *,
              apart: bool) -> None:
-        """Have the store of `plan`, if it has one, read these."""
+        """Make the store of `plan`, if it has one, read these states."""
         for known, store in self._store_of_plan:
             if known is plan:
                 store.shows(*states, only=only, apart=apart)
@@ -469,8 +470,7 @@ class TakenWatches:
 
     def _serve(self, plans: Sequence[WatchPlan], scopes: Sequence[WatchScope], served: list[Planned],
                among: Sequence[Planned]) -> None:
-        """Add to `served` what serves each scope of these plans: of `among`, of what is served already, or a new
-        watch."""
+        """Add to `served` a watch for each scope of these plans: from `among`, from `served`, or a new one."""
         for scope in scopes:
             if any(scope.plan is plan for plan in plans):
                 served.append(self._served(scope, scopes, [*among, *served]))
@@ -563,7 +563,7 @@ class Assembly(Generic[K]):
                  rng: random.Random | None = None) -> None:
         """`on_bug(what, error)` is called with defects of the library; `rng` draws all jitter."""
         self.divided = _divided(plan)
-        """Its watches, where its replicas divide its objects by ranges."""
+        """The watches of a controller whose replicas divide its objects by ranges; None for others."""
         if self.divided is not None:
             plan = replace(self.divided.plan, partition=self.divided)
         self.plan, options = plan, plan.options
@@ -573,7 +573,7 @@ class Assembly(Generic[K]):
         jitter = rng or random.Random()
         self._taken = TakenWatches(plan, on_bug, jitter)
         self.on_shares: Callable[[list[Share]], object] = lambda _: None
-        """Called with watches that came while it runs, for threads or whatever moves them."""
+        """Called with watches that are added while it runs, to start threads or make a simulation step them."""
         self.pulls: dict[str, Callable[[], None]] = {}
         """What other threads have to run until `draining`, by name: user streams and trigger sources."""
         self._serving: dict[Share, Planned] = {}
@@ -589,9 +589,9 @@ class Assembly(Generic[K]):
         self.reads = Reads(plan.resource, plan.client, self, controller=plan.name, namespaces=namespaces,
                            own_writes=options.own_writes is OwnWrites.OVERLAY, sink=self._read_sink, clock=plan.clock,
                            draining=self.shutdown.draining, logger=self.logger, observer=options.observer)
-        """What runs read."""
+        """The dependencies of objects on what runs read."""
         self.move: Callable[[Share], None] = lambda _: None
-        """Starts a watch; without threads somebody steps it."""
+        """Starts a watch; a simulation steps it instead."""
         self._declared = [name for kind in plan.reads for name in self.reads.declare(kind)]
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
@@ -701,7 +701,7 @@ class Assembly(Generic[K]):
 
     @property
     def leaving(self) -> list[threading.Thread]:
-        """Threads of watches that it has given back, which end by themselves."""
+        """Threads of watches that were given back, which end by themselves."""
         return self._taken.leaving
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
@@ -724,7 +724,7 @@ class Assembly(Generic[K]):
         return [planned.share for planned in added]
 
     def add_read(self, kind: Any) -> None:
-        """One more kind that runs read, of a controller that runs."""
+        """Add a kind that runs read to a running controller."""
         for name in self.reads.declare(kind):
             self.gate.expect(name)
         for watched in self.reads.connect(kind, self.gate.arrived):
@@ -807,7 +807,7 @@ class Assembly(Generic[K]):
         self.on_shares(shares)
 
     def _connect_part(self, planned: Planned) -> None:
-        """Have a watch of a part of the objects, whose list is complete, lead to runs."""
+        """Connect a watch of a part of the objects, with a complete list, to the runs."""
         first = FirstList(self._sink_of(planned.scope.plan), lambda: None)
         self._connect(planned, first.sink, first.completed)
 

@@ -234,9 +234,10 @@ class Controller(Generic[K]):
                                      declared_by=".watches(api, mapper, indexes={...})"))
 
     def reads(self, kind: HasApiResource | ApiResource) -> Self:
-        """Runs read objects of this kind, by `ctx.read` or `ctx.read_all`, which need no such word: but then its list
-        is complete before the first run, `kubectl-runtime rbac` grants it, and a plan reads it. Only metadata is
-        watched, in all namespaces, or in those of the controller. Raises RequestError for what is no kind."""
+        """Declare that runs read objects of this kind, by `ctx.read` or `ctx.read_all`. These work without it; with it
+        the kind's list is complete before the first run, `kubectl-runtime rbac` grants it, and a plan reads it. Only
+        metadata is watched, in all namespaces, or in those of the controller. Raises RequestError for anything but a
+        kind."""
         api_resource_of(kind)
         if kind in self._plan.reads:
             return self

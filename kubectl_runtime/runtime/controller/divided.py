@@ -1,25 +1,25 @@
 """`DividedWatches`: the watches of a controller whose replicas divide its objects by ranges of a hash.
 
     shard         what it has here                                          its objects
-    gained        a watch of each divided kind begins                       nothing of them is shown, nothing runs
-    complete      all of its watches have a whole list: the stores show     each of them runs
-                  their objects from then on
-    lost          no run begins any more; runs in progress still find       what waits for them is dropped
+    gained        a watch of each divided kind begins                       the stores do not show them, no runs
+    complete      all of its watches have a complete list: the stores       each of them runs
+                  show its objects
+    lost          no new run begins; runs in progress still find            their pending keys are dropped
                   their objects
-    left          the stores show none of its objects, its watches end      (no run of theirs goes on that may write)
+    left          the stores do not show its objects, its watches end       (all runs that may write have ended)
 
-Of each divided kind there is besides a watch of no shard. It is what the controller waits for before its replica takes
-part: it shows that the kind can be listed. Where it brings objects, the server takes no notice of ranges. Then, and
-whenever another watch brings objects of other ranges, one watch of everything takes the place of those of the shards,
-for the life of the controller. The stores still show no other objects than those of the replica's shards.
+Each divided kind also has an anchor, a watch of no shard. The controller waits for it before its replica takes part: it
+shows that the kind can be listed. If it delivers objects, the server ignores ranges. Then, and whenever another watch
+delivers objects of other ranges, one watch of everything replaces the watches of the shards, for the life of the
+controller. The stores still show only the objects of the replica's shards.
 
     divided by    kinds                                          the shard of a key
-    namespace     the reconciled one, those that it owns         by its namespace
-    uid           the reconciled one                             that of its object in the store
+    namespace     the reconciled kind, and those that it owns    by its namespace
+    uid           the reconciled kind                            that of its object in the store
 
-What is not divided is watched as ever, and what it triggers is filtered: by uid it has to be in the store. Where a name
-belongs to another object than a moment ago, both may be stored here: the newer one counts. A deletion is passed on by
-the replica that saw it; what `on_gone` does for it is tied to no shard, as the object is in none any more.
+Other kinds are watched as usual, and their triggers are filtered: by uid, the object has to be in the store. If a name
+has passed to another object, both may be stored here for a moment: the newer one counts. The replica that sees a
+deletion passes it on; its `on_gone` is tied to no shard, as the object is in none any more.
 """
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from kubectl_runtime.runtime.triggers.triggers import OfHeads, Reason, Reconcile
 from kubectl_runtime.runtime.watch.event import Event, obj_of
 
 LOOK_SECONDS = 0.1
-"""Between two looks of a thread that waits for another one's change of the stores."""
+"""Seconds between two looks of a thread that waits for another thread's change of the stores."""
 
 NOT_DIVIDED = "the server does not divide lists and watches"
 
@@ -56,18 +56,18 @@ class Taken(Protocol):
     """The watches and stores of the controller: `TakenWatches`."""
 
     def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
-        """Watches for these plans, which no store shows yet and nothing runs."""
+        """Take watches for these plans, which no store shows yet and which lead to no runs."""
 
     def drop_part(self, planned: Sequence[Planned], reason: str) -> None:
-        """Give them back."""
+        """Give these watches back."""
 
     def show(self, plan: WatchPlan, states: Sequence[StoreState], only: Callable[[Record], bool] | None, *,
              apart: bool) -> None:
-        """Have the store of `plan` read these."""
+        """Make the store of `plan` read these states."""
 
 
 class Part:
-    """The watches of one shard, or of everything, for `plans`: those that are divided, in their order."""
+    """The watches of one shard, or of everything, for `plans`: the divided plans, in order."""
 
     def __init__(self, plans: Sequence[WatchPlan], planned: Sequence[Planned]) -> None:
         self.plans, self.planned = plans, planned
@@ -75,47 +75,47 @@ class Part:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of its watches have a whole list."""
+        """Whether all of its watches have a complete list."""
         return all(one.share.watch.stored.ready for one in self.planned)
 
     def states(self, number: int) -> list[StoreState]:
-        """What the watches store that it has for the plan of this number; the last is that of the main kind."""
+        """The states of the watches for the plan of this number; the last plan is that of the main kind."""
         return [one.share.watch.stored for one in self.planned if one.scope.plan is self.plans[number]]
 
 
 class DividedWatches:
-    """What a controller watches of its replica's shards: its `Partition`. Safe to use from any thread."""
+    """The watches of a controller for its replica's shards, and its `Partition`. Safe to use from any thread."""
 
     def __init__(self, plan: Plan, by: ShardField, group: Partition) -> None:
-        """`plan`: as it was given. `group`: the replica's part of all. `attach` and `listen` follow, once the other
-        parts of the controller are there."""
+        """`plan`: as it was given. `group`: the replica's part of the sharding. Call `attach` and `listen` once the
+        other parts of the controller exist."""
         self._by, self._parts, self._group = by, group.parts, group
         self.plan = _anchored(plan, by)
-        """The plan with watches of no shard in place of those that are divided."""
+        """The plan with anchors in place of the divided watches."""
         self._originals, self._anchors = _divided_of(plan, by), _divided_of(self.plan, by)
         self._clock: Clock = plan.clock
         self._changed = threading.Condition()
         self._shards: dict[int, Part] = {}
-        """Replaced whole: other threads go through it."""
+        """Replaced as a whole: other threads iterate over it."""
         self._held: frozenset[int] = frozenset()
         self._shown: frozenset[int] = frozenset()
         """The shards whose objects the stores show."""
         self._whole: Part | None = None
-        """Of everything, since the server turned out not to divide."""
+        """The watches of everything, if the server does not divide."""
         self._is_divided_here = False
         self._wanted = self._done = 0
         self._shower: int | None = None
-        """The thread that changes what the stores show, and how often that was wanted and is done."""
+        """The thread that changes what the stores show; the counters say how often that was requested and done."""
         self._runs: dict[Key, int | None] = {}
         self._gone: set[Key] = set()
-        """Of objects whose deletion was seen here, and for which `on_gone` is to be called."""
+        """Objects whose deletion was seen here, and for which `on_gone` is to be called."""
         self._never = StopToken(clock=plan.clock)
 
     def attach(self, taken: Taken, *, connect: Callable[[Planned], None], start: Callable[[list[Share]], object],
                expect: Callable[[str], None], arrived: Callable[[str], None], forget: Callable[[Of], None],
                trigger: Callable[[Of], None], draining: StopToken, logger: GuardedLogger) -> None:
-        """The rest of the controller. `connect` has a watch lead to runs, `start` has it moved; `expect` and `arrived`
-        are the gate's, `forget` and `trigger` for the objects with such keys."""
+        """Connect the rest of the controller. `connect` makes a watch lead to runs, `start` makes it run; `expect` and
+        `arrived` are the gate's; `forget` and `trigger` apply to the objects with such keys."""
         self._taken, self._connect, self._start, self._draining = taken, connect, start, draining
         self._expect, self._arrived, self._forget, self._trigger = expect, arrived, forget, trigger
         self._logger = logger
@@ -183,11 +183,11 @@ class DividedWatches:
         key = request.ref.key
         shard = self.shard_of(key)
         if self._by == "uid" and request.reason in (Reason.OBJECT_DELETED, Reason.OBJECT_GONE):
-            if shard is None:  # only a watch of these objects says so, and only of this replica's
+            if shard is None:  # the deletion came by a watch of this replica's own objects
                 if request.reason == Reason.OBJECT_GONE:
                     self._gone.add(key)
                 return request
-            # The name belongs to another object by now, whose events come by another watch, and may have come before.
+            # The name belongs to another object now, whose events come by another watch, and may have come before.
             request = ReconcileRequest(request.ref, Reason.OBJECT_UPDATED, None, request.bulk)
         return request if shard in mine else None
 
@@ -208,7 +208,7 @@ class DividedWatches:
         return lost
 
     def shard_of_run(self, key: Key) -> int | None:
-        """In which shard the run of `key` began; None for that of an object that is gone."""
+        """The shard in which the run of `key` began; None for a run of a deleted object."""
         return self._runs.get(key)
 
     def end(self, key: Key) -> None:
@@ -218,7 +218,7 @@ class DividedWatches:
             self._group.end_in(shard)
 
     def went(self, key: Key) -> None:
-        """Nothing is left to be done for the object of `key`, which is gone."""
+        """Nothing is left to do for the deleted object of `key`."""
         self._gone.discard(key)
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:  # noqa: ARG002 - it is its own
@@ -226,7 +226,7 @@ class DividedWatches:
         return self._group.listen(self)
 
     def stored(self) -> dict[int, tuple[int, int]]:
-        """Of each shard that has watches of its own here: how many objects they store, and how many bytes."""
+        """For each shard with watches of its own here: how many objects they store, and how many bytes."""
         found: dict[int, tuple[int, int]] = {}
         for number, part in self._shards.items():
             states = [one.share.watch.stored for one in part.planned if one.is_first]
@@ -301,14 +301,14 @@ class DividedWatches:
         for one in part.planned:
             try:
                 self._connect(one)
-            except RequestError:  # the watch has ended meanwhile
+            except RequestError:  # the watch has ended in between
                 if not part.dropped and not self._draining.is_set():
                     raise
 
     # A server that does not divide
 
     def _divide_here(self) -> None:
-        """The server sends everything: so everything is watched once, and divided here."""
+        """The server sends everything, so watch everything once, and divide it here."""
         with self._changed:
             if self._is_divided_here or self._draining.is_set():
                 return
@@ -355,7 +355,7 @@ class DividedWatches:
             self._arrived(one.name)
 
     def _of_shown(self, subscription: Subscription) -> Subscription:
-        """`subscription`, of the objects that are shown."""
+        """`subscription`, limited to the objects that are shown."""
         def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
             obj = obj_of(event)
             if obj is not None and self._of_object(obj.uid, obj.namespace) not in self._shown:
@@ -367,8 +367,8 @@ class DividedWatches:
     # What the stores show
 
     def _show(self) -> None:
-        """Have the stores show what is to be shown by now. Index functions of the program are called meanwhile, so no
-        lock is held: one thread does it, and others wait for it."""
+        """Make the stores show what they should. This calls index functions of the program, so no lock is held: one
+        thread does it, and others wait for it."""
         me = threading.get_ident()
         with self._changed:
             self._wanted += 1
@@ -403,8 +403,8 @@ class DividedWatches:
 
 
 class OwnedPart:
-    """The part of a run that is for an object of one of the replica's shards: as `Owned`, where the shard is decided
-    when the run begins."""
+    """The run part for an object of one of the replica's shards: as `Owned`, with the shard decided when the run
+    begins."""
 
     def __init__(self, divided: DividedWatches, clock: Clock) -> None:
         self._divided = divided
@@ -427,7 +427,7 @@ class OwnedPart:
 
 
 def unless_lost(gone: Execute) -> Execute:
-    """`gone`, but not where the object is missing because its shard was lost during the run."""
+    """`gone`, except where the object is missing because its shard was lost during the run."""
     def invoke(run: Run) -> Outcome:
         return SKIPPED if run.stop is not None and run.stop.is_set() else gone(run)
 
@@ -435,7 +435,7 @@ def unless_lost(gone: Execute) -> Execute:
 
 
 def _divided_of(plan: Plan, by: ShardField) -> list[WatchPlan]:
-    """The plans of kinds that are divided, that of the main kind last."""
+    """The plans of divided kinds, that of the main kind last."""
     related = [known for known in plan.related if known.is_owned and by == "namespace"]
     return [*related, *([plan.main] if isinstance(plan.main, WatchPlan) else [])]
 

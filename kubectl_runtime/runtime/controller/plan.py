@@ -109,7 +109,7 @@ class Plan:
     triggers: tuple[TriggerSource, ...] = ()
     bulk_triggers: tuple[TriggerSource, ...] = ()
     reads: tuple[Any, ...] = ()
-    """Kinds that runs read, whose lists are waited for."""
+    """Kinds that runs read; their lists must be complete before the first run."""
     sync_timeout: float | None = None
     resync: float | None = None
     run_timeout: float | None = None
@@ -297,7 +297,7 @@ def functions_of(reconciler: Any,
         raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain "
                            "function, which may block")
     if is_generator(function):
-        raise RequestError(f"{name_of(function)} is a generator, which nobody would iterate: return an Action")
+        raise RequestError(f"{name_of(function)} is a generator, whose body would never run: return an Action")
     if isinstance(reconciler, Reconciler):
         if error_policy is None and type(reconciler).error_policy is not Reconciler.error_policy:
             error_policy = reconciler.error_policy

@@ -349,7 +349,7 @@ class Running(Lifecycle, Generic[K]):
             raise
 
     def add_read(self, kind: Any) -> None:
-        """Watch one more kind that runs read, from now on. Raises RequestError for what is no kind."""
+        """Add a kind that runs read. Raises RequestError for anything but a kind."""
         self._assembly.add_read(kind)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:

@@ -158,7 +158,7 @@ class LoopRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 
 
 class ReadRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """What an object depends on, since its runs have read it: `secret/x`, `3 pods app=a`."""
+    """What the runs of an object have read, so that it depends on it: `secret/x`, `3 pods app=a`."""
 
     name: str
     reads: list[str]
@@ -252,17 +252,16 @@ class WebhookRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
 
 
 class ReplicaRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """One of the replicas that share the objects, and the shards that it holds, as the process that shows it knows by
-    their Leases."""
+    """A replica of a sharding and its shards, by the Leases that this process knows."""
 
     name: str
     shards: list[int] = []
     here: bool = False
-    """It is this process."""
+    """Whether it is this process."""
 
 
 class ShardRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """What the watches of this process store of one shard, where objects are divided by ranges."""
+    """What the watches of this process store of one shard, if objects are divided by ranges."""
 
     shard: int
     objects: int = 0
@@ -277,10 +276,10 @@ class ShardingState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=
     by: str
     """`name`, `namespace` or `uid`."""
     shards: int
-    """How many there are."""
+    """The number of shards."""
     replicas: list[ReplicaRow] = []
     free: list[int] = []
-    """Shards that nobody holds."""
+    """Shards without a replica."""
     stored: list[ShardRow] = []
 
 
@@ -309,7 +308,7 @@ class DebugState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     """RFC 3339."""
     process: int
     memory: int = 0
-    """Resident bytes of the process, where the system says."""
+    """Resident bytes of the process; left out if the system does not report them."""
     uptime: float
     """Since this page was made."""
     details: bool = False
@@ -455,7 +454,7 @@ def snapshot(debugged: Debugged, clock: Clock, since: float, rows: int, *, detai
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process; 0 where the system does not say."""
+    """The resident memory of this process in bytes; 0 if the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")

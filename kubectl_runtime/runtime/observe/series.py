@@ -75,7 +75,7 @@ DELAYS = histogram("kubectl_runtime_retry_backoff_seconds", "controller", BACKOF
                    "How long failed keys wait for their retry.")
 DROPPED = counter("kubectl_runtime_keys_dropped_total", "controller", "Keys that shutdown kept from running.")
 READ_CHANGES = counter("kubectl_runtime_read_changes_total", "controller",
-                       "Changes of what runs have read, each of which triggered the objects that read it.")
+                       "Changes of objects that runs have read; each triggered its readers.")
 STUCK = counter("kubectl_runtime_stuck_runs_total", "controller", "Runs that had not ended at the end of shutdown.")
 
 CONTROLLER_FAMILIES = (RECONCILES, ERRORS, TERMINAL, PANICS, TIMEOUTS, CONCURRENCY, ACTIVE, TIME, DEPTH, ADDS, WAITED,
@@ -154,7 +154,7 @@ class ControllerSeries:
             self.dropped += keys
 
     def read_changed(self) -> None:
-        """Something that runs have read has changed."""
+        """An object that runs have read has changed."""
         with self.lock:
             self.read_changes += 1
 

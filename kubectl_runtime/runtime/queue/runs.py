@@ -13,7 +13,7 @@ A requeue delay of 0.1 s or more is kept and ends the row. A conflict is not a f
 was read, and the next run gets the newer version. The delays of conflicts are jittered, so that two writers do not
 collide again.
 
-`Failures` keeps the failing keys: the count of failures in a row and the writes that the key made meanwhile.
+`Failures` keeps the failing keys: the count of failures in a row and the writes that the key made while failing.
 
     failure of the first run, or of a retry   count + 1; waits `KeyBackoff.delay(count)`
     failure of a run that a trigger made      count kept: frequent changes do not make a key worse
@@ -270,7 +270,7 @@ class Streak(Enum):
     """What may happen to a key many times in a row without a failure."""
 
     SOON = "it asks to run again at once"
-    CONFLICT = "somebody else was faster"
+    CONFLICT = "another client was faster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,11 +348,11 @@ class Run:
     latest: Record | None = None
     """The object as the server returned it for the last write of this run."""
     reads: dict[Any, Any] | None = None
-    """What it has read, as far as that is a dependency, and of what only values matter (see `runtime.reads`)."""
+    """What the run has read as dependencies, and which values matter (see `runtime.reads`)."""
     reads_over = False
-    """It has ended: what is read by its context now is no dependency."""
+    """The run has ended: later reads by its context are no dependencies."""
     ends_reads = False
-    """The object is cleaned up, so that it depends on nothing any more."""
+    """The object is cleaned up, so it has no dependencies any more."""
     _subject: Subject | None = None
     quiet: Mapping[Version, None] = {}
     """The versions of the object that the library made on top of the version that the run was given."""

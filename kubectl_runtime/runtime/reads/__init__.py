@@ -1,1 +1,1 @@
-"""What runs read, and what follows when that changes."""
+"""Dependencies of objects on what their runs read, and the runs that follow a change."""

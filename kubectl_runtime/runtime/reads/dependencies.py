@@ -4,26 +4,26 @@
     Node       what was read: one object by its name, or a selection of objects by namespace and labels
     Shelf      the nodes of one watch, and the contents that are kept for them
 
-A node knows the newest state of what it is about: `members`, the version of each object. That comes from two sides:
+A node has the newest known state of its objects: `members`, the version of each. It comes from two sides:
 
     input                                         the node's state
     answer to a read of its own                   taken, unless the state has changed since the read began, or the watch
-                                                  has come further meanwhile
-    the watch shows what the node knows           unchanged
-    the watch shows less than an answer has said  unchanged: the watch is behind
+                                                  has advanced further in the meantime
+    the watch shows the known state               unchanged
+    the watch shows less than an answer           unchanged: the watch is behind
     the watch shows anything else                 taken
     a complete list, as new as the answers        taken
 
-Each change of the state counts up `revision`, and concerns every reader that has seen another one. One with a value
-is concerned by an appearance, a deletion and another object of the same name; after any other change its value has to
-be compared first (`unsure`, `compared`).
+Each change of the state increments `revision`, and concerns every reader that has seen another revision. A reader of a
+value is concerned when the object appears, is deleted or is replaced by another one of the name; after any other change
+its value has to be compared first (`unsure`, `compared`).
 
-    a run ends well    its reads take the place of those before
-    a run fails        its reads are added to those before
+    a run ends well    its reads replace the earlier ones
+    a run fails        its reads are added to the earlier ones
     the object goes    its reads are forgotten
 
-A node without readers goes, and so does the content that no other node of its shelf is about. Not thread-safe: one lock
-guards all of it. No user code runs here.
+A node without readers is dropped, with each content that no other node of its shelf needs. Not thread-safe: one lock
+guards everything. No user code runs here.
 """
 from __future__ import annotations
 
@@ -36,32 +36,31 @@ from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.runtime.store.overlay import number_of
 
 Identity: TypeAlias = tuple[str, str]
-"""Uid and resourceVersion: which state of which object."""
+"""Uid and resourceVersion: one state of one object."""
 
 Shown: TypeAlias = Callable[[Key], Identity | None]
-"""What the watch has stored of a key, whatever this process wrote or was answered."""
+"""Returns what the watch has stored for a key, without writes of this process and answers to reads."""
 
 PENDING, OUTDATED = -1, -2
-"""What a reader has seen whose first read of a node is not answered yet, and one whose answer was not the state any
-more."""
+"""The revisions of a reader whose first read of a node is not answered yet, and of one whose answer was outdated."""
 
 CHANGED, APPEARED, WENT = "changed", "appeared", "went"
 
 
 def identity_of(record: Record | None) -> Identity | None:
-    """The identity of a record; None of none."""
+    """The identity of a record; None for None."""
     return None if record is None else (record.head.uid, record.head.resource_version)
 
 
 class Seen(NamedTuple):
-    """What a reader with a value has seen: `of` is what it asked for, a path or a function."""
+    """What a reader of a value has seen. `of`: the path or function that it asked for."""
 
     of: Any
     value: Any
 
 
 class Wanted(NamedTuple):
-    """The values that concern a reader: those of its last good run, and those of the run after that."""
+    """The values that concern a reader: those of its last good run, and those of the run after it."""
 
     good: tuple[Seen, ...] = ()
     added: tuple[Seen, ...] = ()
@@ -75,7 +74,7 @@ class Moved(NamedTuple):
     what: str
     """`CHANGED`, `APPEARED` or `WENT`."""
     cause: Identity | None
-    """The new state, or the last one of an object that went."""
+    """The new state, or the last state of a deleted object."""
     readers: list[Key]
 
 
@@ -87,26 +86,26 @@ class Node:
 
     def __init__(self, shelf: Shelf, key: Key | None, namespace: str | None = None,
                  selector: Selector | None = None) -> None:
-        """Of the object `key`, or else of those in `namespace` (None: in all) that `selector` matches."""
+        """A node of the object `key`, or of the objects in `namespace` (None: in all) that `selector` matches."""
         self.shelf = shelf
         self.key = key
         self.namespace = namespace
         self.selector = selector
         self.members: dict[Key, Identity] = {}
         self.ahead: dict[Key, tuple[str, str]] = {}
-        """Where an answer was newer than the watch: the version up to which the watch is behind, and the uid of an
+        """For answers that were newer than the watch: the version up to which the watch is behind, and the uid of an
         object that is gone."""
         self.revision = 0
         """0: nothing is known yet."""
         self.readers: dict[Key, int] = {}
-        """The revision that each has seen."""
+        """The revision that each reader has seen."""
         self.values: dict[Key, Wanted] = {}
-        """Readers whom nothing but values concerns."""
+        """Readers that only values concern."""
         self.evaluated: dict[str, tuple[Identity, Any]] = {}
-        """What is at a path of a state, so that it is looked up once, and kept once for all readers."""
+        """The value at a path of a state, so that it is looked up and kept once for all readers."""
 
     def selects(self, key: Key, record: Record) -> bool:
-        """Whether the node is about this object."""
+        """Whether this object belongs to the node."""
         if self.selector is None:
             return key == self.key
         return (self.namespace is None or key[0] == self.namespace) and self.selector.matches(record.head.labels)
@@ -122,23 +121,23 @@ class Shelf:
         self.selections: dict[tuple[str | None, str], Node] = {}
         self.contents: dict[Key, Record] = {}
         self.unsure: dict[Key, None] = {}
-        """Objects that changed, of which readers want a value that has to be looked at."""
+        """Changed objects with readers whose values have to be compared."""
         self._memberships: dict[Key, tuple[Node, ...]] = {}
-        """The selections that an object is in."""
+        """The selections that contain an object."""
         self._anchors: dict[tuple[str | None, tuple[str, str] | None], dict[Node, None]] = {}
-        """Selections by their namespace and one label that they ask for, if there is one."""
+        """Selections by their namespace and one label that they require, if there is one."""
         self._behind: dict[Node, None] = {}
-        """Nodes that know more than the watch has shown."""
+        """Nodes with a newer state than the watch has shown."""
 
     def one(self, key: Key) -> Node:
-        """The node of one object, which is made if need be."""
+        """The node of one object, which is made if it does not exist."""
         node = self.singles.get(key)
         if node is None:
             node = self.singles[key] = Node(self, key)
         return node
 
     def all_of(self, namespace: str | None, selector: Selector) -> Node:
-        """The node of a selection, which is made if need be."""
+        """The node of a selection, which is made if it does not exist."""
         name = (namespace, str(selector))
         node = self.selections.get(name)
         if node is None:
@@ -150,18 +149,18 @@ class Shelf:
         return len(self.singles) + len(self.selections)
 
     def nodes(self) -> list[Node]:
-        """All of them."""
+        """All nodes."""
         return [*self.singles.values(), *self.selections.values()]
 
-    # What readers are answered
+    # Answers to readers
 
     def answered(self, node: Node, before: int, found: Mapping[Key, Identity], shown: Shown, floor: str = "", *,
                  progress: str = "", besides: Key | None = None) -> tuple[list[Moved], bool]:
-        """A read of the node, which began when its revision was `before`, was answered `found`. `floor`: the version of
-        the answer, if it has one of its own; `progress`: the version up to which the watch has shown everything;
-        `besides`: the reader, which is not concerned by what it is told.
+        """A read of the node, which began when its revision was `before`, was answered with `found`. `floor`: the
+        version of the answer, if it has one of its own; `progress`: the version up to which the watch has shown
+        everything; `besides`: the reader, which its own answer does not concern.
 
-        What that changed; and whether the answer is the node's state now. If not, something has changed meanwhile.
+        Returns the changes, and whether the answer is the node's state now; if not, something has changed since.
         """
         if node.revision != before and node.members != found and not _is_newer(node, found):
             return [], False
@@ -177,20 +176,20 @@ class Shelf:
         return moved, True
 
     def hold(self, key: Key, record: Record) -> None:
-        """Keep the content of an object that some node is about."""
+        """Keep the content of an object that belongs to a node."""
         if not self.whole and (key in self.singles or key in self._memberships):
             self.contents[key] = record
 
     def held(self, key: Key, identity: Identity) -> Record | None:
-        """The content of this very state; None when it is not kept."""
+        """The content of exactly this state; None when it is not kept."""
         record = self.contents.get(key)
         return record if record is not None and (record.head.uid, record.head.resource_version) == identity else None
 
     # What the watch shows
 
     def touched(self, key: Key, now: Record | None, gone: str | None = None) -> list[Moved]:
-        """The watch has shown a change of `key`, which is stored as `now`. `gone`: the uid of an object that was
-        deleted. What that changed."""
+        """The watch has shown a change of `key`, which is stored as `now`. `gone`: the uid of a deleted object. Returns
+        the changes."""
         moved: list[Moved] = []
         single = self.singles.get(key)
         nodes: Iterable[Node] = () if single is None else (single,)
@@ -204,8 +203,8 @@ class Shelf:
         return moved
 
     def completed(self, stored: Callable[[Key], Record | None], version: str) -> list[Moved]:
-        """A list of this version is complete, and stored: nodes that knew more know nothing more now, if the list is as
-        new as they are. What that changed."""
+        """A list of this version is complete and stored. Nodes with a newer state than the watch drop it if the list is
+        as new as they are. Returns the changes."""
         moved: list[Moved] = []
         listed = number_of(version)
         for node in [*self._behind]:
@@ -231,14 +230,14 @@ class Shelf:
         return [(reader, wanted) for reader, wanted in node.values.items() if node.readers.get(reader) != node.revision]
 
     def compared(self, key: Key, identity: Identity, results: Iterable[tuple[Key, Wanted, bool]]) -> Moved | None:
-        """The values of the object in this state were compared with those seen; each result says whether it differs."""
+        """The values of the object in this state were compared with the seen ones; each result: whether it differs."""
         node = self.singles.get(key)
         if node is None:
             return None
         readers = []
         for reader, wanted, differs in results:
             if node.values.get(reader) is not wanted:
-                continue  # it has read again
+                continue  # it has read again since
             if differs:
                 readers.append(reader)
             elif node.members.get(key) == identity:
@@ -248,7 +247,7 @@ class Shelf:
     # Inside
 
     def drop(self, node: Node) -> None:
-        """Nothing reads the node any more."""
+        """Drop a node without readers."""
         self._behind.pop(node, None)
         if node.selector is None:
             key = node.key
@@ -281,7 +280,7 @@ class Shelf:
         return self._set(node, key, identity, None, besides)
 
     def _is_behind(self, node: Node, key: Key, now: Record | None, gone: str | None) -> bool:
-        """Whether what the watch shows of the key is older than what the node was answered."""
+        """Whether the watch shows an older state of the key than the answer to the node."""
         ahead = node.ahead.get(key)
         if ahead is None:
             return False
@@ -305,7 +304,7 @@ class Shelf:
 
     def _set(self, node: Node, key: Key, identity: Identity | None, record: Record | None,
              besides: Key | None = None) -> Moved | None:
-        """The state of the key is this one now; what that changed. `record`: where it is known."""
+        """Set the state of the key; returns the change. `record`: if it is known."""
         before = node.members.get(key)
         if identity == before:
             return None
@@ -343,7 +342,7 @@ class Shelf:
             self.contents.pop(key, None)
 
     def _selecting(self, key: Key, record: Record | None) -> Iterable[Node]:
-        """Selections that may be about this object."""
+        """Selections that may contain this object."""
         if record is None:
             return
         pairs = [None, *(record.head.labels or {}).items()]
@@ -362,7 +361,7 @@ class Dependencies:
         return len(self._reads)
 
     def of(self, reader: Key) -> tuple[Node, ...]:
-        """What its runs have read."""
+        """The nodes that the runs of `reader` have read."""
         return self._reads.get(reader, ())
 
     def readers(self) -> list[Key]:
@@ -380,8 +379,9 @@ class Dependencies:
 
     @staticmethod
     def read(reader: Key, node: Node, *, current: bool, seen: tuple[Seen, ...] | None = None) -> bool:
-        """`reader` has read the node: its state now, if `current`, or one before. `seen`: the values that are all that
-        concerns the run; None for everything. Whether it has to be told that this is not the state any more."""
+        """`reader` has read the node: its present state if `current`, else an earlier one. `seen`: the values, if only
+        they concern the run; None for everything. Returns whether the reader must run again, since the state is not
+        present any more."""
         before = node.readers.get(reader)
         if seen is None:
             node.values.pop(reader, None)
@@ -391,7 +391,7 @@ class Dependencies:
         return not current and before != OUTDATED
 
     def settle(self, reader: Key, nodes: Mapping[Node, tuple[Seen, ...] | None], *, good: bool) -> None:
-        """A run of `reader` has ended, which read these nodes, and of each the values seen, None for everything."""
+        """A run of `reader` has ended that read these nodes, with the seen values of each, None for everything."""
         before = self._reads.get(reader, ())
         if good:
             for node in before:
@@ -415,12 +415,12 @@ class Dependencies:
                 self._reads.pop(reader, None)
 
     def forget(self, reader: Key, nodes: Iterable[Node] | None = None) -> None:
-        """The object is gone, or another replica's. `nodes`: what a run of it has read that was not settled."""
+        """The object is gone, or another replica's. `nodes`: reads of its run that were not settled."""
         for node in (*self._reads.pop(reader, ()), *(nodes or ())):
             self._leave(reader, node)
 
     def abandon(self, shelf: Shelf) -> list[Key]:
-        """The shelf's watch is none: its nodes go. The readers that they had."""
+        """Drop all nodes of a shelf that has lost its watch. Returns their readers."""
         nodes = dict.fromkeys(shelf.nodes())
         readers = dict.fromkeys(reader for node in nodes for reader in node.readers)
         for reader in readers:
@@ -448,7 +448,7 @@ def _anchor(selector: Selector) -> tuple[str, str] | None:
 
 
 def _is_newer(node: Node, found: Mapping[Key, Identity]) -> bool:
-    """Whether an answer about one object is newer than what the node has come to know meanwhile."""
+    """Whether an answer about one object is newer than the node's present state."""
     if node.selector is not None or node.key is None:
         return False
     known, answer = node.members.get(node.key), found.get(node.key)
@@ -459,7 +459,7 @@ def _is_newer(node: Node, found: Mapping[Key, Identity]) -> bool:
 
 
 def _is_passed(found: Mapping[Key, Identity], shown: Shown, floor: str, progress: str) -> bool:
-    """Whether the watch has shown everything up to an answer, and something else than it says."""
+    """Whether the watch has shown everything up to an answer, and shows a different state."""
     reached = number_of(progress)
     if reached is None:
         return False

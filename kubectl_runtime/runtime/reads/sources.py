@@ -1,10 +1,10 @@
-"""What is read, and the watches that show how it changes.
+"""The kinds that are read, and the watches that show their changes.
 
     Target    a kind, and where it is watched
     Source    a watch, or a place that must not be watched, and the nodes that the watch keeps up to date
     Watches   how a controller takes, starts and gives back its watches
 
-A value is what of an object matters to a reader: a path, such as `data.tls.crt`, or a function of the object.
+A value is the part of an object that matters to a reader: a path, such as `data.tls.crt`, or a function of the object.
 """
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ ABSENT = Absent()
 
 
 def value_at(obj: Any, path: str) -> Any:
-    """What is at a path such as `data.tls.crt` or `spec.ports.0.name` of plain JSON; `ABSENT` where there is nothing.
+    """The value at a path such as `data.tls.crt` or `spec.ports.0.name` of plain JSON; `ABSENT` if there is none.
 
-    A key may have dots itself: the longest key that is there is taken.
+    Keys may contain dots: the longest existing key is taken.
     """
     parts = path.removeprefix(".").split(".")
     return _value_at(obj, parts)
@@ -62,7 +62,7 @@ def _value_at(obj: Any, parts: list[str]) -> Any:
 
 
 class Watched(NamedTuple):
-    """A watch that serves reads: the part of it, its name, and whether it stores whole objects."""
+    """A watch that serves reads: the share of it, its name, and whether it stores whole objects."""
 
     share: Share
     name: str
@@ -73,16 +73,16 @@ class Watches(Protocol):
     """The watches of the controller."""
 
     def take(self, api: Any, config: WatcherConfig) -> Watched:
-        """One that serves; no request is made."""
+        """Take a suitable watch; no request is made."""
 
     def connect(self, watched: Watched, subscription: OfHeads, sink: Sink, arrived: Callable[[], None]) -> None:
-        """Pass what it sees to the subscription."""
+        """Pass the events of the watch to the subscription."""
 
     def start(self, watched: Watched) -> None:
-        """Have it move on."""
+        """Make the watch run."""
 
     def drop(self, watched: Watched, reason: str) -> None:
-        """The controller needs it no more."""
+        """The controller does not need the watch any more."""
 
 
 class Target:
@@ -100,7 +100,7 @@ class Target:
 
 
 def target_of(kind: Any) -> Target:
-    """What reads have to know of a kind. Raises RequestError for what cannot be read as a whole."""
+    """The target for a kind. Raises RequestError for a kind that cannot be read as a whole."""
     if isinstance(kind, type) and issubclass(kind, PartialView):
         raise RequestError(f"reads are of whole objects: {kind.__name__} is a view of a part")
     resource = api_resource_of(kind)
@@ -111,7 +111,7 @@ def target_of(kind: Any) -> Target:
 
 
 def key_of_read(run: Run, target: Target, which: Any) -> Key:
-    """Which object a run names: by its name, a ref or an object. Raises RequestError for what names none."""
+    """The object that a run names by its name, a ref or an object. Raises RequestError for anything else."""
     resource = target.resource
     if isinstance(which, str):
         if not which:
@@ -139,7 +139,7 @@ class Source:
     """A watch, and the nodes that it keeps up to date."""
 
     def __init__(self, target: Target, namespace: str | None, name: str = "", fields: str = "") -> None:
-        """`name`: of the one object that it is about; `fields`: what it selects by."""
+        """`name`: of the only object that it watches; `fields`: its field selector."""
         self.target = target
         self.namespace = namespace
         self.name = name
@@ -155,7 +155,7 @@ class Source:
 
     @property
     def state(self) -> StoreState:
-        """What its watch stores."""
+        """The state that its watch stores."""
         assert self.watched is not None
         return self.watched.share.watch.stored
 
@@ -167,20 +167,20 @@ class Source:
             return state.overlay.shown if state.ready else ""
 
     def shown(self, key: Key) -> Identity | None:
-        """What the watch has stored of the key."""
+        """The identity that the watch has stored for the key."""
         state = self.state
         with state.lock:
             return identity_of(state.records.get(key)) if state.ready else None
 
     def stored(self, key: Key) -> Record | None:
-        """The same, as a record."""
+        """The record that the watch has stored for the key."""
         state = self.state
         with state.lock:
             return state.records.get(key)
 
 
 def check_value(value: object) -> None:
-    """Raise RequestError for what is no value of a read."""
+    """Raise RequestError for an invalid `value=` of a read."""
     if isinstance(value, str):
         if not value.strip("."):
             raise RequestError("read: the value is a path such as 'data.tls.crt', or a function of the object")

@@ -1,25 +1,26 @@
-"""`Reads`: what the runs of one controller read, from memory, and which of its objects run again when that changes.
+"""`Reads`: what the runs of one controller read, from memory, and which of its objects run again after a change.
 
-    ctx.read, ctx.read_all   answered from a watch's store and the contents kept beside it, else by a request; a
-                             dependency of the run's object from then on
+    ctx.read, ctx.read_all   answered from a watch's store and the contents kept beside it, else by a request; then a
+                             dependency of the run's object
     a watch shows a change   the readers that it concerns are triggered
-    a value was asked for    the new content is read first, by `step`, and triggers only if the value is another one
+    a value was requested    `step` first reads the new content, and triggers only if the value differs
     a run ends               see `Dependencies`
 
 Where a kind is watched:
 
-    the controller watches whole objects of the place    that watch, which has their contents too
-    else                                                 a watch of metadata alone: of the whole cluster, or, in a
+    the controller watches whole objects there           that watch, which has their contents too
+    else                                                 a watch of metadata only: of the whole cluster, or, in a
                                                          controller of some namespaces, of the namespace that is read
     it is refused (403), and never had a list            a watch for each name that is read, `SINGLE_WATCHES` at most;
-                                                         what is read beyond, or refused too, is read each time, and
-                                                         its changes trigger nothing: a warning names the missing right
-    a selection by fields                                a watch of its own, `FIELD_WATCHES` at most; beyond, a change
-                                                         of any object with these labels triggers
+                                                         further names, and refused ones, are read each time, and
+                                                         their changes trigger nothing: a warning names the missing
+                                                         RBAC rule
+    a selection by fields                                a watch of its own, `FIELD_WATCHES` at most; beyond that, a
+                                                         change of any object with these labels triggers
 
-A read before the watch has its first list is a request: nothing waits for the list. The answer and the watch may come
-in any order. Safe to use from any thread; reads block for a request at most. One lock guards the dependencies; no
-request is made and no user code runs while it is held.
+A read before the watch has its first list is a request, so no read waits for the list. The answer and the watch may
+arrive in any order. Safe to use from any thread; a read blocks for one request at most. One lock guards the
+dependencies; no request is made and no user code runs while it is held.
 """
 from __future__ import annotations
 
@@ -77,9 +78,9 @@ SINGLE_WATCHES = 50
 """Watches of single names that a controller makes."""
 FIELD_WATCHES = 50
 FEW = 3
-"""Up to that many contents of a selection are read one by one; more by a list."""
+"""Up to this many contents of a selection are read one by one; more by a list."""
 MANY = 100
-"""Readers that one change triggers, from which on their runs come after those that something else asks for."""
+"""If one change triggers this many readers, their runs go to the background class."""
 NAMED = 10
 """Readers that a log line names."""
 RETRY, LONGEST_RETRY = 1.0, 60.0
@@ -98,7 +99,7 @@ class Reads:
     def __init__(self, resource: ApiResource, client: Client, watches: Watches, *, controller: str,
                  namespaces: frozenset[str], own_writes: bool, sink: Sink, clock: Clock, draining: StopToken,
                  logger: GuardedLogger, observer: Observer) -> None:
-        """`resource`: of the controller's objects, which are those of `namespaces`, or of all of them. `sink` takes the
+        """`resource`: of the controller's objects, which are those in `namespaces`, or in all of them. `sink` takes the
         requests for runs."""
         self._resource = resource
         self._client = client
@@ -116,11 +117,11 @@ class Reads:
         self._singles = 0
         self._by_fields = 0
         self._untidy = False
-        """Readers have gone since `tidy`."""
+        """Whether readers have gone since `tidy`."""
         self._warned: set[str] = set()
         self._unsure: dict[tuple[Source, Key], _Wait] = {}
         self.spawn: Callable[[str, Callable[[], object]], None] = _not_spawned
-        """Starts a thread; without one somebody calls `step`."""
+        """Starts a thread; without it the caller has to call `step`."""
         self._spawned = False
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -129,7 +130,7 @@ class Reads:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Be free of whoever holds a lock. For the child of a fork alone."""
+        """Make new locks. Only for the child of a fork, where a thread of the parent may hold the old ones."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._making = threading.RLock()
@@ -137,7 +138,7 @@ class Reads:
     # --- declared kinds ---------------------------------------------------------------------------------------------
 
     def declare(self, kind: Any) -> list[str]:
-        """Take the watches of a kind; their names. Nothing is requested yet."""
+        """Take the watches of a kind; returns their names. Nothing is requested yet."""
         target = self._target(kind)
         places: Iterable[str | None] = sorted(self._namespaces) if target.resource.namespaced and self._namespaces \
             else (None,)
@@ -209,7 +210,7 @@ class Reads:
             before = node.revision
             known, record = self._from_memory(source, key)
             plain = known and value is None and node.members.get(key) == identity_of(record)
-            if plain:  # as most reads
+            if plain:  # the common case
                 nodes[node] = None
                 node.revision = before or 1
                 Dependencies.read(reader, node, current=True)
@@ -276,7 +277,7 @@ class Reads:
         return records
 
     def _from_memory(self, source: Source, key: Key) -> tuple[bool, Record | None]:
-        """Whether the object is known without a request, and what it is. Under the lock."""
+        """Whether the object is known without a request, and its record. The lock must be held."""
         state = source.state
         with state.lock:
             if not state.ready or state.ended is not None:
@@ -288,8 +289,8 @@ class Reads:
         return held is not None, held
 
     def _selected(self, source: Source, node: Node) -> tuple[dict[Key, Record | None], list[Key] | None]:
-        """The objects of a selection that are known without a request, and those whose content is missing; None:
-        nothing is known. Under the lock."""
+        """The objects of a selection that are known without a request, and the keys whose content is missing; None if
+        nothing is known. The lock must be held."""
         state, shelf = source.state, source.shelf
         with state.lock:
             if not state.ready or state.ended is not None:
@@ -331,7 +332,7 @@ class Reads:
         return records, version
 
     def _value_of(self, node: Node, target: Target, record: Record | None, value: Value) -> Any:
-        """The value, of a path that was looked up before the one that is kept for all readers."""
+        """The value; for a path, as it was looked up once for all readers."""
         if record is None or not isinstance(value, str):
             return self._valued(target, record, value)
         identity = record.head.uid, record.head.resource_version
@@ -371,11 +372,11 @@ class Reads:
         return target.resource.kind == self._resource.kind and target.resource.group == self._resource.group
 
     def _place_of(self, target: Target, namespace: str | None) -> str | None:
-        """Where it is watched: everywhere, or in the namespace."""
+        """Where the kind is watched: everywhere (None), or in the namespace."""
         return namespace if self._namespaces and target.namespaced else None
 
     def _source_of(self, target: Target, key: Key) -> Source | None:
-        """What keeps a single object up to date; None: nothing does."""
+        """The source that keeps a single object up to date; None without one."""
         place = self._place_of(target, key[0])
         source = target.sources.get((place, "", "")) or self._made(Source(target, place))
         if not source.refused:
@@ -395,7 +396,7 @@ class Reads:
         return None if single.refused else single
 
     def _source_for_all(self, target: Target, namespace: str | None, fields: str) -> tuple[Source | None, bool]:
-        """What keeps a selection up to date, and whether it is about these fields alone."""
+        """The source that keeps a selection up to date, and whether it selects by these fields."""
         place = self._place_of(target, namespace)
         source = target.sources.get((place, "", "")) or self._made(Source(target, place))
         if source.refused:
@@ -415,7 +416,7 @@ class Reads:
         return (source, False) if by_fields.refused else (by_fields, True)
 
     def _made(self, source: Source) -> Source:
-        """The source, with a watch that runs, or the one that another thread has made."""
+        """The source with a running watch, maybe one that another thread has made."""
         key, sources = (source.namespace, source.name, source.fields), source.target.sources
         with self._making:
             if (known := sources.get(key)) is not None:
@@ -442,7 +443,7 @@ class Reads:
         self._watches.connect(source.watched, OfHeads(partial(self._heard, source)), self._sink, source.arrived)
 
     def _failed(self, source: Source, error: BaseException) -> None:
-        """An attempt of a watch failed. One that was never complete and is not allowed is given up."""
+        """An attempt of a watch failed. A watch that is forbidden and was never complete is given up."""
         if not isinstance(error, ApiError) or error.code != 403 or source.state.ready or source.watched is None:
             return
         with self._lock:
@@ -472,7 +473,7 @@ class Reads:
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def _heard(self, source: Source, event: Event[Any]) -> Iterable[ReconcileRequest]:
-        """In the watch's thread."""
+        """Process an event, in the watch's thread."""
         shelf = source.shelf
         if event is INIT_DONE:
             with self._lock:
@@ -523,7 +524,7 @@ class Reads:
         return ReconcileRequest(ObjectRef(self._resource, reader[1], reader[0]), reason, known, bulk)
 
     def _name(self, target: Target, key: Key, reader: Key | None = None) -> str:
-        """`secret/x`, with its namespace where that is not the reader's."""
+        """`secret/x`, with the namespace if it is not the reader's."""
         namespace = key[0]
         inside = namespace is None or (reader is not None and reader[0] == namespace)
         return f"{target.word}/{key[1]}" if inside else f"{target.word}/{namespace}/{key[1]}"
@@ -531,7 +532,7 @@ class Reads:
     # --- values -----------------------------------------------------------------------------------------------------
 
     def _note_unsure(self, source: Source) -> None:
-        """Under the lock."""
+        """Note that values have to be compared. The lock must be held."""
         if not source.shelf.unsure:
             return
         now = self._clock.monotonic()
@@ -544,7 +545,7 @@ class Reads:
             guarded(None, "starting the thread of reads", self.spawn, "reads", self.serve)
 
     def due(self) -> float | None:
-        """Seconds until `step` has something to do; None: nothing is to be done."""
+        """Seconds until `step` has something to do; None when there is nothing to do."""
         with self._lock:
             if not self._unsure:
                 return None
@@ -565,7 +566,7 @@ class Reads:
             forget()
 
     def step(self) -> bool:
-        """Compare the values of one object that has changed, and read its content if need be. Whether there was one."""
+        """Compare the values of one changed object, reading its content if needed. Returns whether there was one."""
         now = self._clock.monotonic()
         with self._lock:
             found = next((item for item in self._unsure.items() if item[1].due <= now), None)
@@ -589,7 +590,7 @@ class Reads:
         return True
 
     def _again(self, source: Source, key: Key, wait: _Wait, error: BaseException) -> None:
-        """The content could not be read. One that may not be read is left to the runs."""
+        """The content could not be read: try again later, or leave it to the runs if reading is forbidden."""
         target = source.target
         if isinstance(error, ApiError) and error.code in (401, 403):
             with self._lock:
@@ -606,7 +607,7 @@ class Reads:
 
     def _compare(self, source: Source, node: Node, before: int, record: Record | None,
                  readers: list[tuple[Key, Wanted]]) -> None:
-        """`record` was read when the node's revision was `before`."""
+        """Compare values with `record`, which was read when the node's revision was `before`."""
         target, shelf, key, results = source.target, source.shelf, node.key, []
         assert key is not None
         for reader, wanted in readers:
@@ -639,14 +640,14 @@ class Reads:
         return True
 
     def end(self, run: Run, outcome: Outcome) -> None:
-        """As `RunPart.end`: its reads take the place of those before, or are added to them."""
+        """As `RunPart.end`: the run's reads replace the earlier ones, or are added to them."""
         if run.reads is None and not self._dependencies.of(run.key):
             run.reads_over = True
             return
         with self._lock:
             run.reads_over, nodes = True, run.reads
             good = outcome.error is None and outcome.streak is not Streak.CONFLICT
-            absent = run.record is not None and not run.record.head.uid  # it was a run for an object that is gone
+            absent = run.record is not None and not run.record.head.uid  # a run for an object that is gone
             if run.forgotten or run.ends_reads or outcome.result is RunResult.GONE or (good and absent):
                 self._dependencies.forget(run.key, nodes)
             elif outcome.result is not RunResult.SKIPPED:
@@ -666,7 +667,7 @@ class Reads:
             self._watches.drop(source.watched, "nothing reads it any more")
 
     def _unused(self) -> list[Source]:
-        """Take away the watches of single names and of fields that no object reads any more. Under the lock."""
+        """Remove the sources of single names and of fields that no object reads any more. The lock must be held."""
         unused = []
         for source in self._all_sources():
             if source.ended or not (source.name or source.fields) or len(source.shelf):
@@ -697,7 +698,7 @@ class Reads:
                 self.forget(key)
 
     def look(self, most: int) -> tuple[int, list[tuple[Key, list[str]]]]:
-        """How many objects have read something, and for up to `most` of them, what."""
+        """How many objects have read something, and the reads of up to `most` of them."""
         with self._lock:
             rows = [(reader, [self._described(node, reader) for node in nodes])
                     for reader, nodes in self._dependencies.first(most)]
@@ -716,7 +717,7 @@ class Reads:
 
 
 _AGAIN: Any = object()
-"""The watch has ended meanwhile: look for another one."""
+"""The watch has ended in between: look for another one."""
 
 
 def _nodes_of(run: Run) -> dict[Node, tuple[Seen, ...] | None]:
@@ -728,7 +729,7 @@ def _nodes_of(run: Run) -> dict[Node, tuple[Seen, ...] | None]:
 
 def _object(target: Target, record: Record) -> Any:
     if record.problem is not None:
-        return InvalidObject(record)  # as `Api.get` does: its content raises what is wrong with it
+        return InvalidObject(record)  # as `Api.get` does: its content raises the error
     return target.kind.from_record(record)
 
 

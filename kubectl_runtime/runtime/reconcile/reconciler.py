@@ -135,7 +135,7 @@ class TerminalError(KubeError):
 
 
 Value: TypeAlias = str | Callable[[Any], object]
-"""What of an object matters to a reader: a path such as `data.tls.crt`, or a function of the object."""
+"""The part of an object that matters to a reader: a path such as `data.tls.crt`, or a function of the object."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -144,7 +144,7 @@ ResourceKind = TypeVar("ResourceKind", bound=Resource)
 
 
 class RunReads(Protocol):
-    """Answers what runs read, and keeps it as dependencies of their objects."""
+    """Answers the reads of runs, and keeps them as dependencies of their objects."""
 
     def read(self, run: Run, kind: Any, which: Any, value: Value | None) -> Any:
         """As `Context.read`."""
@@ -328,17 +328,17 @@ class Context(Generic[T_co]):
              value: Value | None = None) -> DynamicObject | None: ...
 
     def read(self, kind: Any, name: Any, *, value: Any = None) -> Any:
-        """The object of this name, in the namespace of the object to reconcile, or of this ref; None while there is
-        none. The object to reconcile depends on it: it runs again when it changes, appears or is deleted.
+        """The object with this name in the namespace of the object to reconcile, or with this ref; None if it does not
+        exist. The object to reconcile depends on it, and runs again when it changes, appears or is deleted.
 
-        With `value`, a path such as `"data.tls.crt"` or a function of the object, only if that changes. The reads of a
-        run that ends well take the place of those of the run before; a run that fails adds its reads.
+        With `value`, a path such as `"data.tls.crt"` or a function of the object, it runs again only when the value
+        changes. The reads of a successful run replace those of the run before; a failed run adds its reads.
 
-        It is read from memory, as a watch of the kind shows it, and by one request where its content is not there yet:
-        the call blocks for that at most, and raises what `Api.get` raises. Contents are kept only of what was read.
-        The object returned is the caller's own. `Controller.reads(kind)` has the kind's list complete before the first
-        run. Rights: `get`, `list` and `watch` of the kind; with rights to single names, up to 50 of them are watched.
-        Raises RequestError for a name that cannot be read, for a ref of another kind and for a view.
+        The object comes from memory, as a watch of the kind shows it, or by one request if its content is not there
+        yet: the call blocks at most for that, and raises what `Api.get` raises. Only contents that were read are kept.
+        The returned object is the caller's own. With `Controller.reads(kind)` the kind's list is complete before the
+        first run. RBAC: `get`, `list` and `watch` of the kind; with permissions for single names, up to 50 of them are
+        watched. Raises RequestError for an invalid name, for a ref of another kind and for a view.
 
         >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
         ...     certificate = ctx.read(Secret, "tls", value="data.tls.crt")
@@ -357,11 +357,11 @@ class Context(Generic[T_co]):
     def read_all(self, kind: Any, *, namespace: str | None = None, labels: LabelSelection | None = None,
                  fields: FieldSelection | None = None) -> list[Any]:
         """The objects of a kind in `namespace` (None: in all that the controller reconciles) that the selectors match,
-        by namespace and name. The object to reconcile depends on all of them, and on what enters or leaves the
-        selection.
+        sorted by namespace and name. The object to reconcile depends on all of them, and on objects that enter or leave
+        the selection.
 
-        As `read` otherwise; contents that are not in memory are read by one list. `labels` is judged here; each
-        selection by `fields` is a watch of its own, up to 50.
+        Otherwise as `read`; contents that are not in memory are read by one list. `labels` are matched here; each
+        selection by `fields` has its own watch, up to 50.
 
         >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
         ...     pods = ctx.read_all(Pod, namespace=obj.namespace, labels={"app": obj.name})

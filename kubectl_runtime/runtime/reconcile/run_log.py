@@ -164,7 +164,7 @@ class RunLog:
         succeeded = self._succeeded.pop(run.key, None) if before is None else before.succeeded
         told = Told(text, alike, attempts, before.since if before is not None else now, ctx.reconcile_id, succeeded)
         if ctx.stop.is_set():
-            why = "by the shutdown" if self._aborted.is_set() else f"as it was told to ({ctx.stop.reason})"
+            why = "by the shutdown" if self._aborted.is_set() else f"by its stop token ({ctx.stop.reason})"
             self._say(logging.WARNING, ctx, "%s: ended %s: %s", said(ctx.ref), why, text)
         elif before is None or before.text != text:
             self._fails_anew(told, ctx, outcome, error, now)

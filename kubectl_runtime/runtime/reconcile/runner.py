@@ -472,7 +472,7 @@ class Runner:
 
 
 DividedBy = Literal["name", "namespace", "uid"]
-"""What decides in which shard an object is."""
+"""The property that decides in which shard an object is."""
 
 Of = Callable[[Key], bool]
 """Whether a key is one of those that a call concerns."""
@@ -498,11 +498,11 @@ class Listener:
         self._on_lost(of)
 
     def left(self, of: Of) -> None:
-        """No run of theirs may write any more. Stores that hold everything stay as they are."""
+        """No run of these objects may write any more. Stores that hold everything stay as they are."""
 
 
 class PartitionListener(Protocol):
-    """Is told which objects become a replica's, and which are another's: see `Listener`."""
+    """Is notified of the objects that a replica gains and loses: see `Listener`."""
 
     def gained(self, of: Any) -> None:
         """As `Listener.gained`."""
@@ -519,7 +519,7 @@ class Partition(Protocol):
 
     @property
     def by(self) -> DividedBy:
-        """What decides in which shard an object is: "name", or "namespace" and "uid" by ranges of their hash."""
+        """The property that decides in which shard an object is: "name"; or "namespace" or "uid", by hash ranges."""
 
     @property
     def parts(self) -> int:
@@ -527,7 +527,7 @@ class Partition(Protocol):
 
     @property
     def shards(self) -> frozenset[int]:
-        """The shards for whose objects runs may begin here."""
+        """The shards whose objects may run here."""
 
     def begin_in(self, shard: int) -> StopToken | None:
         """As `begin`, for an object of this shard."""

@@ -504,7 +504,7 @@ class Store(Generic[K]):
         return states if len(states) == 1 or all(state.ready for state in states) else ()
 
     def _shown(self, records: Records) -> Records:
-        """Those of them that are shown, of each name one."""
+        """The records that are shown, one for each name."""
         if (only := self._only) is not None:
             records = [record for record in records if only(record)]
         if self._apart:
@@ -529,5 +529,5 @@ class Store(Generic[K]):
 
 
 def _age(record: Record) -> int:
-    """What orders objects of one name: the version, where it is a number."""
+    """The version as a number, which orders objects of one name; 0 if it is no number."""
     return number_of(record.resource_version) or 0

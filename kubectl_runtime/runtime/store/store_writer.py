@@ -315,7 +315,7 @@ class Written:
         return self.present(record)
 
     def _is_in_another_shard(self, write: Write) -> bool:
-        """Whether the object is in none of the store's ranges, where it stays. False where the uid is not known."""
+        """Whether the object is in none of the store's ranges, which never changes. False if the uid is unknown."""
         shard, uid = self._shard, write.uid if write.record is None else write.record.uid
         return shard is not None and (bool(uid) or shard.by != "uid") and not shard.matches(uid, write.ref.namespace)
 

@@ -166,7 +166,7 @@ class Watch(Generic[K]):
         self._config = config
         self.writes = WatchedWrites(api, config, self._modify, self._writer, admits)
         self._on_undivided: tuple[Callable[[], None], ...] | None = ()
-        """Called when the server turns out not to divide by `config.shard`; None: it has."""
+        """Called when the server turns out not to divide by `config.shard`; None after that."""
         self._hooks = threading.Lock()
         self._resume_at = 0.0
         self._relists = -1  # the first complete list does not count
@@ -180,9 +180,9 @@ class Watch(Generic[K]):
         self._longest_step = seconds(config.timeout) + IDLE_MARGIN + SLACK
         self._step_since: float | None = None
         self._failure: Exception | None = None
-        """Of the last attempt, if that failed."""
+        """The error of the last attempt, if it failed."""
         self._on_failure: dict[object, Callable[[Exception], None]] = {}
-        """Replaced whole."""
+        """Replaced as a whole, never changed in place."""
         self._writer.watched(lambda: self._state)
         renewed_in_children(self)
 
@@ -250,8 +250,8 @@ class Watch(Generic[K]):
         return unsubscribe
 
     def when_undivided(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the server has sent objects that are in none of the ranges of `config.shard`; now, if it
-        has. By the watch's thread; it must neither block nor raise. For the library."""
+        """Call `callback` once the server has sent objects outside the ranges of `config.shard`; at once if it has. It
+        runs in the watch's thread and must neither block nor raise. For the library."""
         with self._hooks:
             if self._on_undivided is not None:
                 self._on_undivided = (*self._on_undivided, callback)
@@ -265,8 +265,8 @@ class Watch(Generic[K]):
             callback()
 
     def on_failure(self, callback: Callable[[Exception], None]) -> Callable[[], None]:
-        """Call `callback` with the error of each attempt that fails, in the thread of the watch, and with the last one
-        now if that was the last attempt; returns how to end that. It must neither block nor raise."""
+        """Call `callback` with the error of each failed attempt, in the watch's thread; and at once, if the last
+        attempt failed. Returns a function that ends this. The callback must neither block nor raise."""
         key = object()
         self._on_failure = {**self._on_failure, key: callback}
         if (failure := self._failure) is not None:

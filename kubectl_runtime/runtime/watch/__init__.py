@@ -1,1 +1,1 @@
-"""A list, then changes, for ever: the watcher, its state machine, its backoff and its log."""
+"""A list, then its changes: the watcher, its state machine, its backoff and its log."""

@@ -62,7 +62,7 @@ class WatchTarget:
 
     @classmethod
     def of(cls, api: Any, config: Any) -> WatchTarget:
-        """What a watch of `api` with this WatcherConfig is about."""
+        """The target of a watch of `api` with this WatcherConfig."""
         shard = None if config.shard is None else config.shard.words
         return cls(api.resource, api.namespace, config.label_text, config.field_text, shard,
                    str(getattr(api, "selection", "")))

@@ -87,8 +87,8 @@ class WatcherConfig:
     """Compare the store with a list of metadata at this interval (at least 1 s): for clusters whose database may be
     restored from a copy. None: never. Only for watches with a store."""
     shard: ShardSelector | None = field(default=None, kw_only=True)
-    """Only the objects in these ranges of a hash. The server is asked for these alone; what it sends besides, as one
-    without the feature gate ShardedListAndWatch does, is left out. None: all of them."""
+    """Only the objects in these hash ranges; None: all objects. Only these are requested; other objects, which a server
+    without the feature gate ShardedListAndWatch sends, are dropped."""
     backoff: WatchBackoff | None = field(default=None, kw_only=True)
     """How long to wait after a failure. None: `WatchBackoff()`; for the kinds that a controller `owns` or `watches`,
     the backoff of the watch of its own kind."""

@@ -179,7 +179,7 @@ class WatchDriver:
         self._refusals: Refusals = getattr(client, "refusals", None) or Refusals()
         self._state: State = BEGIN
         self.unasked = False
-        """Whether objects came that are in none of the ranges asked for: the server takes no notice of them."""
+        """Whether objects outside the requested ranges came: the server ignores ranges."""
         self._stream: Iterator[WatchBatch] | None = None
         self._patience = self._heard = 0.0
         self._witnesses: dict[Key, str] = {}
@@ -296,7 +296,7 @@ class WatchDriver:
         return self._page(params, Retry.NEVER)
 
     def _page(self, params: ListParams, retry: Retry) -> tuple[ListMeta, list[Record]]:
-        """A page, without what is in none of the ranges asked for."""
+        """A page, without objects outside the requested ranges."""
         meta, records = self._api.list_page(params, stop=self._stop, retry=retry)
         if params.shard is not None:
             asked = [record for record in records if is_in_shard(params.shard, record)]
@@ -305,7 +305,7 @@ class WatchDriver:
         return meta, records
 
     def _asked(self, batch: WatchBatch) -> WatchBatch:
-        """The events, where one of an object that was not asked for says only how far the server is."""
+        """The events; an event of an object outside the requested ranges becomes a bookmark of its version."""
         asked = [event if event.record is None or is_in_shard(self._config.shard, event.record)
                  else RecordEvent("BOOKMARK", None, event.resource_version or "") for event in batch]
         self.unasked = self.unasked or any(one is not other for one, other in zip(asked, batch, strict=True))
