@@ -328,8 +328,8 @@ def any_of(first: OfExisting, *more: OfExisting) -> OfExisting: ...
 @overload
 def any_of(first: Condition, *more: Condition) -> Condition: ...
 def any_of(first: Condition, *more: Condition) -> Condition:
-    """The condition that one of these is true; they are called in order until one is. A wait gives up when none of them
-    can become true any more."""
+    """The condition that at least one of these is true; they are called in order until one is. A wait gives up when
+    none can become true any more."""
     conditions = (first, *more)
 
     def never(obj: Any) -> str:

@@ -33,7 +33,7 @@ stop                  the controller ended: `reason`
 Lines are in the order in which things happened in each thread; those of several threads in the order of arrival. The
 last line of a process that was killed may be torn. `note` says what is withheld.
 
-`RingFile`: lines in at most two files, each of which can be understood alone.
+`RingFile`: lines in at most two files; each file can be understood alone.
 
     FILE             the present file
     FILE.1           the one before it, of the same process
@@ -142,7 +142,7 @@ def object_of(plain: bytes | msgspec.Raw, line: bytes | msgspec.Raw) -> bytes:
 
 
 class RingFile:
-    """A file of lines, and the file before it, neither of which grows beyond half of the limit. For one thread."""
+    """A file of lines, and the file before it; neither grows beyond half of the limit. For one thread."""
 
     def __init__(self, path: Path, limit: int, head: Callable[[int, bool], bytes]) -> None:
         """Opens the file; `head(part, partial)` is its first line. Raises OSError; BlockingIOError when another process

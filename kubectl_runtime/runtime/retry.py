@@ -193,7 +193,7 @@ def _equal_amounts(first: Any, second: Any, above: str = "", key: str = "") -> b
 
 
 def _content(plain: dict[str, Any]) -> dict[str, Any]:
-    """An object without the fields that the server counts and records."""
+    """An object without the fields that only the server sets."""
     metadata = {key: value for key, value in plain.get("metadata", {}).items()
                 if key not in ("generation", "managedFields", "resourceVersion")}
     return {**plain, "metadata": metadata}

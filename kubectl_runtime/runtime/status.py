@@ -490,7 +490,7 @@ class ReadyCondition:
         an Action                               True       Reconciled              empty
         an Action, an object being deleted      nothing is written
         an Action, with children not ready      Unknown    ChildrenNotReady        their names
-        Action.waiting                          Unknown    what it says            what it says
+        Action.waiting                          Unknown    its reason              its message
         an exception                            False      the exception's class   the exception's text
         a conflict that is retried quietly      nothing is written
 

@@ -200,7 +200,8 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
     """
     check_api(api, "delete_and_finalize")
     if params is not None and params.dry_run:
-        raise RequestError(f"{api.place.words('delete', name)}: a dry run deletes nothing whose end could be awaited")
+        raise RequestError(f"{api.place.words('delete', name)}: a dry run deletes nothing, so there is "
+                           "nothing to wait for")
     name = object_name(api.place, name)
     operation = build.delete(api.place, name).operation
     with _Deadline(period_of(f"{operation}: timeout", timeout), api.client.clock, stop) as deadline:
@@ -265,10 +266,11 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
             if done:
                 return seen
             if why := why_never(condition, seen):
-                raise WaitFailed(f"{operation}: {name_of(condition)} cannot become so: {why}; {last_seen(seen, True)}",
+                raise WaitFailed(f"{operation}: {name_of(condition)} can never become true: {why}; "
+                                 f"{last_seen(seen, True)}",
                                  name_of(condition), seen)
     wanted = name_of(condition)
-    happened = f"{operation}: {wanted} was not so {deadline.end()}; {last_seen(seen, looked)}"
+    happened = f"{operation}: {wanted} did not become true {deadline.end()}; {last_seen(seen, looked)}"
     if seen is not None:
         happened += f", unchanged for {clock.monotonic() - changed:.0f} s"
     if trouble.text:

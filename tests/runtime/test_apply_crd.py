@@ -119,7 +119,7 @@ def test_a_stop_ends_the_wait_for_discovery(client: Client, server: ApiServer, c
 def test_a_kind_that_another_definition_has_taken_is_told(client: Client) -> None:
     apply_crd(client, Gadget)
     before = client.clock.monotonic()
-    with pytest.raises(WaitFailed, match=r"rivals\S*: is_crd_established cannot become so: its names are taken: "
+    with pytest.raises(WaitFailed, match=r"rivals\S*: is_crd_established can never become true: its names are taken: "
                                          r'\w+: "?\w+"? is already in use') as caught:
         apply_crd(client, Rival, timeout=500)
     assert not isinstance(caught.value, TimeoutError)

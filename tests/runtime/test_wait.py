@@ -183,7 +183,7 @@ def test_the_deadline_is_on_the_clients_clock_and_wakes_a_silent_read(
         clock.advance(599)
         assert not waiting.done()
         clock.advance(1)
-        with pytest.raises(WaitTimeout, match="is_created was not so within 600 s; it does not exist"):
+        with pytest.raises(WaitTimeout, match="is_created did not become true within 600 s; it does not exist"):
             waiting.result(PATIENCE)
 
 
@@ -280,7 +280,7 @@ def test_a_timeout_tells_which_condition_which_object_and_what_was_last_seen(sim
     with pytest.raises(WaitTimeout) as caught:
         await_condition(pods, "p", conditions.is_pod_running, timeout=3)
     text = str(caught.value)
-    assert text.startswith("await pods default/p: is_pod_running was not so within 3 s; last seen: uid ")
+    assert text.startswith("await pods default/p: is_pod_running did not become true within 3 s; last seen: uid ")
     assert text.endswith("phase Pending, Ready=False (ContainersNotReady: psst), unchanged for 3 s")
     assert caught.value.condition == "is_pod_running"
     assert caught.value.last_seen.name == "p"
@@ -307,7 +307,7 @@ def test_a_wait_for_what_failed_gives_up_with_the_reason(simulated: Simulated, l
         jobs.patch_status("j", Patch.merge(failed))
     wanted = Described("is done", created, job_failure) if late else conditions.all_of(
         conditions.is_created, conditions.is_job_completed)
-    with pytest.raises(WaitFailed, match=r"await jobs.batch default/j: .*cannot become so: the Job failed: "
+    with pytest.raises(WaitFailed, match=r"await jobs.batch default/j: .*can never become true: the Job failed: "
                                          r"BackoffLimitExceeded: psst; last seen: uid ") as caught:
         await_condition(jobs, "j", wanted, timeout=500)
     assert simulated.client.clock.monotonic() < 400

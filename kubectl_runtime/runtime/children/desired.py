@@ -99,7 +99,7 @@ def desired(owner: Resource, children: Iterable[Child], find: KindFinder) -> lis
             wanted = _desired(owner, one, reference, whose, find)
             ref = wanted.ref
             if ref in found:
-                raise RequestError(f"{ref} is there twice among the children of {owner.ref}: the second would take "
+                raise RequestError(f"{ref} appears twice among the children of {owner.ref}: the second would take "
                                    "away what the first one sets")
             if ref == own:
                 raise RequestError(f"{ref} cannot be its own child")
@@ -137,7 +137,7 @@ def _desired(owner: Resource, child: Any, reference: OwnerReference, whose: byte
         if not hasattr(child, "api_resource"):
             raise RequestError(f"{type(child).__name__} is bound to no kind, so it cannot be a child")
         if is_partial(child):
-            raise RequestError(f"{child.ref}: only a part of the object is held, which says nothing of the rest")
+            raise RequestError(f"{child.ref}: only a part of the object is kept, so it cannot be applied")
         resource, name, namespace, kind = child.api_resource, child.name, child.namespace, type(child)
         rival = controller_in(child.owner_references)
         other = f"{rival.kind} {rival.name}" if rival is not None and rival.uid != reference.uid else ""
@@ -148,11 +148,11 @@ def _desired(owner: Resource, child: Any, reference: OwnerReference, whose: byte
         other = next((f"{held.get('kind')} {held.get('name')}" for held in items_of(metadata, "ownerReferences")
                       if held.get("controller") and held.get("uid") != reference.uid), "")
     if not name:
-        raise RequestError(f"a child {resource.kind} of {owner.ref} has no name: child_name(obj, suffix) makes one, "
-                           "always the same")
+        raise RequestError(f"a child {resource.kind} of {owner.ref} has no name: child_name(obj, suffix) makes a "
+                           "stable one")
     if other:
-        raise RequestError(f"{resource.kind} {name} cannot be a child of {owner.ref}: it says itself that {other} "
-                           "controls it")
+        raise RequestError(f"{resource.kind} {name} cannot be a child of {owner.ref}: its own owner reference "
+                           f"names {other} as its controller")
     return Desired(child, resource, kind, _namespace(owner, resource, namespace, name), name, reference,
                    _digest(child, whose))
 
@@ -160,7 +160,7 @@ def _desired(owner: Resource, child: Any, reference: OwnerReference, whose: byte
 def _text(child: Mapping[str, Any], key: str) -> str:
     value = child.get(key)
     if not (isinstance(value, str) and value):
-        raise RequestError(f"a child that is a dict or a manifest says its apiVersion and kind; {key} is {value!r}")
+        raise RequestError(f"a child that is a dict or a manifest needs an apiVersion and a kind; {key} is {value!r}")
     return value
 
 
@@ -175,8 +175,8 @@ def _namespace(owner: Resource, resource: ApiResource, namespace: str | None, na
         return None
     if not owner.api_resource.namespaced:
         if not namespace:
-            raise RequestError(f"{resource.kind} {name}: which namespace? {owner.ref} is in none, so its children name "
-                               "theirs")
+            raise RequestError(f"{resource.kind} {name} needs a namespace: its owner {owner.ref} is cluster-scoped "
+                               "and has none")
         return namespace
     if namespace is None or namespace == own:
         return own

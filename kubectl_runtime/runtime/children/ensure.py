@@ -79,7 +79,7 @@ class Watched(Protocol):
     """The watches of a controller, as children need them. Safe to use from any thread."""
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:
-        """What the watches of this kind know of an object."""
+        """The object as the watches of this kind show it."""
 
     def owned_by(self, uid: str) -> Iterable[Record]:
         """The objects with a reference to this owner, of all kinds that the controller owns."""
@@ -108,7 +108,7 @@ NOTHING_KNOWN = Found(None, False, False)
 
 
 class Naming:
-    """The children that one run has named in all of its calls. For one thread."""
+    """The children that a run has named in all of its calls. For one thread."""
 
     def __init__(self) -> None:
         self.refs: set[ObjectRef] = set()

@@ -241,7 +241,7 @@ Searched: TypeAlias = tuple[Store[Any], bool, bool]
 
 
 class TakenWatches:
-    """The watches that one controller uses, and their stores. Changed by one thread at a time; read by any."""
+    """The watches that a controller uses, and their stores. Changed by one thread at a time; read by any."""
 
     def __init__(self, plan: Plan, on_bug: Callable[[str, BaseException], None], rng: random.Random) -> None:
         """`on_bug` is called with defects of the library in a watch; `rng` draws the jitter of its backoff."""
@@ -257,7 +257,7 @@ class TakenWatches:
         self._partial: set[tuple[str, str]] = set()
         """The kinds whose store has only parts of objects."""
         self._views: dict[type, Store[Any]] = {}
-        """By class of views: the store of the first plan that asks for it."""
+        """By class of views: the store of the first plan with that class."""
         self._fed: list[Store[Any]] = []
         self._indexing: list[WatchPlan] = []
         """The plans that have indexes."""

@@ -139,7 +139,7 @@ class Controller(Generic[K]):
     @takes_options(StreamOptions)
     def for_stream(cls, stream: Iterable[Event[K]] | Iterable[K], store: Store[K], *, client: Client,
                    stop: StopToken | None = None, **options: Unpack[StreamOptions[K]]) -> Controller[K]:
-        """Reconcile the objects of `store` whenever `stream` says that one of them changed.
+        """Reconcile the objects of `store` whenever `stream` shows that an object changed.
 
         `stream` comes from a `reflector`, which fills `store`, directly or through filters. It yields events or
         objects. The controller reads it in its own thread and closes it. The controller ends with an error when the
@@ -431,8 +431,8 @@ class Controller(Generic[K]):
         check_functions(reconcile, policy, context)
         with self._claim:  # held only here: the launch calls observers and log handlers
             if self._is_launching or self._alive() is not None:
-                raise RequestError(f"controller {self._plan.name} runs already: two lives of it would reconcile each "
-                                   "object at once; stop the first one, and wait for its runs to end")
+                raise RequestError(f"controller {self._plan.name} runs already: a second start would reconcile each "
+                                   "object twice at once; stop the first one, and wait for its runs to end")
             self._is_launching = True
         try:
             running: Running[K] = Running(self._plan, reconcile, policy, context)

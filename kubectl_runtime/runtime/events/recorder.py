@@ -176,7 +176,7 @@ def is_expected(error: BaseException | None) -> bool:
 log = guarded_logger(__name__)
 
 PATIENCE = 10.0
-"""Seconds that one request may take."""
+"""Seconds that a request may take."""
 BACKOFF = Backoff(1, 2, 30, jitter=0.5)
 _MOST_WARNINGS = 100
 
@@ -401,7 +401,7 @@ class Recorder:
 
     Events go through a queue and one thread; the same event again becomes a series, and an object with too many events
     is limited (`burst`, then one more every `refill` seconds). In a reconciler `ctx.record(reason, note)` does it. Safe
-    to use from any thread. A context manager: at its end it sends what is queued, for at most some seconds.
+    to use from any thread. A context manager: at its end it sends what is queued, for at most 5 s.
 
     >>> pod = Api.namespaced(client, Pod, "default").get("web-0")
     >>> with Recorder(client, "my-operator") as recorder:

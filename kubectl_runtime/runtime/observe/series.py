@@ -93,7 +93,7 @@ _Depth = tuple[float, int]
 
 
 class _Run(msgspec.Struct, gc=False):
-    """One run: an object without garbage collection, as there are hundreds at a time."""
+    """One run: an object that the garbage collector ignores, as there are hundreds at a time."""
 
     at: float
     """When it began."""

@@ -102,16 +102,16 @@ class Target:
 def target_of(kind: Any) -> Target:
     """The target for a kind. Raises RequestError for a kind that cannot be read as a whole."""
     if isinstance(kind, type) and issubclass(kind, PartialView):
-        raise RequestError(f"reads are of whole objects: {kind.__name__} is a view of a part")
+        raise RequestError(f"read: only whole objects can be read, and {kind.__name__} is a view")
     resource = api_resource_of(kind)
     found: Any = dynamic(resource) if isinstance(kind, ApiResource) else kind
     if not issubclass(found, Resource):
-        raise RequestError(f"reads are of whole objects of a resource class: {found.__name__} is none")
+        raise RequestError(f"read: {found.__name__} is not a resource class")
     return Target(found, resource)
 
 
 def key_of_read(run: Run, target: Target, which: Any) -> Key:
-    """The object that a run names by its name, a ref or an object. Raises RequestError for anything else."""
+    """The key of the object that `which` names: a name, a ref or an object. Raises RequestError for anything else."""
     resource = target.resource
     if isinstance(which, str):
         if not which:

@@ -91,7 +91,7 @@ class Invoker:
         self._stored = environment.stored
         self._on_result = on_result
         self._log = RunLog(environment.logger, environment.clock, environment.shutdown.aborted, on_crowd)
-        self._policy_guard = Guard(f"the error policy {name_of(error_policy)}, whose place the default backoff takes,",
+        self._policy_guard = Guard(f"the error policy {name_of(error_policy)}, which the default backoff replaces,",
                                    environment.logger, environment.clock)
         self._result_guard = Guard(f"the result callback {name_of(on_result)}", environment.logger, environment.clock)
         self.loops = LoopDetector(environment.logger, environment.clock)
@@ -102,7 +102,7 @@ class Invoker:
         self._family = environment.client.shared if self._fences else None
         self._manager = environment.field_manager
         self._ready = None if ready is None else ReadyCondition(ready, environment.client, environment.field_manager)
-        self._ready_guard = Guard(f"the condition {ready}, which does not tell of a failed run,", environment.logger,
+        self._ready_guard = Guard(f"the condition {ready}, which does not show a failed run,", environment.logger,
                                   environment.clock)
         self.invoke: Execute = self.invoke_reconciler
         """The body of a run."""

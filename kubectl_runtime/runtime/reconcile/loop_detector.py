@@ -293,8 +293,8 @@ def _shown(path: Path) -> str:
 
 
 def taken(before: Record, after: Record) -> list[tuple[str, str]]:
-    """Fields that one manager alone owned in `before`, and that others but not this manager own in `after`: each path
-    with the manager that lost it."""
+    """Fields that a manager alone owned in `before`, and that only others own in `after`: each path with the manager
+    that lost it."""
     had, has = _owners(before), _owners(after)
     return [(path, next(iter(managers))) for path, managers in had.items()
             if len(managers) == 1 and path in has and not managers & has[path]]

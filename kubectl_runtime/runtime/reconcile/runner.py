@@ -10,8 +10,8 @@ and leaves when nothing is due; so a loaded queue costs no hand-over between thr
 
 Triggers that arrive while the gate is closed are the initial list, and go to the background class. No lock is held
 during user code, calls of the observer, or submits (the executor may be the user's). Simulations drive `step` and the
-generators of the workers; the observer is notified between two yields, so that also there a thread has one run at a
-time.
+generators of the workers; the observer is notified between two yields, so that a simulated thread also has one run at
+a time.
 
 `Partition`: the objects that this replica owns, where several replicas divide the objects. If they are divided by name,
 each replica's stores hold everything, and only runs with their writes are divided. If they are divided by ranges of a

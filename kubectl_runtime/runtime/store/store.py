@@ -485,7 +485,7 @@ class Store(Generic[K]):
 
     @property
     def _unstarted(self) -> str:
-        """The missing step of the user because of which there is nothing to read; empty if there is none."""
+        """The missing step of the user, if that is why there is nothing to read; else empty."""
         return next((state.unstarted for state in self._states if state.unstarted), "")
 
     def _found_nothing(self) -> None:

@@ -101,7 +101,7 @@ class FailureLog:
             level = logging.INFO if isinstance(error, ApiError) and error.is_expired else logging.WARNING
             log.log(level, "%s; %s", text, _next(failure, delay), exc_info=unexpected)
         elif not failure.away or self._count & (self._count - 1) == 0:
-            log.warning("cannot %s %s: still so after %d failures in %.0f s; %s",
+            log.warning("cannot %s %s: still failing after %d failures in %.0f s; %s",
                         failure.verb, self._target, self._count, now - self._since, _next(failure, delay))
         self._last = text
         return text
@@ -177,7 +177,7 @@ class ServerGate:
 
     @property
     def trouble(self) -> Exception | None:
-        """The error because of which the watch waits; None when it does not wait."""
+        """The error that makes the watch wait; None when it does not wait."""
         if not self._waits or self._its_turn:
             return None
         outage = self._reachability.outage

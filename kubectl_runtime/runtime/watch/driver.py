@@ -192,7 +192,7 @@ class WatchDriver:
 
     @property
     def server_trouble(self) -> Exception | None:
-        """The error because of which the watch waits for the server; None when it does not wait."""
+        """The error that makes the watch wait for the server; None when it does not wait."""
         return self._gate.trouble
 
     @property

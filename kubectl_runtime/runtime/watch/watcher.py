@@ -63,7 +63,7 @@ def watch_steps(api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, stop
                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
                 on_absence: Callable[[Exception | None], None] = lambda _: None) -> Iterator[RawStep[Record]]:
     """The raw steps, with records. After a `Failed` the next pull tries again at once, so the consumer must wait.
-    `on_absence` gets the error because of which it waits for the server, and None when the server has answered."""
+    `on_absence` gets the error that makes it wait for the server, and None when the server has answered."""
     absence: Exception | None = None
     stop = with_scope(stop or StopToken(clock=clock), clock)
     with closing(WatchDriver(api, config, stop, clock, rng or random.Random())) as driver:

@@ -280,7 +280,7 @@ def test_an_error_policy_that_fails_is_logged_and_the_backoff_applies(
     calls = Calls(answer)
     with Controller(cluster.api(Parent)).start(calls, error_policy=policy):
         calls.wait_for(lambda seen: len(seen) == 2)
-    assert "policy, whose place the default backoff takes, given Parent" in caplog.text
+    assert "policy, which the default backoff replaces, given Parent" in caplog.text
     assert "raised SystemExit" in caplog.text
 
 

@@ -350,7 +350,7 @@ def test_a_condition_that_cannot_be_written_fails_the_run_and_hides_no_error(wor
         running.trigger_all()
         world.sim.settle(0.5)
     assert errors == ["ValueError"]
-    assert "the condition Ready, which does not tell of a failed run," in caplog.text
+    assert "the condition Ready, which does not show a failed run," in caplog.text
 
 
 def test_two_controllers_with_a_condition_each_leave_each_other_alone(world: World) -> None:

@@ -123,9 +123,9 @@ def test_each_attempt_is_one_line_and_repetitions_are_short(caplog: pytest.LogCa
         "cannot list things.test.example in namespace default: user x cannot list things (403 Forbidden)"
     )
     assert "grant the verb 'list' on resource 'things' of API group 'test.example'" in first
-    assert others == ["cannot list things.test.example in namespace default: still so after 2 failures in 1 s; "
+    assert others == ["cannot list things.test.example in namespace default: still failing after 2 failures in 1 s; "
                       "next attempt in 1.5 s",
-                      "cannot list things.test.example in namespace default: still so after 3 failures in 2 s; "
+                      "cannot list things.test.example in namespace default: still failing after 3 failures in 2 s; "
                       "next attempt in 1.5 s"]
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
