@@ -14,19 +14,19 @@ a thread.
 The lines of a recording: JSON, one object a line, each with `k`, what it is, and `t`, seconds on a clock.
 
 ====================  =================================================================================================
-begin                 the first line of a file: `format`, `controller`, `session` (a process's life of it), `part` (its
-                      files, counted), `at` (the date), `watches` (by name: `path`, `labels`, `fields`, `metadata`: only
-                      that), `partial` (what was stored when it began does not follow: it was too much), `note`
-watch                 there is one more watch: `w`, its name, and its `place`, as in `watches`
+begin                 the first line of a file: `format`, `controller`, `session` (one per process), `part` (the file's
+                      number), `at` (the date), `watches` (by name: `path`, `labels`, `fields`, `metadata`: whether only
+                      that), `partial` (the stored objects do not follow, since they are too many), `note`
+watch                 another watch: `w`, its name, and its `place`, as in `watches`
 held                  an object that was stored when the file began: `w` the watch, `key`, and `o`, the object
 ready                 the watch `w` had a complete list
-apply, delete         an object came or changed, or is gone; `o` is the object, or `line` the watch line that brought it
+apply, delete         an object appeared, changed, or is gone; `o` is the object, or `line` the watch line with it
 trigger               `refs` to reconcile: [namespace, name, reason] each
 run                   a run begins: `id`, `ns`, `name`, `reason`, `failures` before it
 call                  an answer inside the run `id`: method `m`, `path`, `query`, body `b`, status `s`, answer `a`
-                      (`text`, if it is not JSON), or the error `e` where there was none
+                      (`text`, if it is not JSON), or the error `e` if there was no answer
 end                   the run `id` ended: `result`, and if it failed `type`, `error` and `trace`
-lost                  `count` lines that could not be kept: the disk was slower than the controller
+lost                  `count` lines were lost: the disk was slower than the controller
 stop                  the controller ended: `reason`
 ====================  =================================================================================================
 

@@ -58,8 +58,8 @@ def test_a_rollout_that_does_not_end_is_named_with_what_was_last_seen(tmp_path: 
         with Program(SCRIPT, "-l", "app=shop", "--image", "shop:2", "--timeout", "1", env=environment) as program:
             assert program.end() == 1
     assert program.lines[0] == "web gets shop:2"
-    assert program.lines[-1].startswith("error: await deployments.apps default/web: is_deployment_completed did not become true "
-                                        "within 1 s; last seen: uid ")
+    assert program.lines[-1].startswith("error: await deployments.apps default/web: is_deployment_completed did "
+                                        "not become true within 1 s; last seen: uid ")
     assert "Available=False (MinimumReplicasUnavailable: " in program.lines[-1]
     assert "), Progressing=True (" in program.lines[-1]
 

@@ -1,1 +1,1 @@
-"""The controller: its plan, its assembly, its running life, its gate and its signals."""
+"""The controller: its options, its plan, its assembly, and a running controller."""

@@ -249,7 +249,7 @@ class Lost(Enum):
 
 @dataclass(slots=True, eq=False)
 class Series:
-    """One subject's observations. `count` is of all of them; an Event has those after `before`."""
+    """One subject's observations. `count` is the number of all; an Event has those after `before`."""
 
     subject: Subject
     note: str

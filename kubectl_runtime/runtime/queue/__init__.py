@@ -1,1 +1,1 @@
-"""Which key runs when: the scheduler, the work queue, backoff of keys, how many workers."""
+"""Which key runs when: the scheduler, the work queue, runs and their failures, own writes."""
