@@ -178,7 +178,7 @@ def test_a_store_that_was_closed_before_it_was_entered_keeps_nobody_waiting(maps
 
 def test_a_store_that_was_never_entered_says_so_to_whoever_reads_or_waits(
         client: Client, maps: Api[ConfigMap], caplog: pytest.LogCaptureFixture) -> None:
-    told = "its watch was never started: with watch_store(...) as configmaps: ..."
+    told = "its watch was never started: with watch_store(...) as configmaps: ..., or .start()"
     reads: list[Callable[[WatchedStore[ConfigMap]], Any]] = [
         lambda store: store.list(), len, lambda store: store.get("a", "default"),
         lambda store: store.by_index("app", "web"), lambda store: store.filter("app")]
