@@ -310,8 +310,8 @@ class Controller(Generic[K]):
         return self
 
     def key_rate(self, rate: KeyRate | None) -> Self:
-        """Let one object have at most `rate.runs` runs in each `rate.per`, whatever asks for them: changes, related
-        objects, requeues, retries, your own triggers. What comes beyond that is one run when its time has come.
+        """Let one object have at most `rate.runs` runs in each `rate.per`, whatever requests them: changes, related
+        objects, requeues, retries, your own triggers. Further requests become one run when its time has come.
 
         Without it, and with None, there is no limit. Other objects do not wait. Raises RequestError for anything else.
         """

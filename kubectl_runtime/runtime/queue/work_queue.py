@@ -178,8 +178,8 @@ _DELETED = Reason.OBJECT_DELETED
 
 @dataclass(frozen=True, slots=True)
 class KeyRate:
-    """The most runs of one object within some time: `runs` in each period of `per`, whatever asks for them. A run
-    beyond that waits until the first of the last `runs` began `per` ago; what asks for it meanwhile is one run.
+    """The most runs of one object within some time: `runs` in each period of `per`, whatever requests them. A
+    further run waits until the first of the last `runs` began `per` ago; all requests until then become one run.
 
     `per` is seconds or a `timedelta`. Raises RequestError for fewer than one run, and for what is no finite time above
     0.
@@ -204,14 +204,14 @@ class KeyRates:
     def __init__(self, rate: KeyRate) -> None:
         self._runs, self._per = rate.runs, seconds(rate.per)
         self._began: dict[Key, deque[float]] = {}
-        """In the order in which their last run began, so that those that no longer count are in front."""
+        """In the order of their last run, so that keys which no longer count come first."""
 
     def __len__(self) -> int:
-        """Of how many keys anything is kept."""
+        """How many keys have any state."""
         return len(self._began)
 
     def began(self, key: Key, now: float) -> list[Key]:
-        """A run of `key` begins. Returns keys that are free, and are forgotten by that."""
+        """A run of `key` begins. Returns keys that are free again, and forgets them."""
         times = self._began.pop(key, None) or deque(maxlen=self._runs)
         times.append(now)
         self._began[key] = times
@@ -225,13 +225,13 @@ class KeyRates:
         return free
 
     def next_at(self, key: Key) -> float:
-        """When the next run of `key` may begin; a time in the past when it may at once."""
+        """When the next run of `key` may begin; a time in the past if it may begin at once."""
         times = self._began.get(key)
         return times[0] + self._per if times is not None and len(times) == self._runs else 0.0
 
 
 _FREED = 10
-"""Keys that are forgotten at most when one runs: no run pays for many."""
+"""The most keys that are forgotten when a run begins, so that no run pays for many."""
 
 _STRANGE: tuple[None] = (None,)
 """The causes of an entry that was joined when no run had written anything, so that no cause can be an own write."""

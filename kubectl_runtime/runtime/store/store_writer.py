@@ -90,8 +90,8 @@ class StoreWriter(Generic[K]):
         return self.state.records
 
     def states(self) -> dict[Key, Record]:
-        """All stored objects, and those that this process wrote and the watch has not shown yet. Only for the thread
-        that writes."""
+        """All stored objects, including writes of this process that the watch has not shown yet. Only for the writing
+        thread."""
         state = self.state
         with state.condition:
             own = {key: entry.last for key, entry in state.overlay.entries.items() if entry.last is not None}

@@ -1,23 +1,23 @@
-"""`NamespacesDriver`: what a `WatchDriver` is to one place, for namespaces that come and go. Its watch has one store.
+"""`NamespacesDriver`: a `WatchDriver` for a changing set of namespaces. Its watch has one store.
 
     everywhere   one watch of the whole cluster; objects of other namespaces are dropped before anything keeps them.
-                 A namespace that comes is listed and joined; of one that goes, the objects are deleted
+                 A new namespace is listed and joined; the objects of a removed one are deleted
     each         after a 403 to the first list or watch of the cluster: a shared watch of each namespace, `MOST` at
-                 most. What they bring comes in their order, a namespace as a whole
+                 most. Their events are passed on in order, and the list of a namespace as a whole
 
     a namespace                  everywhere                                 each
-    comes                        listed at version v; its events up to v    asked for one object; its watch is taken
+    is added                     listed at version v; its events up to v    one object is requested; its watch is taken
                                  are dropped, as the list has them
-    goes                         Delete of what is stored                   the same; its watch is given back
-    comes, without the right     -                                          logged once and skipped; asked again when
+    is removed                   Delete of what is stored                   the same; its watch is given back
+    is added, but forbidden      -                                          logged once and skipped; tried again when
                                                                             the namespace changes, and each minute
 
-Nothing is given out before the namespaces are known and the first lists are complete. With a pattern, a name says by
-itself whether its namespace is chosen, so in the first way no namespace is watched.
+No event is passed on before the namespaces are known and the first lists are complete. With a pattern the name alone
+decides whether a namespace is selected, so in the first mode no namespace is watched.
 
-Which namespaces there are is a shared watch of their metadata (`Membership`). A change of them wakes the thread that
-reads: the open watch of the cluster ends, and goes on from its last version. For the thread of its watch; a simulation
-has no further thread, and the watches of this are stepped by `advance`.
+`Membership` is a shared watch of the namespaces' metadata. When it changes, it wakes the reading thread: the open watch
+of the cluster ends, and goes on from its last version. For the thread of its watch; in a simulation, which has no other
+threads, `advance` steps the watches of the namespaces.
 """
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ from kubectl_runtime.runtime.watch.states import (
 log = guarded_logger(__name__)
 
 MOST = 100
-"""Namespaces that are watched one by one at most: each takes a thread and a connection."""
+"""The most namespaces that are watched one by one: each takes a thread and a connection."""
 
 ASK_AGAIN = 60.0
-"""Seconds after which a namespace without the right is asked again: a role is often bound after it was made."""
+"""Seconds after which a forbidden namespace is tried again: a role is often bound after the namespace was made."""
 
 LOOK_SECONDS = 1.0
 """The longest time between two looks at which namespaces are due."""
@@ -82,10 +82,10 @@ SOON = 0.001
 """Seconds after a look that found nothing new: it has waited itself."""
 
 BACKLOG = 10_000
-"""Events that wait for the store until the threads that bring them are slowed down."""
+"""Events that wait for the store before the threads that deliver them are slowed down."""
 
 JOIN_SECONDS = 2.0
-"""How long the end waits for each thread, which takes a millisecond unless user code holds it up."""
+"""How long the end waits for each thread, which takes a millisecond unless user code blocks it."""
 
 
 class Taken(Protocol):
@@ -100,21 +100,21 @@ class Taken(Protocol):
         """Its thread, if it was started."""
 
     def start(self) -> None:
-        """Have a thread run the watch."""
+        """Start a thread for the watch."""
 
     def subscribe(self, subscription: Any, sink: Any, on_complete: Callable[[], None] = ...) -> Callable[[], None]:
-        """Pass what the watch sees through `subscription`."""
+        """Pass the events of the watch through `subscription`."""
 
     def release(self, reason: str = ...) -> None:
-        """Give it back."""
+        """Give the watch back."""
 
 
 Take = Callable[..., Taken]
-"""Takes a part of a shared watch: `SharedWatches.take`."""
+"""Takes a share of a shared watch: `SharedWatches.take`."""
 
 
 class Membership:
-    """Which namespaces are chosen at this moment. `on_change` is called in whichever thread has changed that."""
+    """The namespaces that are selected now. `on_change` is called in the thread that has changed them."""
 
     def __init__(self, api: SelectedNamespaces[Any], take: Callable[..., Taken],
                  on_change: Callable[[], None]) -> None:
@@ -123,7 +123,7 @@ class Membership:
         self._take = take
         self._on_change = on_change
         self._versions: dict[str, str] = {}
-        """Replaced whole once they are listed: other threads look at it."""
+        """Replaced as a whole once they are listed: other threads read it."""
         self._names: frozenset[str] | None = None
         self._forget: Callable[[], None] = lambda: None
         self.share: Taken | None = None
@@ -131,8 +131,8 @@ class Membership:
             self._forget = self.selection.chosen.on_change(on_change)
 
     def begin(self, *, threaded: bool) -> float | None:
-        """Watch the namespaces, if they are needed and not watched yet; where there are no threads, make a step, and
-        return what the step does."""
+        """Watch the namespaces, if that is needed and not done yet. Without threads, make a step and return its
+        result."""
         if self.selection.chosen is not None:
             return None
         if self.share is None:
@@ -158,11 +158,11 @@ class Membership:
         return "" if self._names is not None or self.share is None else self.share.watch.state.last_error
 
     def version(self, name: str) -> str:
-        """What says whether a namespace has changed; empty where nothing does."""
+        """A text that changes with the namespace; empty without a watch of namespaces."""
         return self._versions.get(name, "")
 
     def close(self) -> Iterable[Taken]:
-        """Give back what it watches; that is returned."""
+        """Give the watches back; returns them."""
         self._forget()
         if self.share is None:
             return ()
@@ -192,8 +192,8 @@ class Membership:
 
 
 class _Everywhere:
-    """The Api of the whole cluster, whose open watch can be woken: it then gives an empty batch and goes on from where
-    it was."""
+    """The Api of the whole cluster, whose open watch can be woken: it then gives an empty batch and goes on from its
+    last version."""
 
     def __init__(self, api: Any) -> None:
         self._api = api
@@ -271,7 +271,7 @@ class _Woken(Iterator[WatchBatch]):
 
 
 class _Refusals(Observer):
-    """Hears of watches of single namespaces that are refused."""
+    """Observes refused watches of single namespaces."""
 
     def __init__(self, on_refusal: Callable[[str], None]) -> None:
         self._on_refusal = on_refusal
@@ -282,12 +282,12 @@ class _Refusals(Observer):
 
 
 class NamespacesDriver:
-    """Drives the watch of one kind in namespaces that come and go. `known` gives what the store holds and what this
-    process wrote of it."""
+    """Drives the watch of one kind in a changing set of namespaces. `known` returns the contents of the store and the
+    later writes of this process."""
 
     def __init__(self, api: SelectedNamespaces[Any], config: WatcherConfig, stop: StopToken, clock: Clock,
                  rng: random.Random, take: Take, known: Callable[[], Mapping[Key, Record]]) -> None:
-        """Raises RequestError for `config.verify`, which compares with a list of one place."""
+        """Raises RequestError for `config.verify`, which needs a list of one scope."""
         if config.verify is not None:
             raise RequestError(f"verify={config.verify} compares a store with one list, and {api!r} has several")
         self._api = api
@@ -298,25 +298,25 @@ class NamespacesDriver:
         self._take = partial(take, clock=clock, rng=rng)
         self._target = f"{api.resource.full_name} in the namespaces of {api.selection}"
         self.threaded = False
-        """Whether a thread of its own calls `advance`, which may then block and begin further threads."""
+        """Whether a thread calls `advance`, which may then block and start further threads."""
         self._members = Membership(api, self._take, self._wake)
         self._everywhere = _Everywhere(api.everywhere)
         self._cluster: WatchDriver | None = WatchDriver(self._everywhere, config, stop, clock, rng)
         self._is_proven = False
-        """Whether a watch of the cluster was open once."""
+        """Whether a watch of the cluster was ever open."""
         self._inside: frozenset[str] = frozenset()
-        """Whose objects the store has, or will have after the list in progress."""
+        """The namespaces whose objects the store has, or will have after the list in progress."""
         self._floors: dict[str, str] = {}
-        """The version of the list by which a namespace was joined, until the watch has passed it."""
+        """By namespace: the version of the list by which it was joined, until the watch has passed it."""
         self._each: dict[str, Taken] = {}
         self._listed: set[str] = set()
-        """Whose first list is complete."""
+        """The namespaces whose first list is complete."""
         self._skipped: dict[str, tuple[str, float]] = {}
-        """Namespaces without the right: their version, and when they are asked again."""
+        """Forbidden namespaces: their version, and when they are tried again."""
         self._refused: set[str] = set()
         self._is_complete = self._is_crowded = False
         self._heard = 0.0
-        """When the last of the single watches to hear something has heard it."""
+        """The last event of the single watch whose last event is the oldest."""
         self._changed = threading.Condition()
         self._arrived: deque[tuple[Taken, Event[Record]]] = deque()
         self._observer = _Refusals(self._refuse)
@@ -324,25 +324,25 @@ class NamespacesDriver:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork nothing moves it, and to wake it would end a connection of the parent. For that child
-        alone."""
+        """Mark it as the parent's, in the child of a fork: nothing moves it there, and waking it would end a connection
+        of the parent."""
         self.threaded, self._changed = False, threading.Condition()
 
     @property
     def state(self) -> State:
-        """The state of the cluster's watch; of single ones whether all have been listed."""
+        """The state of the cluster's watch; for single watches, whether all have been listed."""
         if self._cluster is not None:
             return self._cluster.state
         return Watching("", "", 0.0) if self._is_complete else Streaming(Listing(), 0.0)
 
     @property
     def unasked(self) -> bool:
-        """As `WatchDriver.unasked`, of the cluster's watch."""
+        """As `WatchDriver.unasked`, for the cluster's watch."""
         return self._cluster is not None and self._cluster.unasked
 
     @property
     def server_trouble(self) -> Exception | None:
-        """As `WatchDriver.server_trouble`; single watches say it themselves."""
+        """As `WatchDriver.server_trouble`; single watches report it themselves."""
         return None if self._cluster is None else self._cluster.server_trouble
 
     @property
@@ -375,7 +375,7 @@ class NamespacesDriver:
         return found._replace(wait=0.0) if waited == 0 and found.wait is None else found
 
     def restart(self) -> None:
-        """Trust nothing that is known and begin with a list again."""
+        """Forget everything known and begin with a list."""
         if self._cluster is not None:
             self._cluster.restart()
             return
@@ -383,7 +383,7 @@ class NamespacesDriver:
         self._is_complete = False
 
     def close(self) -> None:
-        """Give back every watch, and wait for their threads."""
+        """Give back all watches, and wait for their threads."""
         self._forget()
         if self._cluster is not None:
             self._cluster.close()
@@ -432,7 +432,8 @@ class NamespacesDriver:
         return True
 
     def _moved(self, names: frozenset[str]) -> Advance:
-        """Namespaces have come or gone: one that came is joined at a time, so that no step is long."""
+        """Process added and removed namespaces. Only one added namespace is joined at a time, so that no step is long.
+        """
         gone, came = self._inside - names, sorted(names - self._inside)
         out: list[Event[Record] | Failed] = [*self._deleted(gone)]
         self._inside -= gone
@@ -449,7 +450,7 @@ class NamespacesDriver:
         return Advance(out)
 
     def _read(self, name: str) -> tuple[list[Record], str]:
-        """All of one namespace, and the version that this is of. Blocks, and raises as a list does."""
+        """All objects of one namespace, and the version of the list. Blocks, and raises as a list does."""
         api, config, version = self._api.within(name), self._config, ""
         params = ListParams(label_selector=config.label_text, field_selector=config.field_text, limit=config.page_size,
                             shard=config.shard)
@@ -494,7 +495,7 @@ class NamespacesDriver:
         return Advance([], SOON if self.threaded else min(waits, default=None))
 
     def _follow(self, names: frozenset[str]) -> list[Event[Record]]:
-        """Give back the watches of namespaces that have gone, and take one for each that has come."""
+        """Give back the watches of removed namespaces, and take one for each added namespace."""
         refused, self._refused = self._refused, set()
         for name in refused:
             self._skip(name, float("inf"))
@@ -521,8 +522,8 @@ class NamespacesDriver:
         return version is None or now >= again or version != self._members.version(name)
 
     def _may_read(self, name: str, now: float) -> bool:
-        """Ask for one object of a namespace; False when that is refused, which is logged once. Any other failure is
-        for its watch to deal with."""
+        """Request one object of a namespace; False when that is forbidden, which is logged once. The namespace's watch
+        deals with any other failure."""
         try:
             self._api.within(name).list_page(ListParams(limit=1), stop=self._stop, retry=Retry.NEVER)
         except BaseException as error:  # noqa: BLE001 - as above
@@ -569,7 +570,7 @@ class NamespacesDriver:
 
     @property
     def _may_begin(self) -> bool:
-        """Whether all have been listed, and nothing was given out yet."""
+        """Whether all namespaces have been listed, and no event was passed on yet."""
         return not self._is_complete and self._listed.issuperset(self._each)
 
     def _give_back(self, names: Iterable[str]) -> list[Taken]:
@@ -592,7 +593,7 @@ class NamespacesDriver:
 
 
 def _released(share: Taken) -> Taken:
-    """The share, given back. Where no thread runs its watch, it is brought to its end."""
+    """The share, after giving it back. If no thread runs its watch, its last step is made here."""
     share.release()
     if share.thread is None and share.watch.stop.is_set():
         share.watch.step()

@@ -78,8 +78,8 @@ class WatchedWrites:
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None,
                  writer: StoreWriter[Any], admits: Callable[[str | None], bool] | None = None) -> None:
-        """`api`: in the form that is stored. `admits`: whether the store may hold objects of a namespace; None: those of
-        each namespace of `api`."""
+        """`api`: in the form that is stored. `admits(namespace)`: whether the store may hold its objects; None: those
+        of each namespace of `api`."""
         self._admits = admits
         self._written = Written(api, config, modify)
         self._writer = writer

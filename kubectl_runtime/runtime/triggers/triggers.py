@@ -495,8 +495,8 @@ class Inbox:
     def __init__(self, resource: ApiResource, store: Store[Any], schedule: Sink, *,
                  logger: GuardedLogger, on_bug: Callable[[str, BaseException], None],
                  namespaces: frozenset[str] = frozenset(), pattern: str = "") -> None:
-        """`schedule` takes requests for `resource`, whose objects are in `store`: those in `namespaces` or in namespaces
-        that match `pattern`, or in all namespaces if both are empty. `on_bug` is called with an exception of
+        """`schedule` takes requests for `resource`, whose objects are in `store`: those in `namespaces` or in
+        namespaces that match `pattern`, or in all namespaces if both are empty. `on_bug` is called with an exception of
         `schedule`."""
         self._resource = resource
         self._namespaced = resource.namespaced

@@ -227,7 +227,8 @@ def test_without_its_status_a_workload_is_not_ready_and_the_text_says_what_to_do
     ([ConfigMap(name="x")], "one by one"),
     (ConfigMap, "not "),
     ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "ownerReferences": [
-        {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}]}}, "Pod p as its controller")])
+        {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}]}},
+     "Pod p as its controller")])
 def test_what_cannot_be_a_child_is_refused_before_anything_is_sent(child: Any, said: str) -> None:
     world = World(lambda obj, ctx: ctx.ensure(obj, settings(obj), child), ConfigMap)
     with world.sent() as sent:
