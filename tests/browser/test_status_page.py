@@ -43,7 +43,7 @@ class Work:
         self.turns = 0
 
     def reconcile(self, obj: ConfigMap, ctx: Context[None]) -> Action:
-        if obj.name == "loop-1" and self.turns < 12:
+        if obj.name == "loop-1" and self.turns < 60:
             self.turns += 1
             return Action.requeue(0)
         return by_name(obj, ctx)
@@ -98,7 +98,7 @@ def scene(*, details: bool = False) -> Iterator[Scene]:
         try:
             made.make("well-1", "later-1", "later-2", "broken-1", "broken-2", "wrong-1", "loop-1")
             give_up = time.monotonic() + LIMIT
-            while made.runs() < 19:
+            while made.runs() < 67:
                 assert time.monotonic() < give_up
                 threading.Event().wait(0.05)
             made.make("slow-1", "slow-2")
