@@ -19,7 +19,7 @@ from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
 
 README = ROOT / "README.md"
 DEMO, TESTS, DEVELOP, PLAN, SERVER = (block.strip() for block in blocks(README, "sh"))
-GREETER, OPERATOR, SNIPPET = blocks(README, "python")
+GREETER, OPERATOR, _READS, SNIPPET = blocks(README, "python")
 
 
 def test_ci_runs_the_test_command_as_it_is_written() -> None:
