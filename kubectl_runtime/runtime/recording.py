@@ -457,7 +457,7 @@ class FlightRecorder:
         number = self._playing[run] = next(self._numbers)
         ref, now, failures = run.request.ref, self._clock.monotonic(), run.failures
         self._put(lambda: encode({"k": "run", "t": now, "id": number, "ns": ref.namespace or "", "name": ref.name,
-                                  "reason": run.request.reason, "failures": failures}))
+                                  "reason": str(run.request.reason), "failures": failures}))
         return True
 
     def end(self, run: Run, outcome: Outcome) -> None:
@@ -566,7 +566,7 @@ def _size(record: Record) -> int:
 
 
 def _trigger_line(now: float, requests: Collection[ReconcileRequest]) -> bytes:
-    refs = [(request.ref.namespace or "", request.ref.name, request.reason) for request in requests]
+    refs = [(request.ref.namespace or "", request.ref.name, str(request.reason)) for request in requests]
     return encode({"k": "trigger", "t": now, "refs": refs})
 
 
