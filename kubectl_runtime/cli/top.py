@@ -23,7 +23,6 @@ import os
 import select
 import signal
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -36,6 +35,7 @@ from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.cli.top_screen import RED, Screen, joined
 from kubectl_runtime.client.config.proxies import is_loopback_url
 from kubectl_runtime.core.base.errors import text_of
+from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.observe.debug import VERSION, DebugState
@@ -167,7 +167,7 @@ class _Pages:
 
     def ask(self) -> None:
         """Ask all of them again, side by side. Blocks for about `PATIENCE` seconds at most."""
-        threads = [threading.Thread(target=self._ask, args=(url,), daemon=True) for url in self._urls[1:]]
+        threads = [Thread(target=self._ask, args=(url,), daemon=True) for url in self._urls[1:]]
         for thread in threads:
             thread.start()
         self._ask(self._urls[0])

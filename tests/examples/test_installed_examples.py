@@ -140,17 +140,21 @@ class Example:
     story: Callable[[Client], None]
     seldom: frozenset[tuple[str, str]] = frozenset()
     """Rights for what the library does rarely, as (resource, verb): it reads an object that is too old to tell what was
-    applied, and patches an event that repeats."""
+    applied or a child that it did not see, and patches an event that repeats."""
 
 
 EXAMPLES = [
-    Example("configmapgen_controller:operator", generators, frozenset({("configmapgenerators", "get")})),
-    Example("elected_replicas:operator", generators, frozenset({("configmapgenerators", "get")})),
+    Example("configmapgen_controller:operator", generators,
+            frozenset({("configmapgenerators", "get"), ("configmaps", "get")})),
+    Example("elected_replicas:operator", generators,
+            frozenset({("configmapgenerators", "get"), ("configmaps", "get")})),
     Example("cronjob:operator", jobs, frozenset({("events", "patch"), ("cronjobs", "get")})),
-    Example("database_operator:operator", databases, frozenset({("events", "patch")})),
-    Example("namespace_policy:operator", policies),
+    Example("database_operator:operator", databases,
+            frozenset({("events", "patch"), ("statefulsets", "get"), ("services", "get")})),
+    Example("namespace_policy:operator", policies, frozenset({("networkpolicies", "get")})),
     Example("secret_syncer:operator", secrets),
-    Example("stateful_database:operator", servers, frozenset({("postgreses", "get")})),
+    Example("stateful_database:operator", servers,
+            frozenset({("postgreses", "get"), ("cronjobs", "get"), ("statefulsets", "get"), ("services", "get")})),
 ]
 by_program = pytest.mark.parametrize("example", EXAMPLES, ids=[one.program for one in EXAMPLES])
 

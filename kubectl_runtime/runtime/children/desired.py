@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from kubectl_runtime import resources
 from kubectl_runtime.core.base.errors import RequestError, class_named
 from kubectl_runtime.core.base.guard import items_of, mapping
 from kubectl_runtime.core.base.wire import TextValue
@@ -211,6 +210,8 @@ _encode = msgspec.json.Encoder(order="deterministic", enc_hook=_known_here).enco
 
 def built_in(gvk: GroupVersionKind) -> ApiResource | None:
     """The built-in kind of this name; None when there is none."""
+    from kubectl_runtime import resources  # for manifests of built-in kinds alone
+
     if gvk.kind not in resources.__all__:
         return None
     found: ApiResource = getattr(resources, gvk.kind).api_resource
