@@ -28,7 +28,8 @@ def drawn(lines: list[str]) -> str:
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
             f'viewBox="0 0 {width:.0f} {height}">\n<title>The demo in a terminal</title>\n'
             f'<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
-            '<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,monospace" font-size="14" xml:space="preserve">\n'
+            '<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,monospace" font-size="14" '
+            'xml:space="preserve">\n'
             + "\n".join(rows) + "\n</g>\n</svg>\n")
 
 
