@@ -34,7 +34,7 @@ LINKS_TO_OUTSIDE = 12
 """At most so many, in all documents together."""
 THEIRS = {"go", "rust", "text", ""}
 """Languages of blocks that show what others have, what is printed, or a drawing."""
-TOOLS = {"docker", "kubectl", "export", "twine"}
+TOOLS = {"docker", "kubectl", "export", "tee", "twine"}
 """Whose command lines are not ours to check, but for the files that they name."""
 IN_SHORT = "watch-loop.md"
 """The guide whose programs run in the fast suite; of the others it looks at the names that they import."""
