@@ -1,10 +1,10 @@
-"""Admission webhooks for Pods: some are refused, some warned of, and each says which team it belongs to.
+"""Admission webhooks for Pods: they refuse some Pods, warn about others, and add a label that names the team.
 
     cd examples && kubectl-runtime run admission:main --dev          on an API server of its own, for kubectl to try
     SERVICE=shop/pod-policy kubectl-runtime run admission:main       in a Pod behind the Service of that name
 
-It makes its own certificates, applies its configurations, and is ready when the API server trusts it. It is asked only
-in namespaces with a label, so that the cluster stays usable while it does not run.
+It makes its own certificates, applies its configurations, and is ready when the API server trusts it. It is called only
+for namespaces with a label, so that the cluster stays usable while it does not run.
 """
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TEAM = "demo.kubectl-runtime.dev/team"
 class PodPolicy(Admission[Pod], name="pods.policy.kubectl-runtime.dev", failure_policy="Fail", timeout=5,
                 namespace_selector="pod-policy=on",
                 match_conditions={"no-nodes": "!('system:nodes' in request.userInfo.groups)"}):
-    """Memory has a limit, images have a tag that says something, and a label says whose Pod it is."""
+    """Requires a limit of memory, warns about images without a version, and adds the label of the team."""
 
     def validate(self, request: AdmissionRequest[Pod]) -> None:
         old = {container.name for container in request.old.spec.containers} if request.old else set()
         for container in request.object.spec.containers:
             limits = container.resources.limits
-            if "memory" not in limits and container.name not in old:  # do not stop what runs already
+            if "memory" not in limits and container.name not in old:  # do not stop Pods that run already
                 raise Denied(f"container {container.name} has no limit of memory: spec.containers[].resources.limits")
             name, _, tag = (container.image or "").rpartition("/")[2].partition(":")
             if tag in ("", "latest"):

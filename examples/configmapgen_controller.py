@@ -4,7 +4,7 @@
     python examples/configmapgen_controller.py           on the cluster your kubeconfig names, until Ctrl-C or SIGTERM
     python examples/configmapgen_controller.py --demo    on a server of its own, with a short story to follow
 
-Where no cluster is configured it plays the demo as well.
+Without a configured cluster it also plays the demo.
 """
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class ConfigMapGenerator(CustomResource, group="demo.kubectl-runtime.dev", versi
 
 
 class Generate(Reconciler[ConfigMapGenerator]):
-    """Writes the child, then says so in the parent's status. Safe to run at any time, any number of times."""
+    """Writes the child, then reports it in the parent's status. Safe to run at any time, any number of times."""
 
     def reconcile(self, obj: ConfigMapGenerator, ctx: Context[None]) -> Action:
         if obj.deletion_timestamp:
             return Action.await_change()
         ctx.ensure(obj, ConfigMap(name=obj.name, data={"content": obj.spec.content}))
         self.report(obj, ctx)
-        return Action.requeue(300)  # look again even if no event tells us to
+        return Action.requeue(300)  # check again even without an event
 
     def report(self, obj: ConfigMapGenerator, ctx: Context[None]) -> None:
         """Sends nothing when the condition is there already, so this causes no event the second time."""
@@ -108,7 +108,7 @@ def main() -> int:
 def demo() -> int:
     from configmapgen_story import play
 
-    logging.basicConfig(level=logging.CRITICAL)  # the story tells of its failures itself
+    logging.basicConfig(level=logging.CRITICAL)  # the story prints its failures itself
     return play()
 
 

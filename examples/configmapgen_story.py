@@ -1,7 +1,7 @@
 """The demo of configmapgen_controller.py: a server, the controller, and a story that checks itself.
 
-The controller runs in threads of its own, as in a program that has more to do; the main thread plays the part of the
-people who use the cluster: it creates, changes and deletes objects, and waits for the controller to answer.
+The controller runs in threads of its own, as in a larger program. The main thread plays the users of the cluster: it
+creates, changes and deletes objects, and waits for the controller to react.
 """
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ OBSTRUCTED = "supper"
 
 
 class Unhappy(Exception):
-    """Something did not happen."""
+    """The controller did not do what the story expects."""
 
 
 class Counting(Generate):
-    """The controller's reconciler, counting what it does and saying aloud when it fails."""
+    """The controller's reconciler, counting its runs and printing its failures."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # one instance serves all workers
@@ -55,7 +55,7 @@ class Counting(Generate):
 
 
 class Story:
-    """What the people do. Each chapter raises Unhappy when the controller does not do its part in time."""
+    """The users' actions. Each chapter raises Unhappy when the controller does not react in time."""
 
     def __init__(self, client: Client, running: Running[ConfigMapGenerator], reconciler: Counting) -> None:
         self.generators = Api.default_namespaced(client, ConfigMapGenerator)
@@ -79,7 +79,7 @@ class Story:
             self.verify(f"{name} reports Ready", partial(self.is_ready, name))
 
     def deleted_by_hand(self) -> None:
-        """Somebody deletes a ConfigMap by hand."""
+        """A user deletes a ConfigMap by hand."""
         before = self.config_maps.get("lunch").uid
         self.config_maps.delete("lunch")
         self.verify("lunch's ConfigMap is back", lambda: self.uid("lunch") not in (None, before))
@@ -90,7 +90,7 @@ class Story:
         self.verify("dinner's ConfigMap follows", lambda: self.content("dinner") == "dinner is late")
 
     def failure(self) -> None:
-        """Somebody else's ConfigMap is in the way of a new generator."""
+        """A ConfigMap of another owner has the name that a new generator needs."""
         theirs = ConfigMap(name=OBSTRUCTED, data={"content": "not yours"})
         self.config_maps.create(theirs, PostParams(field_manager="somebody-else"))
         self.create(OBSTRUCTED, "supper is ready")
@@ -149,7 +149,7 @@ def say(text: str) -> None:
 
 
 def play() -> int:
-    """The whole demo: 0 when everything happened, or when a signal ended it; 1 when something did not happen."""
+    """The whole demo: 0 when every chapter succeeded, or when a signal ended it; 1 when a chapter failed."""
     started = time.monotonic()
     reconciler = Counting()
     problem = ""
@@ -163,7 +163,7 @@ def play() -> int:
                 story.tell()
             except (Unhappy, KubeError) as error:
                 problem = str(error)
-            stopped_by = running.reason  # empty unless somebody else was faster than the end of the story
+            stopped_by = running.reason  # empty unless the objects were deleted before the story ended
     others = f" and {reconciler.others} others" if reconciler.others else ""
     print(f"\n{reconciler.reconciles} reconciles, {reconciler.errors} errors on purpose{others}, "
           f"{story.verified} things verified in {time.monotonic() - started:.1f} s")

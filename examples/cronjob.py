@@ -3,8 +3,8 @@
     cd examples && kubectl-runtime crd cronjob:CronJob | kubectl apply --server-side -f -      once
     python examples/cronjob.py                                              until Ctrl-C or SIGTERM
 
-What is due follows from the object, its Jobs and the time, so that nothing is lost or done twice after a restart: a Job
-is named after the minute for which it was made.
+The controller computes what is due from the object, its Jobs and the time, so that a restart loses nothing and repeats
+nothing: a Job is named after the minute for which it was made.
 """
 from __future__ import annotations
 

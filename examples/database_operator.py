@@ -56,8 +56,8 @@ class Operate(FinalizingReconciler[Database]):
     finalizer_name = "databases.demo.kubectl-runtime.dev/backups"
 
     def apply(self, obj: Database, ctx: Context[Path]) -> Action:
-        (ctx.data / obj.uid).mkdir(exist_ok=True)  # by uid: a later Database of this name is another one
-        if ctx.api(Secret).get_opt(obj.name) is None:  # made once, and then kept
+        (ctx.data / obj.uid).mkdir(exist_ok=True)  # by uid: a later Database of this name is a different object
+        if ctx.api(Secret).get_opt(obj.name) is None:  # made once, then kept
             ctx.ensure(obj, Secret(name=obj.name, string_data={"password": secrets.token_hex()}))
         labels = {"app.kubernetes.io/name": "database", "app.kubernetes.io/instance": obj.name}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": obj.name}, "spec": {
@@ -73,7 +73,7 @@ class Operate(FinalizingReconciler[Database]):
         return Action.requeue(300)
 
     def cleanup(self, obj: Database, ctx: Context[Path]) -> Action:
-        """What the cluster cannot do. Nobody says that `apply` ever ran, nor that this has not run before."""
+        """Deletes what the cluster cannot. `apply` may never have run, and this may have run before."""
         if (ctx.data / obj.uid).exists():
             shutil.rmtree(ctx.data / obj.uid)
             ctx.record("BackupsDeleted", f"the backups of {obj.name} are gone")

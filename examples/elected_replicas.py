@@ -1,10 +1,10 @@
-"""The controller of configmapgen_controller.py in several replicas, of which one works and the others stand by.
+"""The controller of configmapgen_controller.py in several replicas: one replica works, the others stand by.
 
     python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -     once, before the next
     python examples/elected_replicas.py & python examples/elected_replicas.py &             stop the first, and look
 
-A Lease decides which replica works. The others fill their stores and wait. One of them begins when the Lease is given
-back or has run out. `kubectl get lease configmapgen -o yaml` shows the holder.
+A Lease decides which replica works. The others fill their stores and wait. One of them begins when the Lease is
+released or has expired. `kubectl get lease configmapgen -o yaml` shows the holder.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kubectl_runtime.errors import LeadershipLost
 
 
 def manager(client: Client, election: LeaderElection) -> Manager:
-    """Everything this process runs. Writes go through the client of the elected one, which `ctx.client` is."""
+    """Everything this process runs. Reconcilers write through `ctx.client`, which checks the Lease."""
     return Manager(client, leader=election, serve=None).add(controller(client), Generate())
 
 

@@ -3,10 +3,10 @@
     cd examples && kubectl-runtime crd namespace_policy:NamespacePolicy | kubectl apply --server-side -f -      once
     python examples/namespace_policy.py                                                until Ctrl-C or SIGTERM
 
-A new namespace gets its copy, and a namespace that is no longer selected loses it. A copy that somebody changes or
-deletes is restored. A NetworkPolicy of that name that somebody else made is left alone. The policy owns the copies: a
+A new namespace gets its copy, and a namespace that is no longer selected loses it. A copy that is changed or
+deleted is restored. A NetworkPolicy of that name with another owner is left alone. The policy owns the copies: a
 cluster-scoped object may own objects in any namespace. A finalizer keeps the policy until the last copy is deleted, so
-that no rule is in force whose source nobody can find.
+that no rule is in force without its source.
 """
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
     policies: Store[NamespacePolicy] | None = None
 
     def all_policies(self, _namespace: Namespace) -> list[ObjectRef]:
-        """Whom a change of a namespace concerns. Before the first run nobody: that run will see the namespace."""
+        """The policies that a namespace concerns. Before the first run none: that run will see the namespace."""
         return [policy.ref for policy in self.policies] if self.policies is not None else []
 
     def apply(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:
@@ -81,7 +81,7 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
         return Action.await_change()
 
     def cleanup(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:
-        """Not done while there are copies; the end of each leads to a run. The server is asked: a store may be late."""
+        """Waits until no copy exists; each deletion leads to a run. Reads the server, since a store may be late."""
         left = list(Api.all(ctx.client, NetworkPolicy).with_metadata_only().list_all(copies_of(obj)))
         for copy in left:
             Api.namespaced(ctx.client, NetworkPolicy, copy.namespace).delete_collection(selection=copies_of(obj))

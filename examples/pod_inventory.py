@@ -4,10 +4,10 @@
 
     GET /              how many Pods each node has
     GET /nodes/NODE    the Pods of a node
-    GET /healthz       200 while the store is up to date, 503 and why when it is not
+    GET /healthz       200 while the store is up to date, 503 and the reason when it is not
 
-Each answer is made from memory. An application server calls `inventory` once when it starts and leaves the block when
-it stops; the watch ends with it. Two of them on one client share one watch.
+Each answer comes from memory. An application server calls `inventory` once when it starts and leaves the block when
+it stops; the watch ends with the block. Two inventories of one client share one watch.
 """
 from __future__ import annotations
 

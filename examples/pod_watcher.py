@@ -16,13 +16,13 @@ from kubectl_runtime.watch import Apply, Delete, Init, InitApply, InitDone
 def describe(pod: Pod) -> str:
     try:
         phase = pod.status.phase if pod.status else "Unknown"
-    except DecodeError as error:  # one broken object is no reason to stop looking at the others
+    except DecodeError as error:  # a broken object must not stop the loop
         phase = f"unreadable: {error}"
     return f"{pod.namespace}/{pod.name:<40} {phase}"
 
 
 def follow(pods: Api[Pod]) -> None:
-    """Never returns: the stream recovers from lost connections by itself and logs why it had to."""
+    """Never returns: the stream recovers from lost connections by itself and logs the reason."""
     for event in watcher(pods, WatcherConfig(), StopToken()):
         match event:
             case Init():

@@ -1,10 +1,10 @@
-"""A script that ends: gives Deployments another image, waits until they are rolled out, and tidies up behind them.
+"""A script: gives Deployments another image, waits until they are rolled out, and deletes their old ReplicaSets.
 
     python examples/rollout.py --selector app=shop --image shop:2 [--namespace NAMESPACE] [--timeout SECONDS]
     python examples/rollout.py --demo                             on an embedded API server
 
 It lists page by page, labels each Deployment with the release, waits for the rollouts, then deletes the ReplicaSets
-that are no longer needed and waits until they are gone. Run it again after a failure: what is done stays as it is.
+that are no longer needed and waits until they are gone. Run it again after a failure: finished steps stay unchanged.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RELEASE = "example.com/release"
 
 
 def roll_out(client: Client, namespace: str, selector: str, image: str, *, timeout: float, page: int = 100) -> int:
-    """How many Deployments were rolled out. Raises KubeError: WaitTimeout says which is not ready, and its state."""
+    """Returns the number of Deployments. Raises KubeError; WaitTimeout names the Deployment that is not ready."""
     deployments = Api.namespaced(client, Deployment, namespace)
     chosen = list(deployments.list_all(ListParams(label_selector=selector, limit=page)))
     for one in chosen:

@@ -1,4 +1,4 @@
-"""The demo of rollout.py: a server whose controllers roll Deployments out, and somebody who plays the kubelet."""
+"""The demo of rollout.py: a server whose controllers roll out Deployments, and a function that plays the kubelet."""
 from __future__ import annotations
 
 import threading

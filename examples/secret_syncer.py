@@ -1,9 +1,10 @@
-"""One source, copies in several namespaces: a SecretSync keeps copies of a Secret beside it where it says.
+"""One source, copies in several namespaces: a SecretSync copies a Secret of its namespace into the namespaces it names.
 
     cd examples && kubectl-runtime crd secret_syncer:SecretSync | kubectl apply --server-side -f -      once
     python examples/secret_syncer.py                                                until Ctrl-C or SIGTERM
 
-What a run reads by `ctx.read` runs it again. A label names the owner of a copy, and a finalizer waits for all copies.
+An object runs again when something that its run read by `ctx.read` changes. A label names the owner of a copy, and a
+finalizer keeps the SecretSync until all copies are deleted.
 """
 import logging
 import sys

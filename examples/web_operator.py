@@ -1,10 +1,10 @@
-"""An operator in a few lines: a Website becomes a Deployment, a Service and a Secret, and says when it serves.
+"""An operator in a few lines: a Website becomes a Deployment, a Service and a Secret, and reports when it serves.
 
     cd examples && kubectl-runtime crd web_operator:Website | kubectl apply --server-side -f -      once, at first
     python examples/web_operator.py                                                  until Ctrl-C or SIGTERM
 
-`ctx.ensure` makes the three, sends nothing while they are as they should be, restores what others change, refuses to
-touch what others made, and deletes the Service of a Website that wants none any more.
+`ctx.ensure` makes the three, sends nothing while they are as they should be, restores what others change, refuses
+objects that others made, and deletes the Service of a Website that no longer wants one.
 """
 from __future__ import annotations
 
