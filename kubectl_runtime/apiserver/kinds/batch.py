@@ -510,9 +510,11 @@ def _warnings(obj: Object, old: Object | None, spec: Object, path: str) -> list[
 
 
 def _default_labels(obj: Object) -> None:
+    """Give a Job without labels those of its template: one dict, as in the real server, so that the labels that are
+    generated for the template show up at the Job too."""
     labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
     if labels and not obj.setdefault("metadata", {}).get("labels"):
-        obj["metadata"]["labels"] = dict(labels)
+        obj["metadata"]["labels"] = labels
 
 
 def _generated_selector_causes(obj: Object) -> list[Cause]:

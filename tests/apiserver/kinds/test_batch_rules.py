@@ -28,6 +28,35 @@ def test_a_job_gets_the_labels_of_its_template_in_the_answer_to_its_creation(api
     assert "f:labels" not in str(made["metadata"]["managedFields"][0]["fieldsV1"].get("f:metadata"))
 
 
+GENERATED = {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"}
+
+
+@pytest.mark.parametrize(("own", "of_template", "expected"), [
+    ({}, {"a": "b"}, {"a"} | GENERATED),
+    ({"x": "y"}, {"a": "b"}, {"x"}),
+    ({}, {}, GENERATED),
+    ({}, {"job-name": "a"}, GENERATED),
+])
+def test_a_job_without_labels_shares_those_of_its_template(
+        api: Api, own: dict[str, str], of_template: dict[str, str], expected: set[str]) -> None:
+    sent = job(template={"metadata": {"labels": of_template}, "spec": pod_spec(restartPolicy="Never")})
+    made = api.made({**sent, "metadata": {"name": "a", "labels": own}})
+    assert made["metadata"]["labels"].keys() == expected
+    assert made["spec"]["template"]["metadata"]["labels"].keys() == of_template.keys() | GENERATED
+
+
+@pytest.mark.parametrize(("name", "of_template", "fields"), [
+    ("n" * 64, {"a": "b"}, ["metadata.labels"] * 2 + ["spec.template.labels"] * 2),
+    ("n" * 64, {}, ["spec.template.labels"] * 2),
+    ("a.", {"a": "b"}, ["metadata.name"] + ["metadata.labels"] * 2 + ["spec.template.labels"] * 2),
+    ("a_b", {"a": "b"}, ["metadata.name"]),
+])
+def test_a_name_that_is_no_label_value_is_refused_at_each_label_that_shows_it(
+        api: Api, name: str, of_template: dict[str, str], fields: list[str]) -> None:
+    template = {"metadata": {"labels": of_template}, "spec": pod_spec(restartPolicy="Never")}
+    assert [field for field, _ in api.create(job(name, template)).causes()] == fields
+
+
 def test_a_job_that_is_created_from_what_was_read_of_another_is_refused(api: Api) -> None:
     made = api.made(job())
     refused = api.create({**job("b"), "spec": made["spec"]})
