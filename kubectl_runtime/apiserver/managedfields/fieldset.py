@@ -120,14 +120,13 @@ def only(fields: Fields, path: tuple[str, ...]) -> Fields:
 
 
 def paths(fields: Fields, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The paths of the set in order, each before the paths below it."""
-    for key in sorted(fields):
-        if key == SELF:
-            continue
-        path = (*above, key)
-        if is_member(fields[key]):
-            yield path
-        yield from paths(fields[key], path)
+    """The paths of the set in the server's order: at each level its members, then what lies deeper."""
+    names = sorted(name for name in fields if name != SELF)
+    for name in names:
+        if is_member(fields[name]):
+            yield (*above, name)
+    for name in names:
+        yield from paths(fields[name], (*above, name))
 
 
 def ordered(fields: Fields) -> Fields:

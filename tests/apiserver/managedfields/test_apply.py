@@ -90,6 +90,26 @@ def test_several_conflicts_are_listed_by_manager() -> None:
     assert [cause.field for cause in error.causes] == [".data.m", ".data.k", ".data.l"]
 
 
+@pytest.mark.parametrize(("first", "second", "fields"), [
+    ({"metadata": {"labels": {"l": "1"}}, "spec": {"n": 1}, "status": {"s": 1}},
+     {"metadata": {"labels": {"l": "2"}}, "spec": {"n": 2}, "status": {"s": 2}},
+     [".metadata.labels.l", ".spec.n", ".status.s"]),
+    (widget(map=[{"name": "a", "v": "1"}], n=1, plain=["a"], o={"a": "1"}),
+     widget(map=[{"name": "a", "v": "2"}], n=2, plain=["b"], o={"a": "2"}),
+     [".spec.n", ".spec.plain", '.spec.map[name="a"].v', ".spec.o.a"]),
+    (widget(atomic={"a": "1"}, m={"z": "1"}, open={"b": {"c": 1}, "d": 1}),
+     widget(atomic={"a": "2"}, m={"z": "2"}, open={"b": {"c": 2}, "d": 2}),
+     [".spec.atomic", ".spec.m.z", ".spec.open.d", ".spec.open.b.c"]),
+])
+def test_conflicts_at_each_level_come_before_what_lies_deeper(
+        first: dict[str, Any], second: dict[str, Any], fields: list[str]) -> None:
+    world = World()
+    world.apply("alpha", first)
+    error = conflict(world, "beta", second)
+    assert [cause.field for cause in error.causes] == fields
+    assert error.message.splitlines()[1:] == [f"- {field}" for field in fields]
+
+
 def test_force_takes_the_field_over() -> None:
     world = config_map()
     world.apply("alpha", data(k="v", l="1"))
