@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -349,7 +350,31 @@ def parse_yaml(body: bytes) -> tuple[Any, Keys]:
     from kubectl_runtime.manifests.yaml_text import decode_yaml
 
     duplicates: list[str] = []
-    return decode_yaml(body, duplicates=duplicates), yaml_keys(duplicates)
+    value = decode_yaml(body, duplicates=duplicates)
+    if isinstance(value, dict | list):
+        write_numbers(value)  # the real server turns YAML into JSON first
+    return value, yaml_keys(duplicates)
+
+
+def write_numbers(value: Any) -> None:
+    """Replace numbers in a dict or list as Go's JSON encoder writes them: 1.0 becomes 1, and an integer of more than
+    64 bits a float, 2**70 for example 1.1805916207174113e+21."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        for key, item in part.items() if isinstance(part, dict) else enumerate(part):
+            if isinstance(item, dict | list):
+                pending.append(item)
+            elif isinstance(item, float) or (type(item) is int and not -(1 << 63) <= item < 1 << 63):
+                part[key] = _written(item)
+
+
+def _written(number: float) -> float:
+    try:
+        shown = float(number)
+    except OverflowError:
+        return number
+    return int(Decimal(repr(shown))) if shown.is_integer() and abs(shown) < 1e21 else shown
 
 
 def parse_json(body: bytes) -> tuple[Any, Keys]:

@@ -123,6 +123,10 @@ def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: C
     declared = declared_type(node, root=root)
     if declared == "double":
         return float
+    if declared == "int":
+        return _whole
+    if declared == "dyn":
+        return _whole_or_text
     if declared == "bytes":
         return _of_text(base64.b64decode)
     if declared == "timestamp":
@@ -142,6 +146,20 @@ def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: C
     return lambda value: {shown: item if part is None or item is None else part(item)
                           for name, (all_shown, part) in parts.items() if name in value
                           for shown in all_shown if (item := value[name], True)}
+
+
+def _whole(value: Any) -> Any:
+    """The value; ValueError for a number written as a float, such as 1.0, which the schema's type integer takes."""
+    if isinstance(value, float):
+        raise ValueError("invalid data, expected int, got float64")
+    return value
+
+
+def _whole_or_text(value: Any) -> Any:
+    """`_whole` for an int-or-string."""
+    if isinstance(value, float):
+        raise ValueError("invalid data, expected XIntOrString value to be either a string or integer")
+    return value
 
 
 def _of_text(make: Converter) -> Converter:

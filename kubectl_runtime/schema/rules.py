@@ -18,6 +18,7 @@ from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.sameness import same_json
 from kubectl_runtime.schema import cel, validation
 from kubectl_runtime.schema.cel import CelError
+from kubectl_runtime.schema.celtypes import Converter
 from kubectl_runtime.schema.structural import RULES, branches, children, leads_somewhere
 from kubectl_runtime.schema.validation import NOTHING, Cause
 
@@ -172,6 +173,8 @@ class _Rule:
     message: cel.Program | None
     transition: bool
     optional: bool
+    convert: Converter | None
+    """Makes the form of a value that this rule sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,22 +240,27 @@ class Rules:
     def _own_causes(self, value: Any, old: Any, path: str, unchanged: bool) -> Iterator[Cause]:
         if not self.own:
             return
+        values: cel.Values | None = None
+        plain_hold = unchanged
         try:
             shown = self.convert(value) if self.convert else value
-            before = old if old is NOTHING or old is None or not self.convert else self.convert(old)
-        except ValueError as error:
-            yield from (_failed(rule, self.kind, error, path) for rule in self.own if not unchanged)
-            return
-        values = cel.Values(shown, before)
-        plain_hold = unchanged or (self.all_hold is not None and self.all_hold.holds(shown))
+            values = _values(shown, old, self.convert)
+            plain_hold = unchanged or (self.all_hold is not None and self.all_hold.holds(shown))
+        except ValueError:
+            pass  # a part of the value has no form for rules: each rule is run with the parts that it names
         for rule in self.own:
             if plain_hold if not rule.transition else old is NOTHING and not rule.optional:
                 continue
             try:
-                if rule.program.run(values) is not True:
-                    yield _broken(rule, values, path, NOTHING if self.kind in ("array", "object") else value)
-            except CelError as error:
+                seen = values or _values(rule.convert(value) if rule.convert else value, old, rule.convert)
+                if rule.program.run(seen) is not True:
+                    yield _broken(rule, seen, path, NOTHING if self.kind in ("array", "object") else value)
+            except (CelError, ValueError) as error:
                 yield _failed(rule, self.kind, error, path)
+
+
+def _values(shown: Any, old: Any, convert: Converter | None) -> cel.Values:
+    return cel.Values(shown, old if old is NOTHING or old is None or not convert else convert(old))
 
 
 def _failed(rule: _Rule, kind: str, error: Exception, path: str) -> Cause:
@@ -288,7 +296,7 @@ def rules_of(schema: Node | None, *, root: bool = True) -> Rules | None:
     `cel`."""
     if not schema:
         return None
-    own = tuple(_ready(rule) for rule in schema.get(RULES) or ())
+    own = tuple(_ready(rule, schema, root=root) for rule in schema.get(RULES) or ())
     properties = {name: found for name, child in (schema.get("properties") or {}).items()
                   if (found := rules_of(child, root=False))}
     below = [rules_of(child, root=False) if isinstance(child, Mapping) else None
@@ -313,11 +321,11 @@ def _all_hold(rules: Iterable[_Rule]) -> cel.Program | None:
         return None
 
 
-def _ready(rule: Node) -> _Rule:
+def _ready(rule: Node, schema: Node, *, root: bool) -> _Rule:
     optional, message = bool(rule.get("optionalOldSelf")), (rule.get("messageExpression") or "").strip()
     return _Rule(rule, cel.program(rule["rule"], optional_old=optional),
                  cel.program(message, optional_old=optional) if message else None,
-                 cel.uses_old_self(rule["rule"]), optional)
+                 cel.uses_old_self(rule["rule"]), optional, cel.convert(schema, [rule["rule"], message], root=root))
 
 
 def checked_after(found: list[Cause], rules: Rules | None, value: Any, old: Any = NOTHING,

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.encoding import write_numbers
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.managedfields.typed_merge import go_type
@@ -297,6 +298,11 @@ class CustomStrategy(Strategy):
             if was != self.version:
                 prune(obj, self.node)
         return found
+
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
+        """Give numbers the form in which the server stores them as JSON."""
+        write_numbers(obj)
+        return False
 
     def is_up_to_date(self, stored: Callable[[], Object], stored_as: str) -> bool:
         """Whether the object is in the present storage version, and matches its present schema."""

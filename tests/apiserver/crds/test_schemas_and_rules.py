@@ -17,8 +17,12 @@ from kubectl_runtime.core.objects.partial import dynamic
 from kubectl_runtime.core.requests.params import Patch
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.testing import ApiServer
+from tests.apiserver.kinds.kindapi import Answer
+from tests.apiserver.kinds.kindapi import Api as KindApi
 
 TEXT, INTEGER = {"type": "string"}, {"type": "integer"}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+THINGS = "/apis/rules.example.com/v1/namespaces/default/things"
 Thing = dynamic(ApiResource.from_gvk(GroupVersionKind("rules.example.com", "v1", "Thing")))
 
 
@@ -185,3 +189,69 @@ def test_a_status_is_looked_at_on_its_own(client: Client) -> None:
     api.create({"metadata": {"name": "a"}, "spec": {}})
     assert refusal(lambda: api.patch_status("a", Patch.merge({"status": {"seen": "x"}}))) == [
         ("status.seen", 'Invalid value: "string": seen in body must be of type integer: "string"')]
+
+
+NUMBERS = {"type": "object", "x-kubernetes-validations": [{"rule": "self.free != 'x'"}], "properties": {
+    "ruled": {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 9"}]},
+    "whole": INTEGER, "number": {"type": "number"}, "free": TEXT,
+    "plain": {"type": "array", "items": INTEGER},
+    "list": {"type": "array", "items": INTEGER, "maxItems": 9,
+             "x-kubernetes-validations": [{"rule": "self.exists(n, n == 1)", "message": "has one"}]},
+    "either": {"x-kubernetes-int-or-string": True,
+               "x-kubernetes-validations": [{"rule": "type(self) != int || self > 0"}]},
+    "object": {"type": "object", "properties": {"a": INTEGER, "b": INTEGER},
+               "x-kubernetes-validations": [{"rule": "self.a > 0"}, {"rule": "self.b > 0"}]}}}
+
+
+class Sender:
+    """A server core with a definition, which takes bodies as text."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.core = KindApi()
+        assert self.core("POST", DEFINITIONS, definition(spec)).status == 201
+        while (due := self.core.core.next_wakeup()) is not None and due <= self.core.clock.monotonic():
+            self.core.core.tick()
+
+    def __call__(self, fields: str, method: str = "POST", media: str = "application/json", name: str = "a") -> Answer:
+        body = (f'{{"apiVersion": "rules.example.com/v1", "kind": "Thing", "metadata": {{"name": "{name}"}}, '
+                f'"spec": {{"free": "y", {fields}}}}}')
+        path = THINGS if method == "POST" else f"{THINGS}/{name}"
+        return self.core(method, path, body.encode(), query={"fieldManager": "me"}, content_type=media)
+
+
+@pytest.mark.parametrize(("fields", "messages"), [
+    ('"ruled": 1.0', {"spec.ruled": 'Invalid value: "integer": invalid data, expected int, got float64 evaluating '
+                                    "rule: self < 9"}),
+    ('"ruled": 1e0', {"spec.ruled": 'Invalid value: "integer": invalid data, expected int, got float64 evaluating '
+                                    "rule: self < 9"}),
+    ('"list": [2, 1.0]', {"spec.list": 'Invalid value: "array": invalid data, expected int, got float64 evaluating '
+                                       "rule: has one"}),
+    ('"either": 1.0', {"spec.either": 'Invalid value: "": invalid data, expected XIntOrString value to be either a '
+                                      "string or integer evaluating rule: type(self) != int || self > 0"}),
+    ('"object": {"a": 1.0, "b": 1}', {"spec.object": 'Invalid value: "object": invalid data, expected int, got float64 '
+                                                     "evaluating rule: self.a > 0"}),
+])
+def test_a_rule_takes_no_float_for_an_integer(fields: str, messages: dict[str, str]) -> None:
+    refused = Sender(NUMBERS)(fields)
+    assert refused.status == 422
+    assert dict(refused.causes()) == messages
+
+
+@pytest.mark.parametrize(("field", "sent", "answered"), [
+    ("whole", "1.0", "1"), ("number", "1.0", "1"), ("number", "1e3", "1000"), ("number", "1.50", "1.5"),
+    ("number", str(2 ** 70), "1.1805916207174113e+21"), ("number", str(2 ** 64), "18446744073709552000"),
+    ("number", "1e21", "1e+21"), ("number", str(2 ** 63 - 1), str(2 ** 63 - 1)), ("plain", "[1.0, 2]", "[1, 2]"),
+])
+def test_numbers_are_answered_as_the_server_writes_them(field: str, sent: str, answered: str) -> None:
+    send, fields = Sender(NUMBERS), f'"{field}": {sent}'
+    patch = "application/merge-patch+json"
+    for answer in (send(fields), send.core("GET", f"{THINGS}/a"), send(fields, "PATCH", patch)):
+        assert answer.status in (200, 201)
+        assert str(answer.body["spec"][field]) == answered
+
+
+@pytest.mark.parametrize("fields", ['"ruled": 1.0', '"list": [1.0]', '"either": 2.0'])
+def test_yaml_has_no_float_that_is_whole(fields: str) -> None:
+    send = Sender(NUMBERS)
+    assert send(fields, "PATCH", "application/apply-patch+yaml").status == 201
+    assert send(fields, media="application/yaml", name="b").status == 201
