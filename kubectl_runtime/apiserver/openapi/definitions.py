@@ -117,6 +117,11 @@ def schemas(types: Iterable[ServedResource], prefix: str, extra: Iterable[str] =
     return dict(sorted(result.items()))
 
 
+def named(names: Iterable[str], prefix: str) -> Object:
+    """The built-in schemas of these names and of all that they refer to."""
+    return {name: _builtin(name, prefix) for name in sorted(closure(names))}
+
+
 def closure(names: Iterable[str]) -> list[str]:
     """The names and all definitions that they refer to."""
     found: dict[str, None] = {}

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from kubectl_runtime.apiserver.discovery import cached
 from kubectl_runtime.apiserver.openapi.definitions import (
     DELETE_OPTIONS,
+    META,
     PATCH,
     STATUS,
     V2_PREFIX,
@@ -21,6 +22,7 @@ from kubectl_runtime.apiserver.openapi.definitions import (
     kind_name,
     list_name_of,
     name_of,
+    named,
     reference,
     schemas,
 )
@@ -85,11 +87,9 @@ class _Builder:
         self.type = resource_type
         self.prefix = prefix
         self.v3 = prefix == V3_PREFIX
-        words = resource_type.group.removesuffix(".k8s.io").split(".") if resource_type.group else ["core"]
-        if resource_type.is_custom:
-            words.reverse()
-        self.tag = "_".join([*words, resource_type.version])
-        self.title = "".join(word[:1].upper() + word[1:] for word in [*words, resource_type.version])
+        group = resource_type.group or "core"
+        self.tag = f"{camel_case(group)}_{resource_type.version}"
+        self.title = camel_case(group, first=True) + camel_case(resource_type.version, first=True)
 
     def item(self, verbs: Sequence[str], *, named: bool, sub: Subresource | None = None,
              everywhere: bool = False) -> Object:
@@ -192,12 +192,39 @@ def v2(registry: Registry) -> Object:
             "security": [{"BearerToken": []}]}
 
 
-def other(parts: list[str]) -> Object | None:
-    """The document of a path that is not a group: only ``version`` has one."""
-    if parts != ["version"]:
+_GROUPS = {"api": ("get available API versions", "getCoreAPIVersions", "core", "APIVersions"),
+           "apis": ("get available API versions", "getAPIVersions", "apis", "APIGroupList")}
+
+
+def other(registry: Registry, parts: list[str]) -> Object | None:
+    """The document of a path without types: ``version``, ``api``, ``apis`` and the groups of built-in types."""
+    if parts == ["version"]:
+        operation = {"operationId": "getCodeVersion", "tags": ["version"], "responses": {"200": {"description": "OK"}}}
+        return {"openapi": "3.0.0", "info": INFO, "paths": {"/version/": {"get": operation}}, "components": {}}
+    path = "/".join(parts)
+    if path not in group_paths(registry):
         return None
-    operation = {"operationId": "getCodeVersion", "tags": ["version"], "responses": {"200": {"description": "OK"}}}
-    return {"openapi": "3.0.0", "info": INFO, "paths": {"/version/": {"get": operation}}, "components": {}}
+    text, operation_id, tag, kind = _GROUPS.get(path) or (
+        "get information of a group", f"get{camel_case(parts[-1], first=True)}APIGroup", camel_case(parts[-1]),
+        "APIGroup")
+    schema = {"schema": reference(f"{META}.{kind}", V3_PREFIX)}
+    operation = {"tags": [tag], "description": text, "operationId": operation_id, "responses": {
+        "200": {"description": "OK", "content": {media: schema for media in sorted(MEDIA)}},
+        "401": {"description": "Unauthorized"}}}
+    return {"openapi": "3.0.0", "info": INFO, "paths": {f"/{path}/": {"get": operation}},
+            "components": {"schemas": named([f"{META}.{kind}"], V3_PREFIX), "securitySchemes": _TOKEN}}
+
+
+def group_paths(registry: Registry) -> list[str]:
+    """The paths of the documents of groups; custom resources have none."""
+    builtin = {found.group for found in registry if found.group and not found.is_custom}
+    return ["api", "apis", *(f"apis/{group}" for group in sorted(builtin))]
+
+
+def camel_case(group: str, *, first: bool = False) -> str:
+    """A group or version in operationIds and tags: ``rbacAuthorization``, with `first` ``RbacAuthorization``."""
+    words = group.removesuffix(".k8s.io").split(".")
+    return "".join(word[:1].upper() + word[1:] if index or first else word for index, word in enumerate(words))
 
 
 def _of_subresources(types: Iterable[ServedResource]) -> list[str]:
@@ -275,7 +302,7 @@ def _build(registry: Registry, path: str) -> dict[str, Any] | None:
     elif parts[0] == "api" and len(parts) == 2:
         types = registry.of("", parts[1])
     else:
-        return other(parts)
+        return other(registry, parts)
     return v3(types) if types else None
 
 
@@ -285,7 +312,7 @@ def _index(registry: Registry) -> dict[str, Any]:
     The hashes come from the inputs of the documents, the schemas of custom resources (built-in types never change), so
     that the index builds no document.
     """
-    paths = {"version": hashlib.sha256(), "api/v1": hashlib.sha256()}
+    paths = {path: hashlib.sha256() for path in ("version", "api/v1", *group_paths(registry))}
     for group in registry.groups():
         for version in registry.versions(group):
             if group:

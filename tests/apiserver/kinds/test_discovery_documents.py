@@ -222,3 +222,36 @@ def test_every_enum_is_of_a_field_that_there_is():
     from kubectl_runtime.schema.definitions import definitions
 
     assert [key for key in ENUMS if key[1] not in definitions()[key[0]]["properties"]] == []
+
+
+@pytest.mark.parametrize(("path", "operation", "kind"), [
+    ("api", "getCoreAPIVersions", "APIVersions"), ("apis", "getAPIVersions", "APIGroupList"),
+    ("apis/apps", "getAppsAPIGroup", "APIGroup"),
+    ("apis/rbac.authorization.k8s.io", "getRbacAuthorizationAPIGroup", "APIGroup"),
+    ("apis/flowcontrol.apiserver.k8s.io", "getFlowcontrolApiserverAPIGroup", "APIGroup"),
+])
+def test_groups_of_built_in_types_have_a_document(with_crd: Api, path: str, operation: str, kind: str) -> None:
+    assert path in with_crd("GET", "/openapi/v3").body["paths"]
+    document = with_crd("GET", f"/openapi/v3/{path}").body
+    [(shown, item)] = document["paths"].items()
+    assert (shown, item["get"]["operationId"]) == (f"/{path}/", operation)
+    answer = item["get"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    assert answer == f"io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"
+    assert answer in document["components"]["schemas"]
+
+
+@pytest.mark.parametrize("path", ["apis/example.com", "apis/none.example.com", "api/v2", "apis/apps/v9"])
+def test_other_paths_have_no_document(with_crd: Api, path: str) -> None:
+    assert with_crd("GET", f"/openapi/v3/{path}").status == 404
+    assert path not in with_crd("GET", "/openapi/v3").body["paths"]
+
+
+@pytest.mark.parametrize(("path", "tag", "operation"), [
+    ("api/v1", "core_v1", "listCoreV1NamespacedPod"),
+    ("apis/rbac.authorization.k8s.io/v1", "rbacAuthorization_v1", "listRbacAuthorizationV1ClusterRole"),
+    ("apis/example.com/v1", "exampleCom_v1", "listExampleComV1NamespacedWidget"),
+])
+def test_tags_and_operations_are_in_camel_case(with_crd: Api, path: str, tag: str, operation: str) -> None:
+    operations = {found["operationId"]: found["tags"] for item in with_crd("GET", f"/openapi/v3/{path}").body[
+        "paths"].values() for found in item.values() if isinstance(found, dict)}
+    assert operations.get(operation) == [tag]
