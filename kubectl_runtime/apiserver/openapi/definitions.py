@@ -1,7 +1,7 @@
 """Schemas for OpenAPI documents, from the definitions of the built-in kinds and from the schemas of CRDs.
 
-The generated definitions lack enums, which `kubectl explain` shows. The table of enums has the commonly used fields and
-is not complete.
+The generated definitions lack enums, which `kubectl explain` shows; `ENUMS` has them. The defaults that a real server
+writes at fields without a default of their own (`{}`, "" and 0) are left out.
 """
 from __future__ import annotations
 
@@ -12,51 +12,125 @@ from kubectl_runtime.apiserver.schemas import definition_names
 from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.schema.definitions import definitions, descriptions
 
-_CORE, _APPS, _BATCH = "io.k8s.api.core.v1.", "io.k8s.api.apps.v1.", "io.k8s.api.batch.v1."
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
-_PULL, _MESSAGES = ("Always", "IfNotPresent", "Never"), ("FallbackToLogsOnError", "File")
-_EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
-_MODES, _TRAFFIC = ("Block", "Filesystem"), ("Cluster", "Local")
-
-ENUMS: dict[tuple[str, str], tuple[str, ...]] = {
-    (f"{_CORE}PodSpec", "restartPolicy"): ("Always", "Never", "OnFailure"),
-    (f"{_CORE}PodSpec", "dnsPolicy"): ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
-    (f"{_CORE}PodSpec", "preemptionPolicy"): ("Never", "PreemptLowerPriority"),
-    (f"{_CORE}PodStatus", "phase"): ("Failed", "Pending", "Running", "Succeeded", "Unknown"),
-    (f"{_CORE}PodStatus", "qosClass"): ("BestEffort", "Burstable", "Guaranteed"),
-    (f"{_CORE}Container", "imagePullPolicy"): _PULL, (f"{_CORE}EphemeralContainer", "imagePullPolicy"): _PULL,
-    (f"{_CORE}Container", "terminationMessagePolicy"): _MESSAGES,
-    (f"{_CORE}EphemeralContainer", "terminationMessagePolicy"): _MESSAGES,
-    (f"{_CORE}ContainerPort", "protocol"): _PROTOCOLS, (f"{_CORE}ServicePort", "protocol"): _PROTOCOLS,
-    (f"{_CORE}EndpointPort", "protocol"): _PROTOCOLS,
-    (f"{_CORE}SecurityContext", "procMount"): ("Default", "Unmasked"),
-    (f"{_CORE}SeccompProfile", "type"): ("Localhost", "RuntimeDefault", "Unconfined"),
-    (f"{_CORE}HTTPGetAction", "scheme"): ("HTTP", "HTTPS"),
-    (f"{_CORE}ServiceSpec", "type"): ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
-    (f"{_CORE}ServiceSpec", "sessionAffinity"): ("ClientIP", "None"),
-    (f"{_CORE}ServiceSpec", "internalTrafficPolicy"): _TRAFFIC,
-    (f"{_CORE}ServiceSpec", "externalTrafficPolicy"): _TRAFFIC,
-    (f"{_CORE}Taint", "effect"): _EFFECTS, (f"{_CORE}Toleration", "effect"): _EFFECTS,
-    (f"{_CORE}NodeSelectorRequirement", "operator"): ("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"),
-    (f"{_CORE}TopologySpreadConstraint", "whenUnsatisfiable"): ("DoNotSchedule", "ScheduleAnyway"),
-    (f"{_CORE}TopologySpreadConstraint", "nodeAffinityPolicy"): ("Honor", "Ignore"),
-    (f"{_CORE}TopologySpreadConstraint", "nodeTaintsPolicy"): ("Honor", "Ignore"),
-    (f"{_CORE}NamespaceStatus", "phase"): ("Active", "Terminating"),
-    (f"{_CORE}PersistentVolumeSpec", "persistentVolumeReclaimPolicy"): ("Delete", "Recycle", "Retain"),
-    (f"{_CORE}PersistentVolumeSpec", "volumeMode"): _MODES,
-    (f"{_CORE}PersistentVolumeStatus", "phase"): ("Available", "Bound", "Failed", "Pending", "Released"),
-    (f"{_CORE}PersistentVolumeClaimSpec", "volumeMode"): _MODES,
-    (f"{_CORE}PersistentVolumeClaimStatus", "phase"): ("Bound", "Lost", "Pending"),
-    (f"{_APPS}DeploymentStrategy", "type"): ("Recreate", "RollingUpdate"),
-    (f"{_APPS}DaemonSetUpdateStrategy", "type"): ("OnDelete", "RollingUpdate"),
-    (f"{_APPS}StatefulSetUpdateStrategy", "type"): ("OnDelete", "RollingUpdate"),
-    (f"{_APPS}StatefulSetSpec", "podManagementPolicy"): ("OrderedReady", "Parallel"),
-    (f"{_BATCH}CronJobSpec", "concurrencyPolicy"): ("Allow", "Forbid", "Replace"),
-    (f"{_BATCH}JobSpec", "completionMode"): ("Indexed", "NonIndexed"),
-    (f"{_BATCH}JobSpec", "podReplacementPolicy"): ("Failed", "TerminatingOrFailed"),
-    ("io.k8s.api.networking.v1.HTTPIngressPath", "pathType"): ("Exact", "ImplementationSpecific", "Prefix"),
-    ("io.k8s.api.networking.v1.NetworkPolicyPort", "protocol"): _PROTOCOLS,
-}
+# (values, the fields that take them), from the types marked `+enum` in k8s.io/api 1.36.2.
+_ENUMS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("Equivalent", "Exact"),
+     "admissionregistration.v1.MatchResources.matchPolicy admissionregistration.v1.MutatingWebhook.matchPolicy "
+     "admissionregistration.v1.ValidatingWebhook.matchPolicy "
+     "admissionregistration.v1alpha1.MatchResources.matchPolicy"),
+    (("Fail", "Ignore"),
+     "admissionregistration.v1.MutatingAdmissionPolicySpec.failurePolicy "
+     "admissionregistration.v1.MutatingWebhook.failurePolicy "
+     "admissionregistration.v1.ValidatingAdmissionPolicySpec.failurePolicy "
+     "admissionregistration.v1.ValidatingWebhook.failurePolicy "
+     "admissionregistration.v1alpha1.MutatingAdmissionPolicySpec.failurePolicy"),
+    (("IfNeeded", "Never"),
+     "admissionregistration.v1.MutatingAdmissionPolicySpec.reinvocationPolicy "
+     "admissionregistration.v1.MutatingWebhook.reinvocationPolicy"),
+    (("None", "NoneOnDryRun", "Some", "Unknown"),
+     "admissionregistration.v1.MutatingWebhook.sideEffects admissionregistration.v1.ValidatingWebhook.sideEffects"),
+    (("ApplyConfiguration", "JSONPatch"),
+     "admissionregistration.v1.Mutation.patchType admissionregistration.v1alpha1.Mutation.patchType "
+     "admissionregistration.v1beta1.Mutation.patchType"),
+    (("*", "CONNECT", "CREATE", "DELETE", "UPDATE"), "admissionregistration.v1.RuleWithOperations.operations"),
+    (("Audit", "Deny", "Warn"), "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec.validationActions"),
+    (("Allow", "Deny"), "admissionregistration.v1alpha1.ParamRef.parameterNotFoundAction"),
+    (("OnDelete", "RollingUpdate"), "apps.v1.DaemonSetUpdateStrategy.type apps.v1.StatefulSetUpdateStrategy.type"),
+    (("Recreate", "RollingUpdate"), "apps.v1.DeploymentStrategy.type"),
+    (("OrderedReady", "Parallel"), "apps.v1.StatefulSetSpec.podManagementPolicy"),
+    (("Allow", "Forbid", "Replace"), "batch.v1.CronJobSpec.concurrencyPolicy"),
+    (("Indexed", "NonIndexed"), "batch.v1.JobSpec.completionMode"),
+    (("Failed", "TerminatingOrFailed"), "batch.v1.JobSpec.podReplacementPolicy"),
+    (("In", "NotIn"), "batch.v1.PodFailurePolicyOnExitCodesRequirement.operator"),
+    (("Count", "FailIndex", "FailJob", "Ignore"), "batch.v1.PodFailurePolicyRule.action"),
+    (("any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
+     "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system",
+     "ipsec tunnel", "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc",
+     "ocsp signing", "s/mime", "server auth", "signing", "timestamping"),
+     "certificates.v1.CertificateSigningRequestSpec.usages"),
+    (("Localhost", "RuntimeDefault", "Unconfined"), "core.v1.AppArmorProfile.type core.v1.SeccompProfile.type"),
+    (("None", "ReadOnly", "ReadWrite"), "core.v1.AzureDiskVolumeSource.cachingMode"),
+    (("Dedicated", "Managed", "Shared"), "core.v1.AzureDiskVolumeSource.kind"),
+    (("Always", "IfNotPresent", "Never"),
+     "core.v1.Container.imagePullPolicy core.v1.EphemeralContainer.imagePullPolicy "
+     "core.v1.ImageVolumeSource.pullPolicy"),
+    (("FallbackToLogsOnError", "File"),
+     "core.v1.Container.terminationMessagePolicy core.v1.EphemeralContainer.terminationMessagePolicy"),
+    (("SCTP", "TCP", "UDP"),
+     "core.v1.ContainerPort.protocol core.v1.EndpointPort.protocol core.v1.PortStatus.protocol "
+     "core.v1.ServicePort.protocol discovery.v1.EndpointPort.protocol networking.v1.IngressPortStatus.protocol "
+     "networking.v1.NetworkPolicyPort.protocol"),
+    (("SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT",
+     "SIGIO", "SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT", "SIGRTMAX",
+     "SIGRTMAX-1", "SIGRTMAX-10", "SIGRTMAX-11", "SIGRTMAX-12", "SIGRTMAX-13", "SIGRTMAX-14", "SIGRTMAX-2",
+     "SIGRTMAX-3", "SIGRTMAX-4", "SIGRTMAX-5", "SIGRTMAX-6", "SIGRTMAX-7", "SIGRTMAX-8", "SIGRTMAX-9",
+     "SIGRTMIN", "SIGRTMIN+1", "SIGRTMIN+10", "SIGRTMIN+11", "SIGRTMIN+12", "SIGRTMIN+13", "SIGRTMIN+14",
+     "SIGRTMIN+15", "SIGRTMIN+2", "SIGRTMIN+3", "SIGRTMIN+4", "SIGRTMIN+5", "SIGRTMIN+6", "SIGRTMIN+7",
+     "SIGRTMIN+8", "SIGRTMIN+9", "SIGSEGV", "SIGSTKFLT", "SIGSTOP", "SIGSYS", "SIGTERM", "SIGTRAP", "SIGTSTP",
+     "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGWINCH", "SIGXCPU", "SIGXFSZ"),
+     "core.v1.ContainerStatus.stopSignal core.v1.Lifecycle.stopSignal"),
+    (("HTTP", "HTTPS"), "core.v1.HTTPGetAction.scheme"),
+    (("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"),
+     "core.v1.HostPathVolumeSource.type"),
+    (("InProgress", "Infeasible", "Pending"), "core.v1.ModifyVolumeStatus.status"),
+    (("Active", "Terminating"), "core.v1.NamespaceStatus.phase"),
+    (("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"), "core.v1.NodeSelectorRequirement.operator"),
+    (("Pending", "Running", "Terminated"), "core.v1.NodeStatus.phase"),
+    (("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"),
+     "core.v1.PersistentVolumeClaimSpec.accessModes core.v1.PersistentVolumeClaimStatus.accessModes "
+     "core.v1.PersistentVolumeSpec.accessModes"),
+    (("Block", "Filesystem"), "core.v1.PersistentVolumeClaimSpec.volumeMode core.v1.PersistentVolumeSpec.volumeMode"),
+    (("Bound", "Lost", "Pending"), "core.v1.PersistentVolumeClaimStatus.phase"),
+    (("Delete", "Recycle", "Retain"),
+     "core.v1.PersistentVolumeSpec.persistentVolumeReclaimPolicy storage.v1.StorageClass.reclaimPolicy"),
+    (("Available", "Bound", "Failed", "Pending", "Released"), "core.v1.PersistentVolumeStatus.phase"),
+    (("Always", "OnRootMismatch"), "core.v1.PodSecurityContext.fsGroupChangePolicy"),
+    (("Merge", "Strict"), "core.v1.PodSecurityContext.supplementalGroupsPolicy"),
+    (("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"), "core.v1.PodSpec.dnsPolicy"),
+    (("Never", "PreemptLowerPriority"),
+     "core.v1.PodSpec.preemptionPolicy scheduling.v1.PriorityClass.preemptionPolicy"),
+    (("Always", "Never", "OnFailure"), "core.v1.PodSpec.restartPolicy"),
+    (("Failed", "Pending", "Running", "Succeeded", "Unknown"), "core.v1.PodStatus.phase"),
+    (("BestEffort", "Burstable", "Guaranteed"), "core.v1.PodStatus.qosClass"),
+    (("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass",
+     "Terminating", "VolumeAttributesClass"),
+     "core.v1.ResourceQuotaSpec.scopes core.v1.ScopedResourceSelectorRequirement.scopeName"),
+    (("DoesNotExist", "Exists", "In", "NotIn"), "core.v1.ScopedResourceSelectorRequirement.operator"),
+    (("Default", "Unmasked"), "core.v1.SecurityContext.procMount"),
+    (("Cluster", "Local"), "core.v1.ServiceSpec.externalTrafficPolicy core.v1.ServiceSpec.internalTrafficPolicy"),
+    (("", "IPv4", "IPv6"), "core.v1.ServiceSpec.ipFamilies"),
+    (("PreferDualStack", "RequireDualStack", "SingleStack"), "core.v1.ServiceSpec.ipFamilyPolicy"),
+    (("ClientIP", "None"), "core.v1.ServiceSpec.sessionAffinity"),
+    (("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"), "core.v1.ServiceSpec.type"),
+    (("NoExecute", "NoSchedule", "PreferNoSchedule"), "core.v1.Taint.effect core.v1.Toleration.effect"),
+    (("Equal", "Exists", "Gt", "Lt"), "core.v1.Toleration.operator"),
+    (("Honor", "Ignore"),
+     "core.v1.TopologySpreadConstraint.nodeAffinityPolicy core.v1.TopologySpreadConstraint.nodeTaintsPolicy"),
+    (("DoNotSchedule", "ScheduleAnyway"), "core.v1.TopologySpreadConstraint.whenUnsatisfiable"),
+    (("Bidirectional", "HostToContainer", "None"), "core.v1.VolumeMount.mountPropagation"),
+    (("FQDN",), "discovery.v1.EndpointSlice.addressType"),
+    (("Exact", "ImplementationSpecific", "Prefix"), "networking.v1.HTTPIngressPath.pathType"),
+    (("Egress", "Ingress"), "networking.v1.NetworkPolicySpec.policyTypes"),
+    (("AlwaysAllow", "IfHealthyBudget"), "policy.v1.PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy"),
+    (("FromClaim", "FromClass"),
+     "resource.v1.DeviceAllocationConfiguration.source resource.v1beta1.DeviceAllocationConfiguration.source "
+     "resource.v1beta2.DeviceAllocationConfiguration.source"),
+    (("All", "ExactCount"),
+     "resource.v1.DeviceSubRequest.allocationMode resource.v1.ExactDeviceRequest.allocationMode "
+     "resource.v1beta1.DeviceRequest.allocationMode resource.v1beta1.DeviceSubRequest.allocationMode "
+     "resource.v1beta2.DeviceSubRequest.allocationMode resource.v1beta2.ExactDeviceRequest.allocationMode"),
+    (("NoExecute", "NoSchedule", "None"),
+     "resource.v1.DeviceTaint.effect resource.v1.DeviceToleration.effect resource.v1alpha3.DeviceTaint.effect "
+     "resource.v1beta1.DeviceTaint.effect resource.v1beta1.DeviceToleration.effect "
+     "resource.v1beta2.DeviceTaint.effect resource.v1beta2.DeviceToleration.effect"),
+    (("Equal", "Exists"),
+     "resource.v1.DeviceToleration.operator resource.v1beta1.DeviceToleration.operator "
+     "resource.v1beta2.DeviceToleration.operator"),
+    (("Pod", "PodGroup"),
+     "scheduling.v1alpha2.PodGroupSpec.disruptionMode scheduling.v1alpha2.PodGroupTemplate.disruptionMode"),
+    (("Immediate", "WaitForFirstConsumer"), "storage.v1.StorageClass.volumeBindingMode"),
+)
+ENUMS = {tuple(f"io.k8s.api.{place}".rsplit(".", 1)): values for values, places in _ENUMS for place in places.split()}
 
 
 Object = dict[str, Any]
@@ -162,7 +236,7 @@ def _builtin(name: str, prefix: str) -> Object:
                 "oneOf": [{"type": kind} for kind in _SEVERAL_TYPES[name]]}
     for field, child in node.get("properties", {}).items():
         if (values := ENUMS.get((name, field))) is not None:
-            child["enum"] = list(values)
+            child.get("items", child)["enum"] = list(values)
         if texts.get(field):
             node["properties"][field] = _described(child, texts[field], prefix)
     return node

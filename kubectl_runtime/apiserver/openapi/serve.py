@@ -209,7 +209,7 @@ def other(registry: Registry, parts: list[str]) -> Object | None:
         "APIGroup")
     schema = {"schema": reference(f"{META}.{kind}", V3_PREFIX)}
     operation = {"tags": [tag], "description": text, "operationId": operation_id, "responses": {
-        "200": {"description": "OK", "content": {media: schema for media in sorted(MEDIA)}},
+        "200": {"description": "OK", "content": dict.fromkeys(sorted(MEDIA), schema)},
         "401": {"description": "Unauthorized"}}}
     return {"openapi": "3.0.0", "info": INFO, "paths": {f"/{path}/": {"get": operation}},
             "components": {"schemas": named([f"{META}.{kind}"], V3_PREFIX), "securitySchemes": _TOKEN}}

@@ -217,11 +217,24 @@ def test_fields_of_a_few_texts_list_them(api, group, name, field, values):
     assert schema["properties"][field]["enum"] == values
 
 
+@pytest.mark.parametrize(("group", "name", "field", "values"), [
+    ("api/v1", "core.v1.PersistentVolumeClaimSpec", "accessModes",
+     ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]),
+    ("apis/admissionregistration.k8s.io/v1", "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec",
+     "validationActions", ["Audit", "Deny", "Warn"]),
+    ("apis/networking.k8s.io/v1", "networking.v1.NetworkPolicySpec", "policyTypes", ["Egress", "Ingress"])])
+def test_lists_of_a_few_texts_list_them_at_their_items(api, group, name, field, values):
+    node = api("GET", f"/openapi/v3/{group}").body["components"]["schemas"][f"io.k8s.api.{name}"]["properties"][field]
+    assert node["items"]["enum"] == values
+    assert "enum" not in node
+
+
 def test_every_enum_is_of_a_field_that_there_is():
     from kubectl_runtime.apiserver.openapi.definitions import ENUMS
     from kubectl_runtime.schema.definitions import definitions
 
     assert [key for key in ENUMS if key[1] not in definitions()[key[0]]["properties"]] == []
+    assert len(ENUMS) > 110
 
 
 @pytest.mark.parametrize(("path", "operation", "kind"), [
