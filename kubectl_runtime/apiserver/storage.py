@@ -244,6 +244,7 @@ class Version:
     stored_as: str = ""  # the version in which a custom resource is stored; "" if all versions are the same
     partial: bool = False  # the real server stores the rest with the next update, even one without changes
     hashed: int | None = None  # the hash of the uid, once a shardSelector needed it
+    converted: dict[Any, Version] | None = None  # what a conversion webhook made of it, by the strategy of a version
 
     @property
     def uid_hash(self) -> int:

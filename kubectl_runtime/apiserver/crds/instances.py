@@ -6,8 +6,9 @@ storage version.
 `WebhookConverter` converts objects with a conversion webhook; all objects of a page go in one review. The webhook must
 return as many objects, in their order, in the requested version, with the same kind, name, namespace and uid; all other
 metadata except labels and annotations is restored. Anything else is the real server's 500, ``conversion webhook for
-…``. A conversion blocks for at most `TIMEOUT` and releases the cluster's lock. Nothing is cached: each read calls the
-webhook.
+…``. A conversion blocks for at most `TIMEOUT` and releases the cluster's lock. Each read calls the webhook; if that
+fails, a list or watch shows what was converted before, as from the real server's cache (`output.negotiation`). The real
+server converts every object when it is written, and does not wait for a first list.
 """
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def watch(ctx: RequestContext) -> HttpResponse:
             since = storage.rv
             initial = [version for version in bucket.scan(ctx.namespace) if select(listing, version)]
             if ctx.type.strategy.asks_webhook:
-                initial = form.own(initial)  # an object that cannot be shown is reported at once, as by a list
+                initial = form.own(initial, cached=True)  # reports what cannot be shown, as a list does
             stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=since, initial=initial,
                                initial_end=bookmarks, bookmarks=bookmarks)
             return HttpResponse(200, headers, stream=stream)

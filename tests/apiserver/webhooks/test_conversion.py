@@ -191,6 +191,33 @@ def test_a_watch_ends_when_an_object_cannot_be_converted(api: Widgets, caplog: p
     assert events(watch(api, "v2")) == [("ADDED", {"length": 1}), ("ADDED", {"length": 2})]
 
 
+@pytest.mark.parametrize("first", ["list", "get", "watch"])
+def test_a_list_is_answered_from_the_cache_while_the_webhook_fails(api: Widgets, first: str) -> None:
+    api.make("v1", "a", size=1)
+    if first == "watch":
+        assert events(watch(api, "v2")) == [("ADDED", {"length": 1})]
+    else:
+        api("GET", api.path("v2", "a" if first == "get" else ""))
+    api.respond = lambda *_: {"response": None}
+    items = api("GET", api.path("v2")).body["items"]
+    assert [(item["apiVersion"], item["spec"]) for item in items] == [("example.com/v2", {"length": 1})]
+    assert events(watch(api, "v2")) == [("ADDED", {"length": 1})]
+    assert api("GET", api.path("v2", "a")).status == 500  # which a real server reads from etcd
+    api.merge(api.path("v1", "a"), {"spec": {"size": 2}})
+    assert api("GET", api.path("v2")).status == 500  # this state was never converted
+    api.respond = respond
+    assert api("GET", api.path("v2")).body["items"][0]["spec"] == {"length": 2}
+
+
+def test_the_cache_of_a_list_ends_with_the_definition(api: Widgets) -> None:
+    api.make("v1", "a", size=1)
+    assert api("GET", api.path("v2")).status == 200
+    changed = definition(conversionReviewVersions=["v1", "v1beta1"])
+    api.merge(f"{DEFINITIONS}/widgets.example.com", {"spec": changed["spec"]})
+    api.respond = lambda *_: {"response": None}
+    assert api("GET", api.path("v2")).status == 500
+
+
 def test_what_is_preserved_is_put_back_and_labels_and_annotations_may_change(api: Widgets) -> None:
     api.make("v1", size=1)
     before = api("GET", api.path("v1", "a")).body["metadata"]
