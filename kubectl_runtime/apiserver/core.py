@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from kubectl_runtime.apiserver import discovery, errors, openapi
@@ -19,7 +20,9 @@ from kubectl_runtime.apiserver.access.authn import AUTHENTICATED, MASTERS
 from kubectl_runtime.apiserver.context import RequestContext, page_not_found
 from kubectl_runtime.apiserver.controllers.accounts import create_defaults
 from kubectl_runtime.apiserver.controllers.loop import ControlLoop
+from kubectl_runtime.apiserver.crds.controller import STORAGE as DEFINITIONS
 from kubectl_runtime.apiserver.crds.controller import CrdController
+from kubectl_runtime.apiserver.crds.definitions import condition
 from kubectl_runtime.apiserver.discovery import unready
 from kubectl_runtime.apiserver.encoding import PROTOBUF, check_readable
 from kubectl_runtime.apiserver.handlers.dispatch import handle_resource
@@ -41,6 +44,7 @@ from kubectl_runtime.apiserver.webhooks.hooks import Hooks, NoCaller, WebhookCal
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, RequestInfo, parse
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.meta.metav1 import parse_time
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
 
@@ -92,13 +96,15 @@ class ApiCore:
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
                  controllers: Iterable[ControlLoop] = (), access: Access | None = None,
                  kubelet: Kubelet | None = None, webhooks: WebhookCaller | None = None,
-                 seed: int | None = None, warn_unobeyed: bool = True, gates: frozenset[str] = frozenset()) -> None:
+                 seed: int | None = None, warn_unobeyed: bool = True, gates: frozenset[str] = frozenset(),
+                 first_create_delay: float = 0.0) -> None:
         """`compaction_interval` is in seconds; 0 never compacts. `access` None lets every client do everything.
         `kubelet` answers for Pods; without it nothing does. `webhooks` calls webhooks; without it every webhook call
         fails.
 
         `seed` makes uids and generated names reproducible. With `warn_unobeyed` the creation of an object that the
-        server stores and does not act on gets a Warning. `gates` are the enabled feature gates.
+        server stores and does not act on gets a Warning. `gates` are the enabled feature gates. `first_create_delay` is
+        for how long, in seconds, a create waits whose definition was established less than that time ago.
         """
         self.clock = clock
         # Identifies the cluster in every answer, as kube-apiserver's API Priority and Fairness does. It does not come
@@ -109,6 +115,7 @@ class ApiCore:
         caller = webhooks or NoCaller()
         self._hooks = Hooks(self.cluster.storage, caller)
         self.access = access or Access()
+        self._first_create_delay = first_create_delay
         self.starting: Starting | None = None
         """How requests are answered before the server is ready; None once it is ready."""
         self.kubelet = kubelet or Kubelet(clock)
@@ -177,7 +184,18 @@ class ApiCore:
         media = accept(request, watch=info.verb in ("list", "watch"), custom=resource_type.is_custom)
         ctx = RequestContext(self.cluster, self.access, request, info, resource_type, media, user, self.clock.now(),
                              self.kubelet, self._hooks, warnings=warnings)
-        return handle_resource(ctx)
+        response = handle_resource(ctx)
+        if self._first_create_delay and info.verb == "create" and self._is_new(resource_type):
+            return replace(response, delay=response.delay + self._first_create_delay)
+        return response
+
+    def _is_new(self, resource_type: ServedResource) -> bool:
+        """Whether the definition of a custom resource was established a moment ago."""
+        with self.cluster.locked():
+            name = f"{resource_type.plural}.{resource_type.group}"
+            stored = self.cluster.storage.get(DEFINITIONS, "", name) if resource_type.is_custom else None
+        since = (condition(stored.decode(), "Established") or {}).get("lastTransitionTime") if stored else None
+        return since is not None and (self.clock.now() - parse_time(since)).total_seconds() < self._first_create_delay
 
     def _resource_type(self, info: RequestInfo) -> ServedResource | None:
         """The type that a path names; None if the answer is the plain-text 404. Raises the 404 with a Status."""

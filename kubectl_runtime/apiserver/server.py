@@ -266,7 +266,7 @@ class ApiServer:
                  anonymous: bool | None = None, tls: bool | Authority | ServerTls = False, faults: Faults | None = None,
                  webhook_services: Mapping[str, str] | None = None, seed: int | None = None,
                  record: bool = True, warn_unobeyed: bool = True,
-                 feature_gates: Mapping[str, bool] | None = None) -> None:
+                 feature_gates: Mapping[str, bool] | None = None, first_create_delay: Duration = 0) -> None:
         """Nothing is started or bound yet.
 
         `port` 0 takes a free port, which restarts keep. `controllers` is a list of ``garbage-collector``,
@@ -280,6 +280,8 @@ class ApiServer:
         reproducible. `record` keeps requests for `requests`. With `warn_unobeyed` the creation of an object that the
         server stores and does not act on gets a Warning header. `feature_gates` are those of a kube-apiserver; the only
         one is ``ShardedListAndWatch`` (off by default), with which lists and watches obey ``shardSelector``.
+        `first_create_delay` is the time in seconds for which a create of a custom resource waits, if its definition was
+        established less than that time ago; a kube-apiserver waits 2 s.
 
         `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without tokens and
         RBAC every client is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in the
@@ -316,7 +318,7 @@ class ApiServer:
         certificate, names = self.tls.authority.pem.decode() if self.tls else "", tuple(controllers)
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(
             clock, compaction_interval=compaction_interval, access=self.access, kubelet=self.kubelet, seed=seed,
-            warn_unobeyed=warn_unobeyed, gates=gates,
+            warn_unobeyed=warn_unobeyed, gates=gates, first_create_delay=seconds(first_create_delay),
             webhooks=self._webhooks,
             controllers=build_controllers(names, certificate=certificate, kubelet=self.kubelet))
         self.core = self._new_core()
@@ -362,14 +364,17 @@ class ApiServer:
         if stuck:
             raise RuntimeError(f"threads of the API server did not end: {', '.join(stuck)}")
 
-    def restart(self, *, fresh: bool = False, lose_history: bool = False, initializing: Duration = 0) -> None:
+    def restart(self, *, fresh: bool = False, lose_history: bool = False, initializing: Duration = 0,
+                loading_roles: Duration = 0) -> None:
         """Stop and start on the same port, with the same data or, if `fresh`, as a new cluster (new uids, low
         versions). Blocks and raises as `stop` and `start`; clients are refused until it is back. Watches of transports
         end too. A server that was never started, and is used only through transports, binds nothing.
 
         A kube-apiserver that restarts loses its history, so that watches from earlier versions expire (410);
         `lose_history` does the same here. For `initializing` seconds on the clock the server then answers as a
-        kube-apiserver that is not ready: 503 for the first half, then 429 to lists and watches.
+        kube-apiserver that is not ready: 503 for the first half, then 429 to lists and watches. For `loading_roles`
+        seconds (about one on a kube-apiserver) a server with RBAC refuses every user outside ``system:masters`` with a
+        403, as before it has read its Roles and bindings.
         """
         self.stop()
         if fresh:
@@ -377,6 +382,7 @@ class ApiServer:
         if lose_history:
             self.core.compact()
         self.core.starting = Starting(self.clock, seconds(initializing)) if seconds(initializing) > 0 else None
+        self.access.load_roles(seconds(loading_roles))
         for transport in list(self._transports):
             transport.end_watches(broken=False)
         if self._was_started:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubectl_runtime.apiserver.access import User
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, parse_query
 from kubectl_runtime.testing.clock import SimClock
@@ -104,3 +105,51 @@ def test_a_server_that_is_initializing_refuses_as_a_real_one_does(cluster: Clust
     assert cluster.ask(MAPS + "/none").status == 404
     cluster.clock.advance(5)
     assert (cluster.ask(MAPS).status, cluster.ask("/readyz").status) == (200, 200)
+
+
+@pytest.mark.parametrize("user", ["alice", "system:serviceaccount:default:operator"])
+def test_a_restarted_server_knows_no_roles_for_a_moment(user: str) -> None:
+    clock = SimClock(self_advancing=True)
+    server = ApiServer(clock=clock, authorization_mode="RBAC", tokens={"mine": user, "root": User(
+        "root", groups=("system:masters",))})
+    kind = "ServiceAccount" if ":" in user else "User"
+    subject = {"kind": kind, "name": user.rpartition(":")[2], **({"namespace": "default"} if ":" in user else {})}
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": "reader"},
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]}
+    binding = {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "reader"},
+               "subjects": [subject], "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "reader"}}
+    server.load([role, binding])
+
+    def listed(token: str) -> int:
+        return server.handle(HttpRequest("GET", MAPS, [], {"authorization": f"Bearer {token}"}, b"")).status
+
+    assert (listed("mine"), listed("root")) == (200, 200)
+    server.restart(loading_roles=1)
+    assert (listed("mine"), listed("root")) == (403, 200)
+    clock.advance(0.9)
+    assert listed("mine") == 403
+    clock.advance(0.1)
+    assert listed("mine") == 200
+    server.restart()
+    assert listed("mine") == 200
+
+
+@pytest.mark.parametrize(("delay", "later", "expected"), [(2, 0.0, 2.0), (2, 1.5, 2.0), (2, 2.0, 0.0), (0, 0.0, 0.0)])
+def test_the_first_create_of_a_new_kind_waits_where_a_test_asks_for_it(
+        delay: int, later: float, expected: float) -> None:
+    cluster = Cluster()
+    cluster.server = ApiServer(clock=cluster.clock, first_create_delay=delay)
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    cluster.ask("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "POST", {
+        "metadata": {"name": "things.example.com"}, "spec": {
+            "group": "example.com", "scope": "Namespaced", "versions": [version],
+            "names": {"kind": "Thing", "plural": "things"}}})
+    while cluster.server.core.next_wakeup() == 0.0:
+        cluster.server.core.tick()
+    things = "/apis/example.com/v1/namespaces/default/things"
+    cluster.clock.advance(later)
+    made = cluster.ask(things, "POST", {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}})
+    assert (made.status, made.delay) == (201, expected)
+    assert cluster.ask(things).delay == 0
+    assert cluster.ask(MAPS, "POST", {"metadata": {"name": "a"}}).delay == 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_runtime.apiserver.access import rbac
-from kubectl_runtime.apiserver.access.authn import CREDENTIAL_EXTRA, Authenticator, User, load_token_file
+from kubectl_runtime.apiserver.access.authn import CREDENTIAL_EXTRA, MASTERS, Authenticator, User, load_token_file
 from kubectl_runtime.apiserver.access.impersonation import impersonate, service_account, service_account_groups
 from kubectl_runtime.apiserver.access.rbac import (
     GROUP,
@@ -203,6 +203,13 @@ class Access:
         self._authenticator = Authenticator(tokens, anonymous=anonymous)
         self._cluster: Cluster | None = None
         self._rbac = Rbac(StoredRoles(self._storage)) if self.mode is AuthorizationMode.RBAC else None
+        self._loaded = 0.0  # monotonic seconds
+
+    def load_roles(self, seconds: float) -> None:
+        """Know no Roles and bindings for this time, as a kube-apiserver that has just started: under RBAC every user
+        outside system:masters is refused. Does nothing before `attach`."""
+        if self._cluster is not None:
+            self._loaded = self._cluster.clock.monotonic() + seconds
 
     def attach(self, cluster: Cluster) -> None:
         """Guard this cluster; takes its lock. Under RBAC this stores the default roles."""
@@ -228,6 +235,8 @@ class Access:
         """Decide whether a user may do something."""
         if self._rbac is None or self._cluster is None:
             return Decision(True)
+        if self._cluster.clock.monotonic() < self._loaded and MASTERS not in attributes.user.groups:
+            return Decision(False)
         with self._cluster.locked():
             return self._rbac.authorize(attributes)
 
