@@ -98,9 +98,9 @@ class ApiCore:
                  kubelet: Kubelet | None = None, webhooks: WebhookCaller | None = None,
                  seed: int | None = None, warn_unobeyed: bool = True, gates: frozenset[str] = frozenset(),
                  first_create_delay: float = 0.0) -> None:
-        """`compaction_interval` is in seconds; 0 never compacts. `access` None lets every client do everything.
-        `kubelet` answers for Pods; without it nothing does. `webhooks` calls webhooks; without it every webhook call
-        fails.
+        """`compaction_interval` is in seconds; with 0 the history is kept from version 1. `access` None lets every
+        client do everything. `kubelet` answers for Pods; without it nothing does. `webhooks` calls webhooks; without it
+        every webhook call fails.
 
         `seed` makes uids and generated names reproducible. With `warn_unobeyed` the creation of an object that the
         server stores and does not act on gets a Warning. `gates` are the enabled feature gates. `first_create_delay` is
@@ -134,7 +134,8 @@ class ApiCore:
                 controller.start(self.cluster)
             create_defaults(self.cluster)
         self.access.attach(self.cluster)
-        self.compact()  # as on a server that has run for a while: no client can read its first versions
+        if compaction_interval:
+            self.compact()  # as on a server that has run for a while: no client can read its first versions
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

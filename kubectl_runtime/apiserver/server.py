@@ -276,10 +276,11 @@ class ApiServer:
         ``job``, ``cronjob``, ``endpoint``, ``endpointslice``, ``kubelet`` (Pods run, as `kubelet.rules` say),
         ``node-lifecycle`` (taints of Nodes that are not ready), ``ttl-after-finished``,
         ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval` is in seconds on the clock; history
-        reaches back between one and two intervals. `seed` makes uids, generated names and the server's own faults
-        reproducible. `record` keeps requests for `requests`. With `warn_unobeyed` the creation of an object that the
-        server stores and does not act on gets a Warning header. `feature_gates` are those of a kube-apiserver; the only
-        one is ``ShardedListAndWatch`` (off by default), with which lists and watches obey ``shardSelector``.
+        reaches back between one and two intervals, with 0 to version 1. `seed` makes uids, generated names and the
+        server's own faults reproducible. `record` keeps requests for `requests`. With `warn_unobeyed` the creation of
+        an object that the server stores and does not act on gets a Warning header. `feature_gates` are those of a
+        kube-apiserver; the only one is ``ShardedListAndWatch`` (off by default), with which lists and watches obey
+        ``shardSelector``.
         `first_create_delay` is the time in seconds for which a create of a custom resource waits, if its definition was
         established less than that time ago; a kube-apiserver waits 2 s.
 

@@ -153,3 +153,20 @@ def test_the_first_create_of_a_new_kind_waits_where_a_test_asks_for_it(
     assert (made.status, made.delay) == (201, expected)
     assert cluster.ask(things).delay == 0
     assert cluster.ask(MAPS, "POST", {"metadata": {"name": "a"}}).delay == 0
+
+
+@pytest.mark.parametrize("version", [1, 2, 5])
+def test_a_server_that_never_compacts_has_its_history_from_the_first_version(version: int) -> None:
+    cluster = Cluster()
+    cluster.server = ApiServer(clock=cluster.clock, compaction_interval=0)
+    made = cluster.create("a")
+    assert events(cluster.watch(version))[0] == ("ADDED", made)
+    cluster.clock.advance(3600)
+    assert events(cluster.watch(version))[0] == ("ADDED", made)
+    cluster.server.expire_history()
+    assert events(cluster.watch(version)) == [("ERROR", 410)]
+
+
+def test_a_server_that_compacts_has_no_first_version(cluster: Cluster) -> None:
+    cluster.create("a")
+    assert events(cluster.watch(1)) == [("ERROR", 410)]
