@@ -153,7 +153,7 @@ class StoreState:
         """The objects for which `function` gives `value`: by the index `name`, or one by one without such an index."""
         with self.condition:
             complete = self.indexes.is_complete(name)
-            own = self.own_entries(own_writes)
+            own = dict(self.own_entries(own_writes))  # functions run below without the lock, while writes come
             keys = self.indexes.keys(name, value) if complete else [*self.records]
             records = [self.records[key] for key in keys if key in self.records and key not in own]
         if not complete:

@@ -619,3 +619,23 @@ def test_what_cannot_be_decoded_is_not_shown(world: World) -> None:
     bad = decode_object(b'{"metadata":' + metadata + b"}", THING)
     world.write(bad)
     assert world.read() == "3"
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_write_beside_a_lookup_by_index_does_not_disturb_it(declared: bool) -> None:
+    """Index functions are user code: another write may come while one is called."""
+    world = World()
+    world.list(1)
+    names = iter("bcdefgh")
+
+    def function(obj: Thing) -> str:
+        if (name := next(names, None)) is not None:
+            world.write(thing(name, 2))
+        return "all"
+
+    if declared:
+        world.store.add_index("by", function)
+    world.write(thing("a", 2))
+    for _ in range(3):
+        found = world.store.by_index("by", "all") if declared else world.store.filter(lambda obj: bool(function(obj)))
+        assert {obj.name for obj in found} >= {"a"}
