@@ -3,8 +3,8 @@
 Each `Function` has a signature in a small language that the engine translates: names for scalars, ``[T]`` for lists,
 ``{T}`` for maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver``, ``Format`` for the opaque values. For the
 functions these are canonical texts, so that they are equal when their values are. A ValueError of a function is an
-error of the rule. `authorizer` is not provided: a CRD whose rules use it is refused. `celmacros.py` has formats and macros of
-two variables.
+error of the rule. `authorizer` is not provided: a CRD whose rules use it is refused. `celmacros.py` has formats and
+macros of two variables.
 """
 
 from __future__ import annotations
