@@ -1,8 +1,8 @@
-"""`kubectl-runtime codegen FILE...`: a typed Python module for somebody else's CustomResourceDefinitions.
+"""`kubectl-runtime codegen FILE...`: prints a typed Python module for third-party CustomResourceDefinitions.
 
     kubectl get crd certificates.cert-manager.io -o yaml | kubectl-runtime codegen - > certificates.py
 
-Of files with other objects beside them only the definitions are taken.
+Other objects in the files are ignored.
 """
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kubectl_runtime.crd.codegen import CodegenError, module_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file or folder with CustomResourceDefinitions; - "
                         "is standard input")
-    parser.add_argument("--strict-enums", action="store_true", help="make enums of texts Literals, so that a type "
-                        "checker knows their values; an object with another one then does not decode")
+    parser.add_argument("--strict-enums", action="store_true", help="turn string enums into Literals, so that a type "
+                        "checker knows their values; an object with another value then does not decode")
     parser.add_argument("--version", metavar="VERSION", help="the version of the kinds (default: the stored one)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the module; the exit status. Raises CommandError."""
+    """Print the module and return the exit status. Raises CommandError."""
     print_utf8(_module(options.files, options.version, strict_enums=options.strict_enums))
     return 0
 

@@ -1,9 +1,10 @@
-"""`kubectl-runtime crd MODULE:CLASS...`: the CustomResourceDefinitions of classes, as YAML for `kubectl apply -f -`.
+"""`kubectl-runtime crd MODULE:CLASS...`: prints the CustomResourceDefinitions of classes as YAML for `kubectl apply -f
+-`.
 
-One document for each kind, sorted by name; classes of one kind and several versions make one. The same classes always
-give the same text. Either every class is printed or none, so that nobody applies half of what was asked for. `--check`
-compares with a file instead, as YAML: comments and layout are the file's own. Rules over lists, maps and texts without
-a limit are named on the error output, since a cluster may refuse them.
+There is one document per kind, sorted by name; several versions of one kind share a document. The same classes always
+give the same text. If one class fails, nothing is printed, so that nobody applies half of a set. `--check` compares
+with a file as YAML; comments and layout are ignored. A warning on standard error names each CEL rule over a list, map
+or string without a limit, because a cluster may refuse it.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from kubectl_runtime.crd.customresource import CustomResource, definitions_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument("classes", nargs="+", type=place, metavar="MODULE:CLASS",
                         help="a CustomResource class, such as my_package.kinds:Widget")
     parser.add_argument("--check", type=Path, metavar="FILE", help="print nothing, but fail with the difference if the "
@@ -38,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or check the definitions; the exit status. Raises CommandError."""
+    """Print or check the definitions and return the exit status. Raises CommandError."""
     found = definitions(options.classes)
     for warning in _warnings(found):
         print(f"warning: {warning}", file=sys.stderr)
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _warnings(found: list[dict[str, Any]]) -> list[str]:
-    """Of rules that a cluster may find too dear, which is not estimated here."""
+    """Warnings about rules that may exceed a cluster's cost limit, which is not estimated here."""
     from kubectl_runtime.schema.rules import unbounded_rules
 
     return [f"{crd['metadata']['name']} {version['name']}: {warning}; give it maxItems, maxProperties or maxLength, or "
@@ -59,7 +60,7 @@ def _warnings(found: list[dict[str, Any]]) -> list[str]:
 
 
 def definitions(places: Iterable[Place]) -> list[dict[str, Any]]:
-    """The definitions of these classes, one for each kind, sorted by name. Raises CommandError."""
+    """Return the definitions of these classes, one per kind, sorted by name. Raises CommandError."""
     kinds = []
     for where in places:
         kind = _kind(imported(where.module), where.name)

@@ -1,11 +1,8 @@
-"""The operator below `run --dev`, started by `develop` as `python -m kubectl_runtime.cli.dev_operator FD`.
+"""The operator process of `run --dev`, started by `develop` as `python -m kubectl_runtime.cli.dev_operator FD`.
 
-    FD     a pipe: one line that says what to run, then nothing until the other end closes, which ends this process: an
-           operator without its API server would only complain
-
-Before the program's function is called, the definitions of its custom resources are installed.
-
-The custom resources that a program has loaded, and their definitions, for a server that is the program's own.
+FD is a pipe. It carries one line, the `Order`; afterwards its closing ends this process, because an operator without
+its API server would only log errors. The definitions of the program's custom resources are installed before its
+function is called.
 """
 from __future__ import annotations
 
@@ -34,17 +31,17 @@ MANAGER = "kubectl-runtime"
 
 
 def loaded_kinds() -> list[type[CustomResource]]:
-    """Every class of a kind that has been imported so far, by name of the definition, then as they were made."""
+    """Return every custom resource class imported so far, by name of its definition, then in order of creation."""
     return sorted(_below(CustomResource), key=lambda kind: kind.crd_name())
 
 
 def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str]:
-    """Make the server know these kinds; the names of their definitions. Blocks until they are served.
+    """Install the definitions of these kinds and return their names. Blocks until the server serves them.
 
-    Classes of one kind and several versions make one definition (`definitions_of`). One that is there is replaced, also
-    by an older one: it is the program's own. Raises CommandError for classes that make none, and for a change that the
-    server refuses, of a version in which objects may be stored, say; MissingExtra for rules in CEL without the extra
-    `cel`, which the server could not evaluate either; KubeError as `apply_crd`.
+    Several versions of one kind make one definition (`definitions_of`). An existing definition is replaced, even by an
+    older one, since the server belongs to the program. Raises CommandError for classes that make no definition, and for
+    a change that the server refuses, for example the removal of a version in which objects may be stored; MissingExtra
+    for CEL rules without the extra `cel`, which the server could not evaluate either; KubeError as `apply_crd`.
     """
     try:
         definitions = definitions_of(kinds)
@@ -78,7 +75,7 @@ PATIENCE = 5.0
 
 
 def main(file: int) -> int:
-    """Run what the pipe says; the exit status."""
+    """Run the order that the pipe carries and return the exit status."""
     order = decoded(_line(file), Order)
     Thread(target=_end_with_parent, args=(file,), name="end with the API server", daemon=True).start()
     options = order.options
@@ -103,7 +100,7 @@ def _announce(metrics: str, manager: Manager) -> None:
 
 
 def _line(file: int) -> bytes:
-    """One line, and no byte more."""
+    """Read one line and no byte beyond it."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(file, 1)

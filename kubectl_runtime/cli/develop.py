@@ -1,24 +1,22 @@
-"""`kubectl-runtime run MODULE:NAME --dev`: an API server, and the operator in a process of its own that comes and goes.
+"""`kubectl-runtime run MODULE:NAME --dev`: an API server, and the operator in a child process that is restarted.
 
     state       a source changes          the operator ends             a signal n
-    running     is stopped, and started   -> waiting, with its status   is told; -> ending
+    running     is stopped and restarted  -> waiting, with its status   asked to stop; -> ending
     waiting     is started                -                             the end
-    ending      -                         the end                       another one: is killed; status 128 + n
+    ending      -                         the end                       second signal: killed; status 128 + n
 
-The server and its objects stay through all of that, so an operator that cannot even be imported is only waited for. As
-long as no source has changed, a wrong command line (a MODULE:NAME that is not there, say) is the end, with status 2.
-A kubeconfig for kubectl lies in `.kubectl-runtime/` of the current folder while this runs.
+The server and its objects outlive the operator's restarts. If the operator cannot be imported, the command waits for a
+change of its sources; a wrong command line at the first start (for example a missing MODULE:NAME) ends it with status
+2. The folder `.kubectl-runtime/` holds a kubeconfig for kubectl while the command runs.
 
-`OperatorProcess`: the operator below `run --dev`, one life of it at a time.
+`OperatorProcess` is the child process. `Sources` finds the program's Python files and reports which have changed:
 
-`Sources`: the Python files of a program, and which of them have changed since the last look.
+- for a module in the current folder: all files below the current folder
+- for a module elsewhere: its package, or its single file, unless it is installed
+- for a module that is not found: all files below the current folder, where it may appear
 
-    module found in the current folder    all below that folder
-    module found elsewhere                its package, or the one file, if it is not an installed one
-    module not found                      all below the current folder: it may come
-
-What has a dot in front, environments and caches are left out. A look costs one `stat` a file. It goes into the nearest
-`MOST` folders: whoever begins in a home folder is not to wait for a look at everything below it.
+Dot files, environments and caches are skipped. A check costs one `stat` per file and covers the nearest `MOST` folders,
+so that a start in a home folder does not scan everything below it.
 """
 from __future__ import annotations
 
@@ -55,11 +53,12 @@ AT_ONCE = 2.0
 
 
 class OperatorProcess:
-    """The operator below `run --dev`, in a process of its own that comes and goes. For one thread. As a context manager
-    it does not outlive the block, nor, by its pipe, this process."""
+    """The operator process of `run --dev`, which can be started repeatedly. Not thread-safe. As a context manager it
+    ends the process with the block; the pipe ends it with this process."""
 
     def __init__(self, order: bytes, kubeconfig: Path) -> None:
-        """`order`: what to run, see `dev_operator`. `kubeconfig`: for whatever in it makes a client of its own."""
+        """`order`: what to run, see `dev_operator`. `kubeconfig`: the file for clients that the program makes
+        itself."""
         self._order = order
         kept = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_SERVICE_")}
         self._environment = {**kept, "KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
@@ -67,10 +66,10 @@ class OperatorProcess:
         self._pipe: int | None = None
 
     def start(self) -> None:
-        """Begin a life, after the end of the one before. Raises OSError."""
+        """Start the process, after the previous one has ended. Raises OSError."""
         theirs, ours = os.pipe()
         try:
-            # -P: a file of the current folder that is called as a module of Python is not to be imported by us.
+            # -P: a file of the current folder must not shadow a module of Python that we import.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kubectl_runtime.cli.dev_operator", str(theirs)], pass_fds=[theirs],
                 env=self._environment)
@@ -84,24 +83,24 @@ class OperatorProcess:
             os.write(ours, self._order + b"\n")
 
     def status(self) -> int | None:
-        """How it ended, 128 + n for a signal n; None while it runs, and before the first start."""
+        """The exit status, 128 + n for signal n; None while it runs and before the first start."""
         if self._process is None or (status := self._process.poll()) is None:
             return None
         return 128 - status if status < 0 else status
 
     def tell(self) -> None:
-        """Ask for an end in good order. Does not block."""
+        """Ask for a graceful stop. Does not block."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def end(self, patience: float) -> None:
-        """End it in good order; at once after `patience` seconds. Blocks until it has ended."""
+        """Stop the process gracefully and kill it after `patience` seconds. Blocks until it has ended."""
         for seconds in (patience, AT_ONCE):
             if self._process is None or self._process.poll() is not None:
                 break
@@ -125,13 +124,13 @@ class OperatorProcess:
 _LEFT_OUT = frozenset(("__pycache__", "node_modules", "site-packages", "dist-packages"))
 
 MOST = 2_000
-"""Folders, the nearest first: a look into so many, with 7,400 files, took 0.1 s."""
+"""Folders that are checked, nearest first: checking this many, with 7,400 files, took 0.1 s."""
 
 Look = dict[str, tuple[int, int]]
 
 
 class Sources:
-    """The source files of a program, and which of them have changed. For one thread."""
+    """The source files of a program, and which have changed. Not thread-safe."""
 
     def __init__(self, module: str) -> None:
         """`module` is not imported."""
@@ -139,7 +138,7 @@ class Sources:
         self._last = self._look()
 
     def changed(self) -> list[str]:
-        """The files that came, went, or are others than at the last call, sorted."""
+        """Return the files that were added, removed or changed since the last call, sorted."""
         now, before = self._look(), self._last
         self._last = now
         return sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
@@ -157,7 +156,7 @@ class Sources:
 
 
 def roots_of(module: str) -> list[Path]:
-    """The folders and files that the sources of a module are in."""
+    """Return the folders and files that hold the sources of a module."""
     here = Path.cwd()
     top = module.partition(".")[0]
     try:
@@ -174,7 +173,7 @@ def roots_of(module: str) -> list[Path]:
 
 
 def files_below(root: Path) -> Iterator[str]:
-    """The Python files below a folder, the nearest first, or the file."""
+    """Yield the Python files below a folder, nearest first, or the file itself."""
     if root.is_file():
         yield str(root)
         return
@@ -197,22 +196,22 @@ def files_below(root: Path) -> Iterator[str]:
 
 
 _AS_TOLD = (128 + signal.SIGTERM, 128 + signal.SIGINT)
-"""How the operator ends when it is told so before it has anything to end. A terminal tells it by itself."""
+"""Exit statuses of an operator that is stopped before it has started. A terminal signals the child as well."""
 FOLDER = ".kubectl-runtime"
 LOOK = 0.5
-"""Seconds between two looks at the sources; longer where a look itself takes long."""
+"""Seconds between two checks of the sources; longer where a check itself takes long."""
 SHARE = 20
-"""How much longer the pause is than the look, at least."""
+"""The minimum ratio of the pause to the duration of a check."""
 SETTLED = 0.2
-"""Seconds without a further change after which the sources count as saved: an editor or a checkout writes several."""
+"""Seconds without another change after which the sources count as saved: a checkout writes several files."""
 HINT = 1.0
-"""Seconds of an end after which it is told how to hasten it."""
+"""Seconds of stopping after which the user is shown how to end at once."""
 RESTART = 5.0
-"""Seconds for the operator's runs before a restart."""
+"""Seconds that running reconciles get before a restart."""
 
 
 def develop(options: RunOptions) -> int:
-    """Serve and run until a signal; the exit status. Blocks; for the main thread. Raises CommandError."""
+    """Serve and run until a signal; return the exit status. Blocks; only for the main thread. Raises CommandError."""
     signals: SimpleQueue[int] = SimpleQueue()
     hang_up = getattr(signal, "SIGHUP", None)  # which Windows lacks
     for number in (signal.SIGINT, signal.SIGTERM, *((hang_up,) if hang_up else ())):
@@ -245,7 +244,7 @@ def _load(server: ApiServer, manifests: str) -> None:
 
 
 class _Development:
-    """See the table of the module."""
+    """The state machine of the module's docstring."""
 
     def __init__(self, operator: OperatorProcess, sources: Sources, signals: SimpleQueue[int]) -> None:
         self._operator = operator
@@ -303,7 +302,7 @@ class _Development:
 
 @contextlib.contextmanager
 def _kubeconfig(server: ApiServer) -> Iterator[Path]:
-    """A kubeconfig in a folder that keeps itself out of version control. Raises CommandError."""
+    """Write a kubeconfig into a folder with its own .gitignore. Raises CommandError."""
     folder = Path.cwd() / FOLDER
     try:
         folder.mkdir(exist_ok=True)
@@ -318,7 +317,7 @@ def _kubeconfig(server: ApiServer) -> Iterator[Path]:
         yield path
     finally:
         with contextlib.suppress(OSError):
-            if path.read_text() == written:  # and not that of another one that was started here since
+            if path.read_text() == written:  # and not that of a later command in this folder
                 path.unlink()
 
 

@@ -1,13 +1,13 @@
-"""`kubectl-runtime init NAME`: a new project in the folder NAME, with an operator that works.
+"""`kubectl-runtime init NAME`: writes a new project with a working operator into the folder NAME.
 
     NAME/PACKAGE/operator.py      a kind, its reconciler, and the function that `kubectl-runtime run` calls
     NAME/tests/, conftest.py      a test on an embedded API server
     NAME/example.yaml             an object of the kind
     NAME/pyproject.toml           the package; pytest, mypy and ruff
     NAME/Dockerfile               its image
-    NAME/.github/workflows/       tests, types, style, image, and whether deploy.yaml is what the program needs
+    NAME/.github/workflows/       tests, types, style, image, and a check that deploy.yaml is up to date
 
-The kind's name is NAME without `-operator` or `-controller`, unless `--kind` says another one. Nothing is overwritten.
+The kind is NAME without `-operator` or `-controller`, unless `--kind` names another. Nothing is overwritten.
 """
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from kubectl_runtime.core.requests.request import checked_subdomain
 
 _TAKEN = frozenset(("Action", "Api", "ApiServer", "BoundController", "Client", "ConfigMap", "Context", "Controller",
                     "CustomResource", "None", "Reconcile", "Reconciler", "True", "False"))
-"""Names that the operator or its test use already."""
+"""Names that the generated operator or its test already use."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument("name", type=checked_namespace, metavar="NAME", help="the project, such as shop-operator: a "
                         "new folder of that name, below the current one")
     parser.add_argument("--kind", type=_kind, metavar="KIND", help="the kind of its objects, such as Shop (default: "
-                        "made of the name)")
+                        "derived from the name)")
     parser.add_argument("--group", type=_group, default="example.com", metavar="GROUP",
-                        help="the API group of the kind: a domain of yours (default: example.com)")
+                        help="the API group of the kind: a domain that you own (default: example.com)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the project, and say how to go on; the exit status. Raises CommandError."""
+    """Write the project and print the next steps; return the exit status. Raises CommandError."""
     package = options.name.replace("-", "_")
     if not package.isidentifier() or keyword.iskeyword(package) or package in ("tests", "conftest", "kubectl_runtime") \
             or package in sys.stdlib_module_names:
@@ -82,23 +82,23 @@ def _group(text: str) -> str:
 
 
 class _Template(string.Template):
-    """Places are written `@name`: shells and workflows have their own use for `$`."""
+    """A template whose placeholders are `@name`, since shells and workflows use `$`."""
 
     delimiter = "@"
     flags = re.ASCII
 
 
 _NEXT = """\
-@name is written. From here on:
+@name is written. Next steps:
 
     cd @name
     python3 -m venv .venv && . .venv/bin/activate
     pip install -e '.[test]'
-    kubectl-runtime run @package.operator:main --dev       on an API server of its own, until Ctrl-C; then, elsewhere:
+    kubectl-runtime run @package.operator:main --dev       on an API server of its own, until Ctrl-C; in another shell:
         export KUBECONFIG=$PWD/.kubectl-runtime/kubeconfig && kubectl apply -f example.yaml && kubectl get configmaps
-    pytest --kube-record-rights rights.json                notes what the operator may have to do
+    pytest --kube-record-rights rights.json                records the RBAC rules that the operator needs
     kubectl-runtime manifests @package.operator:main --recorded rights.json --image @name:0.1.0 > deploy.yaml
-    docker build -t @name:0.1.0 .                          then bring it where your cluster finds it
+    docker build -t @name:0.1.0 .                          then push it to a registry that your cluster can reach
     kubectl apply --server-side -f deploy.yaml
 """
 

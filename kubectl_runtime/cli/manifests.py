@@ -1,18 +1,17 @@
-"""`kubectl-runtime manifests MODULE:NAME --image IMAGE`: all that an operator's installation needs, as YAML.
+"""`kubectl-runtime manifests MODULE:NAME --image IMAGE`: prints everything that installs an operator, as YAML.
 
-    Namespace                      of the operator, unless it is one that every cluster has
-    CustomResourceDefinitions      of the program's own kinds: what its controllers are for, and what its folder defines
-    account and roles              as `kubectl-runtime rbac` prints them, `--recorded FILE` included
-    Services                       of its metrics, where it serves them, and in front of its webhooks
+    Namespace                      unless it exists in every cluster, such as default
+    CustomResourceDefinitions      of the kinds that the controllers reconcile or the program's folder defines
+    ServiceAccount and roles       as `kubectl-runtime rbac` prints them, including `--recorded FILE`
+    Services                       for metrics, where the program serves them, and for webhooks
     Deployment                     two replicas that elect a leader, unless they share the objects or have no
-                                   controllers; with probes where it serves health, the restricted profile of
+                                   controllers; with probes where health is served, the restricted profile of
                                    PodSecurity, and the program's own grace period
     PodDisruptionBudget            one replica at a time
-    webhook configurations         unless the program applies them itself, as WebhookServer(configuration=NAME) does
+    webhook configurations         unless the program applies them itself: WebhookServer(configuration=NAME)
 
-What differs between clusters is for kustomize and its like. The same program and arguments always give the same text;
-`--check FILE` compares with a stored one instead, as YAML. MODULE:NAME is called with a client that makes no
-connection.
+Use kustomize or a similar tool for differences between clusters. The same program and arguments always give the same
+text; `--check FILE` compares with a stored file as YAML. MODULE:NAME is called with a client that makes no connection.
 """
 from __future__ import annotations
 
@@ -45,14 +44,14 @@ from kubectl_runtime.webhooks.server import WebhookServer
 Object = dict[str, Any]
 
 SPARE = 15
-"""Seconds that a Pod gets beyond the program's own grace period, for what ends before and after it."""
+"""Seconds that a Pod gets beyond the program's own grace period, for the shutdown steps before and after it."""
 _SHARED = ("default", "kube-system", "kube-public", "kube-node-lease")
 _SETTLE = 5
-"""Seconds for which a Service may still lead to a Pod that ends."""
+"""Seconds for which a Service may still route to a terminating Pod."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     add_program(parser)
     parser.add_argument("--image", required=True, metavar="IMAGE", help="the image that holds the program and "
                         "kubectl-runtime, such as registry.example.com/shop:1.4.0")
@@ -67,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or check the manifests; the exit status. Raises CommandError."""
+    """Print or check the manifests and return the exit status. Raises CommandError."""
     found = manifests(options)
     if options.check is not None:
         check_written(options.check, objects_in(options.check), found, "the program", _command(options))
@@ -81,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def manifests(options: argparse.Namespace) -> list[Object]:
-    """The objects, in the order in which they are to be applied. Raises CommandError."""
+    """Return the objects in the order in which they must be applied. Raises CommandError."""
     os.environ.update(options.env)
     program = inspected(options, elect=None)
     places = _webhooks(program)
@@ -103,7 +102,7 @@ def manifests(options: argparse.Namespace) -> list[Object]:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """The command line that writes the file which is checked."""
+    """The command line that writes the checked file."""
     said = [("--image", options.image), ("--recorded", options.recorded), ("--name", options.name),
             ("--namespace", options.namespace), *(("--env", f"{name}={value}") for name, value in options.env)]
     words = ["kubectl-runtime", "manifests", str(options.program),
@@ -121,7 +120,7 @@ def _command(options: argparse.Namespace) -> str:
 def _namespace(program: Inspected) -> Iterator[Object]:
     if program.namespace in _SHARED:
         return
-    # A namespace of another name may hold Pods of others, which the profile would refuse.
+    # A namespace of another name may hold other Pods, which the profile would refuse.
     labels = {"pod-security.kubernetes.io/enforce": "restricted"} if program.namespace == program.name else {}
     yield {"apiVersion": "v1", "kind": "Namespace",
            "metadata": {"name": program.namespace, **({"labels": labels} if labels else {})}}
@@ -140,8 +139,8 @@ def _definitions(program: Inspected, module: str, conversions: dict[str, Object]
 
 
 def _own_kinds(program: Inspected, module: str) -> list[type[CustomResource]]:
-    """The kinds that the controllers are for, and those that are defined in the program's package, or in modules beside
-    it. Kinds of others that the program uses are not its own to install."""
+    """Return the kinds that the controllers reconcile, and the kinds defined in the program's package or in modules
+    beside it. Third-party kinds that the program only uses are not installed."""
     mains = {plan.main.api.resource for plan in program.plans if isinstance(plan.main, WatchPlan)}
     file = getattr(sys.modules[module.partition(".")[0]], "__file__", None)
     folder = None if file is None else Path(file).resolve().parent
@@ -163,7 +162,7 @@ def _metadata(program: Inspected, name: str | None = None) -> Object:
 
 @dataclass(frozen=True)
 class _Webhooks:
-    """A webhook server, the name of the Service in front of it, and that of its port."""
+    """A webhook server, the name of its Service, and the name of its port."""
 
     server: WebhookServer
     service: str
@@ -171,7 +170,8 @@ class _Webhooks:
 
 
 def _webhooks(program: Inspected) -> list[_Webhooks]:
-    """The program's webhook servers. Raises CommandError where no Pod of the operator can be behind their Service."""
+    """Return the program's webhook servers. Raises CommandError where their Service cannot select the operator's
+    Pods."""
     found: list[_Webhooks] = []
     for number, server in enumerate(servers_of(program.made)):
         if server.url is not None:
@@ -188,10 +188,10 @@ def _webhooks(program: Inspected) -> list[_Webhooks]:
 
 
 def _services(program: Inspected, places: list[_Webhooks]) -> Iterator[Object]:
-    if (port := _port(program)) is not None:  # without an address of its own: each replica has metrics of its own
+    if (port := _port(program)) is not None:  # headless: each replica has its own metrics
         yield _service(program, f"{program.name}-metrics", {"clusterIP": "None"},
                        {"name": "metrics", "port": port, "targetPort": "http"})
-    for place in places:  # the operator's stores may need the webhook, such as a conversion, before its Pod is ready
+    for place in places:  # the operator's stores may need its webhook (a conversion) before its Pod is ready
         yield _service(program, place.service, {"publishNotReadyAddresses": True},
                        {"name": "webhooks", "port": 443, "targetPort": place.port})
 
@@ -202,7 +202,7 @@ def _service(program: Inspected, name: str, spec: Object, port: Object) -> Objec
 
 
 def _port(program: Inspected) -> int | None:
-    """Where health and metrics are served to others than the Pod itself; None where they are not."""
+    """The port where health and metrics are served beyond the Pod itself, or None."""
     serve = program.made.serve if isinstance(program.made, Manager) else str(SERVE)
     if serve is None:
         return None

@@ -1,10 +1,8 @@
-"""The process of an operator: from MODULE:NAME and the options to a Manager that runs until a signal.
+"""The process of an operator: runs the Manager that MODULE:NAME and the options describe, until a signal.
 
-    logs            set up first, so that what the module does at import can be seen
-    the module      imported; what `prepare` has to do then is done: with --dev, its kinds are made known to the server
-    the function    called with the client; a Manager that it makes takes the options as its defaults
-    the Manager     its own, or one around the controller; compared with what the options say
-    run             until a signal, a failure, or the loss of the Lease
+The order is: set up logs, so that output at import is visible; import the module and call `prepare` (with --dev it
+installs the CRDs); call the function with the client; wrap a controller in a Manager and check the options against the
+Manager's own; run until a signal, a failure, or the loss of the Lease.
 """
 from __future__ import annotations
 
@@ -35,19 +33,19 @@ from kubectl_runtime.runtime.observe.debug import DebugPage
 log = guarded_logger(__name__)
 
 NOWHERE = "0"
-"""As an address: nothing is served; controller-runtime's word for it."""
+"""The bind address that turns serving off, as in controller-runtime."""
 
 
 def _nothing(_: object) -> None:
-    """For those who have nothing to add."""
+    """The default of hooks."""
 
 
 def run_operator(options: RunOptions, *, form: str = "text", serve: str | None = SERVE, debug: DebugPage = DEBUG,
                  prepare: Callable[[Client], object] = _nothing,
                  announce: Callable[[Manager], object] = _nothing) -> int:
-    """Set up logs, in the `form` that is used where nothing else is said, and `operate`; the exit status.
+    """Set up logs and `operate`; return the exit status. `form` is the log format unless the options name one.
 
-    What keeps it from running is told on standard error: where logs are JSON, as one of them.
+    An error that keeps the operator from running is printed on standard error, as a log line where logs are JSON.
     """
     set_up_logs(options.log_format or form, options.log_level, options.program.module.partition(".")[0])
     try:
@@ -65,13 +63,13 @@ def run_operator(options: RunOptions, *, form: str = "text", serve: str | None =
 
 def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage = DEBUG,
             prepare: Callable[[Client], object] = _nothing, announce: Callable[[Manager], object] = _nothing) -> None:
-    """Run the operator; blocks until its end, in the main thread.
+    """Run the operator in the main thread. Blocks until it ends.
 
-    `serve` and `debug`: where, and the status page, if neither the options nor the program say it. `prepare` is called
-    when the module is imported, `announce` with what will run.
+    `serve` and `debug` are the address and the status page if neither the options nor the program set them. `prepare`
+    is called after the module is imported, `announce` with the Manager before it runs.
 
-    Raises CommandError for what keeps it from running, with what to do, and for a failure of the program's own;
-    KubeError for one of the library: ControllerError, LeadershipLost, a configuration that cannot be used.
+    Raises CommandError, with a remedy, for what keeps it from running and for a failure of the program itself;
+    KubeError for an error of the library: ControllerError, LeadershipLost, an unusable configuration.
     """
     with ends_at_once():
         module = imported(options.program.module)
@@ -92,14 +90,14 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
 
 
 def tell_of_replicas(manager: Manager, config: Config) -> None:
-    """Say in the log what a second replica would do, where there can be one and nothing divides the work."""
+    """Log what a second replica would do, if there can be one and the work is not divided."""
     if config.origin == SERVICE_ACCOUNT_ORIGIN and manager.leader is None and manager.sharding is None:
         log.info("no election: each replica of this program does all of the work; with --leader-elect %s NAME one of "
                  "them works at a time", FLAGS["name"])
 
 
 def _why_it_ended(error: Exception, serve: str | None) -> str:
-    """`serve`: where the manager's own server listens."""
+    """`serve`: the address of the manager's own server."""
     said = error.strerror if isinstance(error, OSError) else None
     if said and said.startswith("cannot listen at"):
         told = said.partition("; ")[0]
@@ -110,7 +108,7 @@ def _why_it_ended(error: Exception, serve: str | None) -> str:
 
 
 def config_of(options: RunOptions) -> Config:
-    """The cluster that is meant. Raises CommandError, ConfigError."""
+    """Return the configuration of the chosen cluster. Raises CommandError, ConfigError."""
     try:
         config = Config.infer(context=options.context) if options.kubeconfig is None else \
             Config.from_kubeconfig(options.kubeconfig, options.context)
@@ -121,9 +119,10 @@ def config_of(options: RunOptions) -> Config:
 
 def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Manager], client: Client,
                serve: str | None = SERVE, debug: DebugPage = DEBUG) -> Manager:
-    """The Manager to run: the one that `make` returns, or one around its controller, which brings its own grace period.
+    """Return the Manager to run: the one that `make` returns, or one around its controller, with the controller's grace
+    period.
 
-    Raises UsageError where it says one thing and the options another.
+    Raises UsageError where the Manager and the options contradict each other.
     """
     try:
         election = options.election()
@@ -150,7 +149,7 @@ def _check_election(options: RunOptions, manager: Manager) -> None:
     election, said = manager.leader, options.lease
     if election is None:
         if options.leader_elect:
-            raise UsageError(f"--leader-elect needs the name of the Lease: add {FLAGS['name']} NAME, one that no other "
+            raise UsageError(f"--leader-elect needs the name of the Lease: add {FLAGS['name']} NAME, which no other "
                              "operator uses")
         if said:
             raise UsageError(f"{FLAGS[next(iter(said))]} says how, and nothing asks for an election: add "
@@ -172,8 +171,8 @@ def _value(election: LeaderElection, name: str) -> Any:
 
 
 def client_of(options: RunOptions) -> Client:
-    """The client of the program, observed as was asked for. Raises as `config_of`; CommandError without OpenTelemetry
-    where it is needed."""
+    """Return the program's client with the chosen observers. Raises as `config_of`; CommandError if --tracing lacks
+    OpenTelemetry."""
     config, observers, layers = config_of(options), list[Observer](), list[Callable[[Stack], Stack]]()
     if options.tracing:
         try:
@@ -188,7 +187,7 @@ def client_of(options: RunOptions) -> Client:
 
 @contextlib.contextmanager
 def ends_at_once() -> Iterator[None]:
-    """Let SIGTERM end the process while there is nothing to end gracefully: Python leaves it to the kernel, which
+    """Let SIGTERM end the process while there is nothing to stop gracefully: Python leaves SIGTERM to the kernel, which
     ignores it for process 1 of a container."""
     def end(number: int, _: FrameType | None) -> None:
         os._exit(128 + number)

@@ -1,6 +1,6 @@
-"""`kubectl-runtime perturb MODULE:BUILD MODULE:STORY`: whether controllers end alike, whatever happens on the way.
+"""`kubectl-runtime perturb MODULE:BUILD MODULE:STORY`: checks that controllers reach the same end state despite faults.
 
-It is `kubectl_runtime.testing.perturb` from the command line, and what a report of that says to type.
+It is `kubectl_runtime.testing.perturb` from the command line; the reports of that function name this command.
 """
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ examples:
   kubectl-runtime perturb widgets:main stories:two_widgets                        every fault, at every write
   kubectl-runtime perturb widgets:main stories:two_widgets --only crash-after-3   that run alone, with its logs
 
-exit status: 0 when every run ends as the undisturbed one; 1 when one does not, or it cannot be played; 2 when the
-command line is wrong.
+exit status: 0 when every run ends as the undisturbed run; 1 when a run does not, or when the story cannot be played;
+2 when the command line is wrong.
 """
 
 
@@ -33,7 +33,7 @@ def _point(text: str) -> Point:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.epilog = EPILOG
     parser.add_argument("build", type=place, metavar="MODULE:BUILD", help="a function that takes a client and returns "
                         "a Manager or Controller(...).bind(reconciler), as for `kubectl-runtime run`")
@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play the story with all its disturbances; the exit status. Blocks. Raises CommandError."""
+    """Play the story with all its faults and return the exit status. Blocks. Raises CommandError."""
     try:
         build = program_in(imported(options.build.module), options.build)
         story = _story_in(options.story)
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
                          seed=options.seed, only=options.only, ignore=options.ignore)
     except CommandError:
         raise
-    except Exception as error:  # noqa: BLE001 - the story is the user's, as is what it says of itself
+    except Exception as error:  # noqa: BLE001 - the story is user code, as is its text
         print(f"error: {type(error).__name__}: {error}\n{users_traceback(error)}", file=sys.stderr)
         return 1
     print(report)

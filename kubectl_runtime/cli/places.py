@@ -1,8 +1,7 @@
-"""MODULE:NAME on a command line: something in somebody's module, which is imported to find it.
+"""MODULE:NAME on a command line: imports the user's module and finds a name in it.
 
-Modules are found as `python -m` finds them: in the current folder, then on Python's path. What goes wrong is a
-CommandError that says what to do; an exception of the module's own code comes with its traceback, and without the
-frames of those who called it.
+Modules are found as `python -m` finds them: in the current folder, then on Python's path. Failures are a CommandError
+with a remedy; an exception in the module's own code comes with its traceback, without the frames of its callers.
 """
 from __future__ import annotations
 
@@ -27,34 +26,34 @@ from kubectl_runtime.core.requests.request import checked_label, checked_subdoma
 
 _OURS = str(Path(kubectl_runtime.__file__).parent) + os.sep
 _MACHINERY = (_OURS, "<frozen ", "<string>", importlib.__file__.removesuffix("__init__.py"))
-"""Frames of these files are not the user's: this package, Python's import, and methods that dataclasses generate."""
+"""Files whose frames are left out: this package, Python's import, and methods that dataclasses generate."""
 
 
 SEVERAL_LINES = "\n\t"
-"""What a text that may have several lines keeps, as `printable` takes it."""
+"""The control characters that `printable` keeps in a text of several lines."""
 
 
 class CommandError(Exception):
-    """What was asked for cannot be done; the text says why, to the person at the terminal."""
+    """A command that cannot be carried out; the text tells the user why."""
 
     status = 1
     """The exit status."""
 
 
 class UsageError(CommandError):
-    """The command line is wrong; the text says what to write instead. The exit status is 2, as for argparse."""
+    """A wrong command line; the text says what to write instead. The exit status is 2, as for argparse."""
 
     status = 2
 
 
 def shown(error: Exception) -> str:
-    """The text of an error for a terminal, without what would move it. Only a CommandError may have several lines: some
-    end with a traceback."""
+    """The text of an error for a terminal, without control characters. Only a CommandError may have several lines,
+    since some end with a traceback."""
     return printable(str(error), keep=SEVERAL_LINES if isinstance(error, CommandError) else "")
 
 
 class Place(NamedTuple):
-    """A module and a name in it, as MODULE:NAME says them."""
+    """A module and a name in it, parsed from MODULE:NAME."""
 
     module: str
     name: str
@@ -64,27 +63,27 @@ class Place(NamedTuple):
 
 
 def place(text: str) -> Place:
-    """A `Place`, as a type of argparse: a text of another form ends with the status of a wrong command line."""
+    """Parse a `Place`, as a type of argparse, which reports a text of another form as a wrong command line."""
     module, colon, name = text.partition(":")
     if module.endswith(".py") or os.sep in module:
         meant = module.removesuffix(".py").strip(os.sep).replace(os.sep, ".")
         raise argparse.ArgumentTypeError(f"{text!r} names a file; a module is named as `import` does: "
                                          f"{meant}:{name or 'NAME'}")
     if not all(part.isidentifier() for part in module.split(".")) or not name.isidentifier():
-        more = "" if colon else ": what of the module is meant stands behind a colon"
+        more = "" if colon else ": write the name in the module behind a colon"
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form MODULE:NAME, such as my_package.operator:main"
                                          f"{more}")
     return Place(module, name)
 
 
 def checked_name(text: str) -> str:
-    """The name of an object, as a type of argparse: what the API server takes for none ends with the status of a wrong
-    command line."""
+    """Check an object's name, as a type of argparse: a name that the API server would refuse is a wrong command
+    line."""
     return _checked(checked_subdomain, text)
 
 
 def checked_namespace(text: str) -> str:
-    """The name of a namespace, as `checked_name`."""
+    """Check a namespace's name, like `checked_name`."""
     return _checked(checked_label, text)
 
 
@@ -96,25 +95,25 @@ def _checked(check: Callable[[object, str], str], text: str) -> str:
 
 
 def see_current_folder() -> None:
-    """Let modules of the current folder be found. Needed by the console script only; `python -m` does it itself."""
+    """Make modules of the current folder importable. Only the console script needs it; `python -m` does it itself."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
 
 
 def imported(name: str) -> ModuleType:
-    """The module of this name. Raises CommandError for whatever keeps it from being imported, UsageError when there is
-    none."""
+    """Import the module of this name. Raises CommandError if the import fails, UsageError if there is no such
+    module."""
     see_current_folder()
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if f"{name}.".startswith(f"{missing}."):
-            raise UsageError(f"there is no module {missing!r} in {os.getcwd()} or on Python's path: say it from the "
-                             f"folder that holds it, or install it beside {sys.executable}") from None
+            raise UsageError(f"there is no module {missing!r} in {os.getcwd()} or on Python's path: run the command in "
+                             f"the folder that holds it, or install it beside {sys.executable}") from None
         remedy = f"; what it needs has to be installed beside {sys.executable}" if missing else ""
         raise CommandError(f"{name} cannot be imported: {error}{remedy}\n{users_traceback(error)}") from error
-    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+    except (Exception, SystemExit) as error:  # the module's code may raise anything
         raise CommandError(f"{name} cannot be imported: {type(error).__name__}: {error}\n"
                            f"{users_traceback(error)}") from error
     _check_not_shadowed(name, module)
@@ -122,7 +121,7 @@ def imported(name: str) -> ModuleType:
 
 
 def hint(name: str, known: Iterable[str], what: str) -> str:
-    """What to say of a name that is not there: the one that was probably meant, and all that there are."""
+    """Suggest the name that was probably meant, and list all names that exist."""
     names = sorted(known)
     near = get_close_matches(name, names, n=1)
     meant = f" (did you mean {near[0]}?)" if near else ""
@@ -130,8 +129,8 @@ def hint(name: str, known: Iterable[str], what: str) -> str:
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback of `error`, without the frames by which this program came to the user's code, and without those of
-    this package that the user's code went into."""
+    """The traceback of `error`, without this program's frames before the user's code and without this package's frames
+    below it."""
     shown = traceback.TracebackException.from_exception(error)
     seen: set[int] = set()
     parts: list[traceback.TracebackException | None] = [shown]
@@ -151,7 +150,8 @@ def _users(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
 
 
 def _check_not_shadowed(name: str, module: ModuleType) -> None:
-    """A file of the current folder that has the name of a module which Python had loaded before."""
+    """Raise CommandError for a file of the current folder whose name is that of a module that Python had already
+    loaded."""
     wanted = Path.cwd().joinpath(*name.split(".")).with_suffix(".py")
     found = getattr(module, "__file__", None)
     if wanted.is_file() and (found is None or not wanted.samefile(found)):
@@ -160,14 +160,14 @@ def _check_not_shadowed(name: str, module: ModuleType) -> None:
 
 
 def print_utf8(text: str) -> None:
-    """Print the text of a file as UTF-8, whatever the terminal's encoding is: it may be redirected into one."""
+    """Print `text` as UTF-8, whatever the terminal's encoding is, since the output may be redirected into a file."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     print(text, end="")
 
 
 def objects_in(file: Path) -> list[dict[str, Any]]:
-    """The objects of a file of manifests, in its order. Raises CommandError."""
+    """Return the objects of a manifest file in their order. Raises CommandError."""
     from kubectl_runtime.manifests.documents import read_objects
     from kubectl_runtime.manifests.scalars import ManifestError
 
@@ -179,8 +179,8 @@ def objects_in(file: Path) -> list[dict[str, Any]]:
 
 def check_written(file: Path, written: list[dict[str, Any]], wanted: list[dict[str, Any]], source: str,
                   command: str) -> None:
-    """Compare what a file holds with what `source` gives now. Raises CommandError where they differ, after the
-    difference was printed, with the `command` that writes the file."""
+    """Compare the objects of a file with those that `source` gives now. If they differ, print the difference and raise
+    CommandError, which names the `command` that writes the file."""
     from kubectl_runtime.manifests.yaml_text import documents_to_yaml
 
     if written == wanted:

@@ -1,6 +1,6 @@
-"""`kubectl-runtime plan MODULE:NAME`: what an operator would do to a cluster, before it does it.
+"""`kubectl-runtime plan MODULE:NAME`: shows what an operator would do to a cluster, without doing it.
 
-The cluster is read, and nothing is written to it; the operator runs in a simulated copy of it, on simulated time.
+The cluster is only read. The operator runs in a simulated copy of it, on simulated time.
 """
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from kubectl_runtime.testing.asking import duration
 EPILOG = """\
 examples:
   kubectl-runtime plan operator_of_mine:main                       against the cluster of your kubeconfig
-  kubectl-runtime plan operator_of_mine:main --save today.json.gz  the same, and keeps what was read
+  kubectl-runtime plan operator_of_mine:main --save today.json.gz  the same, and saves what was read
   kubectl-runtime plan operator_of_mine:main --snapshot today.json.gz --exit-code    in a test of a pull request
 
-Needs the right to list what the operator watches, and namespaces, quotas, limits, admission policies and
-CustomResourceDefinitions; a right that is missing is named. Values of Secrets are never kept: digests of the same
-length stand for them.
+It needs permission to list what the operator watches, and namespaces, quotas, limits, admission policies and
+CustomResourceDefinitions; a missing permission is named. Values of Secrets are never saved: digests of the same length
+replace them.
 
 exit status: 0 when the plan was made; 2 with --exit-code when it is not empty, and when the command line is wrong;
 1 when it could not be made.
@@ -40,7 +40,7 @@ exit status: 0 when the plan was made; 2 with --exit-code when it is not empty, 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.epilog = EPILOG
     parser.add_argument("program", type=place, metavar="MODULE:NAME", help="a function that takes a client and returns "
                         "a Manager or Controller(...).bind(reconciler), as for `kubectl-runtime run`")
@@ -50,14 +50,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     cluster.add_argument("--context", metavar="NAME", help="the kubeconfig's context (default: its current one)")
     cluster.add_argument("-n", "--namespace", action="append", default=[], metavar="NAMESPACE",
                          help="read only this namespace; may be repeated (default: where the operator watches)")
-    cluster.add_argument("--kind", action="append", default=[], metavar="KIND", help="read this kind, too, such as "
+    cluster.add_argument("--kind", action="append", default=[], metavar="KIND", help="also read this kind, such as "
                          "services or widgets.example.com; may be repeated")
     cluster.add_argument("--redact", action="append", default=[], metavar="KIND:PATH", help="replace the values of "
                          "this field by digests, as those of Secrets always are, such as ConfigMap:data; may be "
                          "repeated")
     source = cluster.add_mutually_exclusive_group()
-    source.add_argument("--snapshot", type=Path, metavar="FILE", help="plan against this saved snapshot, "
-                        "and no cluster")
+    source.add_argument("--snapshot", type=Path, metavar="FILE", help="plan against this saved snapshot "
+                        "instead of a cluster")
     source.add_argument("--save", type=Path, metavar="FILE",
                         help="save what was read; .gz at the end compresses it")
     running = parser.add_argument_group("the plan")
@@ -74,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, plan and print; the exit status. Blocks. Raises CommandError."""
+    """Read the cluster, plan and print; return the exit status. Blocks. Raises CommandError."""
     _check(options)
     function = program_in(imported(options.program.module), options.program)
 

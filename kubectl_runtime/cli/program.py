@@ -1,9 +1,9 @@
-"""The program that MODULE:NAME names: a function that is given a client and returns what is to be run.
+"""The program that MODULE:NAME names: a function that takes a client and returns what is to be run.
 
     def main(client: Client) -> BoundController[Widget]:
         return Controller(Api.all(client, Widget)).bind(reconcile)
 
-It may return a Manager as well. Calling it makes no connection, unless the function makes one.
+It may also return a Manager. Calling it makes no connection, unless the function itself makes one.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RULE = "a function that is called with a client, and returns a Manager or Contr
 
 
 def program_in(module: ModuleType, place: Place) -> Callable[[Client], Any]:
-    """The function of this name in its module. Raises UsageError when there is none, or one that takes no client."""
+    """Return the function of this name. Raises UsageError if it does not exist or does not take a client."""
     missing = object()
     function = getattr(module, place.name, missing)
     if function is missing:
@@ -43,8 +43,8 @@ def program_in(module: ModuleType, place: Place) -> Callable[[Client], Any]:
 
 
 def made_by(function: Callable[[Client], Any], client: Client, place: Place) -> BoundController[Any] | Manager:
-    """What the function returns. Raises CommandError when it is neither of the two, or when the function raises, with
-    its traceback."""
+    """Return what the function returns. Raises CommandError when it is neither a Manager nor a bound controller, and,
+    with the traceback, when the function raises."""
     try:
         made = function(client)
     except (Exception, SystemExit) as error:

@@ -1,17 +1,17 @@
-"""`kubectl-runtime rbac MODULE:NAME [--recorded FILE]`: the rights that an operator needs, as YAML.
+"""`kubectl-runtime rbac MODULE:NAME [--recorded FILE]`: prints the permissions that an operator needs, as YAML.
 
-    watches            list and watch of what the controllers say they watch
-    reads              get, list and watch of the kinds that they say they read, by `Controller.reads`
-    webhooks           what a WebhookServer of a Manager needs for its configurations and its authority, by name where
-                       the names are known; else a warning says so
-    an election        its Lease, of a Manager that has one or with --leader-elect
-    a sharding         the Leases of a Manager's shards and replicas; the latter's names are made up by each
-    --recorded FILE    what reconcilers asked for while tests ran, `pytest --kube-record-rights FILE`, and what the
-                       library goes on to by itself after that: see testing/rights_recorder.py
+    watches            list and watch for what the controllers watch
+    reads              get, list and watch for the kinds named in `Controller.reads`
+    webhooks           what a Manager's WebhookServer needs for its configurations and its CA, by name where names are
+                       known; otherwise a warning says so
+    leader election    the Lease of a Manager that has an election, or with --leader-elect
+    sharding           the Leases of a Manager's shards and replicas; each replica makes up the name of its own
+    --recorded FILE    what reconcilers used while tests ran (`pytest --kube-record-rights FILE`), and what the library
+                       does after such requests by itself: see testing/rights_recorder.py
 
-MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. A ServiceAccount, a
-ClusterRole or Roles, and their bindings are printed. What is watched in one namespace is granted there; so is what was
-recorded, if nothing is watched everywhere.
+MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. The output is a
+ServiceAccount, a ClusterRole or Roles, and their bindings. A watch in one namespace is granted there; recorded
+permissions are too, unless a watch covers all namespaces.
 """
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from kubectl_runtime.webhooks.server import WebhookServer
 _LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
 _SHARDS = {**_LEASES, "verbs": ["create", "delete", "get", "list", "update"]}
 _FORESEEN = """
-With --recorded, what the library goes on to by itself is granted with what was seen: an event that is created is
-patched when it repeats, an object with a finalizer is read again when it is deleted, create_or_update creates or
-updates. Other rights are granted only if the tests lead a reconciler to where it needs them.
+With --recorded, the library's own follow-up requests are granted too: it patches an event that repeats, reads an
+object with a finalizer again when the object is deleted, and create_or_update creates or updates. Other permissions are
+granted only if the tests make a reconciler use them.
 """
 _UNNAMED = {
     **dict.fromkeys(("validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
@@ -60,18 +60,18 @@ _API = "rbac.authorization.k8s.io"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     add_program(parser)
     parser.add_argument("--leader-elect", action="store_true", help="also grant what the operator needs when it runs "
                         "with --leader-elect; its Lease has the name and namespace given here")
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say which program is inspected, and what it is called in the cluster."""
+    """Add the arguments that name the program to inspect and its name in the cluster."""
     parser.epilog = _FORESEEN
     parser.add_argument("program", type=place, metavar="MODULE:NAME",
                         help="a function that takes a client and returns a Manager or Controller(...).bind(reconciler)")
-    parser.add_argument("--recorded", type=Path, metavar="FILE", help="the rights that reconcilers used in "
+    parser.add_argument("--recorded", type=Path, metavar="FILE", help="the permissions that reconcilers used in "
                         "tests, written by pytest --kube-record-rights FILE")
     parser.add_argument("--name", type=checked_name, metavar="NAME",
                         help="the name of the service account and the roles (default: that of the first controller)")
@@ -81,7 +81,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the manifests; the exit status. Raises CommandError."""
+    """Print the manifests and return the exit status. Raises CommandError."""
     from kubectl_runtime.manifests.yaml_text import documents_to_yaml
 
     found = manifests(options)
@@ -92,19 +92,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def note_unrecorded() -> None:
-    """Say on the error output that rights may be missing, since none were recorded."""
-    print("note: what the reconcilers ask for is not known without --recorded FILE, which "
+    """Print on standard error that permissions may be missing, since none were recorded."""
+    print("note: the requests of the reconcilers are not known without --recorded FILE, which "
           "`pytest --kube-record-rights FILE` writes", file=sys.stderr)
 
 
 def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The account, the roles and their bindings. Raises CommandError."""
+    """Return the ServiceAccount, the roles and their bindings. Raises CommandError."""
     return inspected(options, elect=options.leader_elect).access
 
 
 @dataclass(frozen=True)
 class Inspected:
-    """A program as it was made for a client without a server, and what it needs."""
+    """A program made with a client without a server, and what it needs."""
 
     made: BoundController[Any] | Manager
     name: str
@@ -117,11 +117,11 @@ class Inspected:
 
 
 def inspected(options: argparse.Namespace, *, elect: bool | None) -> Inspected:
-    """Call the program's function, and say what it needs. `elect`: whether it runs with --leader-elect; None: if it has
-    work that several replicas would do at once. Raises CommandError."""
+    """Call the program's function and collect what it needs. `elect`: whether it runs with --leader-elect; None means:
+    if several replicas would do the same work. Raises CommandError."""
     function = program_in(imported(options.program.module), options.program)
     namespace = options.namespace
-    if namespace is None:  # what lives in the operator's own namespace is known when that is
+    if namespace is None:  # objects in the operator's own namespace are known once the namespace is
         first = _made_in(options.name or "default", function, options)
         namespace = _home_of(first) or _name_of(first, options)
     made = _made_in(namespace, function, options)
@@ -131,7 +131,7 @@ def inspected(options: argparse.Namespace, *, elect: bool | None) -> Inspected:
         checked_subdomain(name, "the name of the roles")
         checked_label(namespace, "the namespace of the service account")
     except RequestError as error:
-        raise CommandError(f"{error}: say --name and --namespace") from None
+        raise CommandError(f"{error}: use --name and --namespace") from None
     rights = [right for plan in plans for right in _watched(plan)]
     served = [right for server in servers_of(made) for right in server.rights()]
     if options.recorded is not None:
@@ -154,7 +154,7 @@ def inspected(options: argparse.Namespace, *, elect: bool | None) -> Inspected:
 
 
 def servers_of(made: BoundController[Any] | Manager) -> list[WebhookServer]:
-    """The webhook servers of a program."""
+    """Return the webhook servers of a program."""
     return [server for server in made.servers if isinstance(server, WebhookServer)] if isinstance(made, Manager) else []
 
 
@@ -171,16 +171,16 @@ def _name_of(made: BoundController[Any] | Manager, options: argparse.Namespace) 
         return plans[0].name
     if service := next((server.service for server in servers_of(made) if server.service), None):
         return service.partition("/")[2].partition(":")[0]
-    raise CommandError(f"{options.program} has no controllers whose name could be taken; say --name")
+    raise CommandError(f"{options.program} has no controllers whose name could be taken; use --name")
 
 
 def _home_of(made: BoundController[Any] | Manager) -> str | None:
-    """The namespace that the program itself says it runs in: that of the Service in front of its webhooks."""
+    """The namespace of the Service in front of the program's webhooks, where the program runs."""
     return next((server.service.partition("/")[0] for server in servers_of(made) if server.service), None)
 
 
 def _warn_of_unnamed(served: list[Right], sharding: Sharding | None) -> None:
-    """Say which objects of others the operator may change, since their names are not known here."""
+    """Warn about other objects that the operator may change because the names of its own are not known here."""
     unnamed = {right.resource for right in served if right.verb == "patch" and not right.name}
     if sharding is not None:
         unnamed.add("leases of its namespace")
@@ -203,7 +203,7 @@ def _parts(made: BoundController[Any] | Manager) -> tuple[list[Plan], LeaderElec
 
 def _watched(plan: Plan) -> Iterator[Right]:
     for watch in (plan.main, *plan.related):
-        places = places_of(watch.api) if isinstance(watch, WatchPlan) else ()  # a stream is watched by somebody else
+        places = places_of(watch.api) if isinstance(watch, WatchPlan) else ()  # a stream has its own watch
         for resource, within in places:
             for verb in ("list", "watch"):
                 yield Right(resource.group, resource.plural, verb, within)
@@ -228,13 +228,13 @@ def _recorded(file: Path, watched: list[Right]) -> list[Right]:
 
 
 def _election(lease: str) -> list[dict[str, Any]]:
-    """What does not exist yet has no name to be allowed by."""
+    """The rules for the Lease. RBAC cannot restrict `create` to a name."""
     return [{**_LEASES, "resourceNames": [lease], "verbs": ["get", "update"]}, {**_LEASES, "verbs": ["create"]}]
 
 
 def _granted(name: str, where: str | None, rules: list[dict[str, Any]],
              account: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """A role in a namespace, or everywhere, and its binding."""
+    """Yield a Role in a namespace, or a ClusterRole, and its binding."""
     kind = "ClusterRole" if where is None else "Role"
     metadata = {"name": name} if where is None else {"name": name, "namespace": where}
     yield {"apiVersion": f"{_API}/v1", "kind": kind, "metadata": metadata, "rules": rules}

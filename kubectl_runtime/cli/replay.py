@@ -1,6 +1,6 @@
-"""`kubectl-runtime replay FILE MODULE:NAME`: the runs of a recording once more, to the one that failed.
+"""`kubectl-runtime replay FILE MODULE:NAME`: replays a recording up to the run that failed.
 
-FILE is what `Controller(..., record=FILE)` wrote, MODULE:NAME the program that was recorded, as for `run`.
+FILE is what `Controller(..., record=FILE)` wrote; MODULE:NAME is the recorded program, as for `run`.
 """
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from kubectl_runtime.testing.lab.replay import Replayed, replay
 
 EPILOG = """\
 The program runs in this process, on a simulated clock, with recorded stores and answers: `breakpoint()` in its source
-stops in the run that failed. Not in a recording are the data of Secrets, and what a program draws at random or reads
+stops in the run that failed. A recording does not hold the data of Secrets, random numbers, or what a program reads
 elsewhere.
 
-exit status: 0 when the run ends as it was recorded, or in the same class of exception; 1 when it does not, or nothing
-can be played; 2 when the command line is wrong.
+exit status: 0 when the run ends as it was recorded, or in the same class of exception; 1 when it does not, or when the
+recording cannot be replayed; 2 when the command line is wrong.
 """
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.epilog = EPILOG
     parser.add_argument("file", type=Path, metavar="FILE", help="the recording")
     parser.add_argument("program", type=place, metavar="MODULE:NAME", help="a function that takes a client and returns "
@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play the recording; the exit status. Blocks. Raises CommandError."""
+    """Replay the recording and return the exit status. Blocks. Raises CommandError."""
     try:
         build = program_in(imported(options.program.module), options.program)
         set_up_logs("text", options.log_level, options.program.module.partition(".")[0])

@@ -1,9 +1,7 @@
-"""`kubectl-runtime run MODULE:NAME`: an operator from the command line. See `run_options` for what can be said.
+"""`kubectl-runtime run MODULE:NAME`: runs an operator. `run_options` has the command line.
 
-    without --dev   this process is the operator      operator.py
-    with --dev      this process is an API server, and the operator one below it that comes and goes      dev/
-
-Either is imported only where it is needed: the client and the controller, and the API server, take half a second each.
+Without --dev this process is the operator (`operator`). With --dev this process is an API server with the operator in a
+child process (`develop`). Each is imported only where it is needed, since each import takes half a second.
 """
 from __future__ import annotations
 
@@ -14,7 +12,8 @@ from kubectl_runtime.cli.run_options import add_options as add_options  # noqa: 
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the operator until a signal; the exit status. Blocks; for the main thread. Raises CommandError."""
+    """Run the operator until a signal and return the exit status. Blocks; only for the main thread. Raises
+    CommandError."""
     options = checked(RunOptions.of(given))
     if options.dev:
         from kubectl_runtime.cli.develop import develop

@@ -1,18 +1,18 @@
-"""The command line of `kubectl-runtime run`, as a value.
+"""The command line of `kubectl-runtime run` as a value, and its log format.
 
-Flags have the names that kubectl, Kubernetes's own components and the projects of controller-runtime give them. None
-is what nobody said.
+Flags are named as in kubectl, Kubernetes's own components and controller-runtime's projects. None means not given.
 
-How the commands that run an operator write logs: the library's lines, and those of the program, to standard error.
+Log formats on standard error:
 
-    text    time LEVEL logger: message        json    one object a line
-    short   the same for eyes: a time of day, the library's loggers without its name, colours on a terminal; what
-            controllers and the command say themselves, the manager does not say again
+- `text`: time LEVEL logger: message
+- `json`: one object per line
+- `short` (for --dev): text with only the time of day, the library's loggers without their prefix, and colours on a
+  terminal; lines that repeat what controllers or the command print are left out
 
-The level of `--log-level`, else of the environment, is that of the library and of the program's own package; everything
-else is heard from INFO on, so that nobody has to read how urllib3 works. Warnings of Python are lines of the log, too.
+`--log-level`, or else the environment variable, sets the level of the library and of the program's own package; other
+loggers log from INFO on. Python warnings become log lines.
 
-`Order`: what the upper process of `run --dev` tells the lower one.
+`Order` is what the parent process of `run --dev` sends to the operator process.
 """
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 def level_option(text: str) -> str:
-    """What `--log-level` says, unchanged, as a type of argparse: a text that cannot be read ends with the status of a
-    wrong command line, and the list of levels."""
+    """Check a --log-level, as a type of argparse, and return it unchanged. An unreadable text is a wrong command
+    line."""
     _, wrong = logs.parse_levels(text)
     if wrong:
         raise argparse.ArgumentTypeError(f"{', '.join(map(repr, wrong))}: write a level (debug, info, warn, error or "
@@ -48,8 +48,7 @@ def level_option(text: str) -> str:
 
 
 class ShortFormatter(logs.TextFormatter):
-    """Formats log lines for people who develop: `17:04:59 WARNING controller.widget: message [ID Kind
-    namespace/name]`."""
+    """Formats log lines for development: `17:04:59 WARNING controller.widget: message [ID Kind namespace/name]`."""
 
     def __init__(self, *, colours: bool) -> None:
         super().__init__()
@@ -69,7 +68,7 @@ class ShortFormatter(logs.TextFormatter):
 
 def _log_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int,
                  file: TextIO | None = None, line: str | None = None) -> None:
-    """What `warnings.warn` says, as a line of the log. Instead of `logging.captureWarnings`, whose text has two."""
+    """Log what `warnings.warn` reports as one line. (`logging.captureWarnings` writes two.)"""
     if file is not None:
         file.write(warnings.formatwarning(message, category, filename, lineno, line))
         return
@@ -77,8 +76,8 @@ def _log_warning(message: Warning | str, category: type[Warning], filename: str,
 
 
 def set_up_logs(form: str, levels: str | None, package: str, *, stream: TextIO | None = None) -> None:
-    """Write logs to `stream` (standard error). `form`: text, json or short. `levels`: as `--log-level`, None for the
-    environment's. `package`: the program's."""
+    """Write logs to `stream` (standard error by default). `form`: text, json or short. `levels`: as `--log-level`; None
+    means the environment's. `package`: the program's package."""
     stream = sys.stderr if stream is None else stream
     wanted = levels if levels is not None else os.environ.get(logs.VARIABLE) or "info"
     handler = logs.setup(f"{_SAID_ALREADY},{wanted}" if form == "short" else wanted, json=form == "json",
@@ -88,7 +87,7 @@ def set_up_logs(form: str, levels: str | None, package: str, *, stream: TextIO |
     warnings.showwarning = _log_warning
     level = logs.parse_levels(wanted)[0].get(logs.ROOT, logging.INFO)
     logging.getLogger().setLevel(max(level, logging.INFO))
-    if logging.getLogger(package).level == logging.NOTSET:  # the directives may name it
+    if logging.getLogger(package).level == logging.NOTSET:  # unless a directive names it
         logging.getLogger(package).setLevel(level)
 
 
@@ -98,25 +97,25 @@ Run an operator: the function NAME of MODULE is called with a client, and what i
     def main(client: Client) -> BoundController[Widget]:
         return Controller(Api.all(client, Widget)).owns(Api.all(client, ConfigMap)).bind(reconcile)
 
-It returns a controller with its reconciler, as here, or a Manager of several. What a Manager says itself counts; the
-options add what it leaves open, and one that contradicts it is an error. MODULE is found as `python -m` finds it: in
-the current folder, then on Python's path.
+It returns a controller with its reconciler, as here, or a Manager of several. The options set what the Manager leaves
+open; an option that contradicts the Manager is an error. MODULE is found as `python -m` finds it: in the current
+folder, then on Python's path.
 """
 
 EPILOG = """\
 examples:
-  kubectl-runtime run operator_of_mine:main --dev       on an API server of its own; changes of its source restart it
+  kubectl-runtime run operator_of_mine:main --dev       on an API server of its own; source changes restart it
   kubectl-runtime run operator_of_mine:main             on the cluster of your kubeconfig, or that of the Pod
   kubectl-runtime run operator_of_mine:main --log-format json --leader-elect --leader-elect-resource-name mine
 
-exit status: 0 after SIGINT or SIGTERM; 1 when it cannot run, or ended by itself (a failure, a lost leadership), or
-something still ran after the grace period; 2 when the command line is wrong; 128 + n after a second signal n.
+exit status: 0 after SIGINT or SIGTERM; 1 when it cannot run, when it ends by itself (a failure, a lost leadership),
+or when something still runs after the grace period; 2 when the command line is wrong; 128 + n after a second signal n.
 """
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the command line says. None is what it does not say; durations are seconds."""
+    """The parsed command line. None means not given; durations are seconds."""
 
     program: Place
     dev: bool = False
@@ -141,21 +140,21 @@ class RunOptions:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> RunOptions:
-        """The options of a command line that argparse has read."""
+        """Return the options of a command line that argparse has parsed."""
         said = {name: getattr(given, name) for name in cls.__dataclass_fields__}
         return cls(**{**said, "webhook_service": tuple(said["webhook_service"]), "load": tuple(said["load"])})
 
     @property
     def lease(self) -> dict[str, Any]:
-        """What was said of the Lease, by the names of `LeaderElection`."""
+        """The given Lease options, by the argument names of `LeaderElection`."""
         said = {"name": self.leader_elect_resource_name, "namespace": self.leader_elect_resource_namespace,
                 "lease": self.leader_elect_lease_duration, "renew_deadline": self.leader_elect_renew_deadline,
                 "retry": self.leader_elect_retry_period}
         return {name: value for name, value in said.items() if value is not None}
 
     def election(self) -> LeaderElection | None:
-        """The election that was asked for, if its Lease was named. With `--dev`, whose server nobody else uses, it need
-        not be: then it has the name of the module. Raises RequestError for numbers and names that cannot be."""
+        """Return the requested election, if its Lease is named. With `--dev`, whose server has no other users, the name
+        defaults to the module's. Raises RequestError for invalid numbers and names."""
         said = self.lease
         if self.dev:
             module = self.program.module.rpartition(".")[2]
@@ -163,7 +162,7 @@ class RunOptions:
         return LeaderElection(**said) if self.leader_elect and "name" in said else None
 
     def debug(self, default: DebugPage | None) -> DebugPage | None:
-        """The status page that was asked for; `default` says what was not said."""
+        """Return the requested status page; `default` fills in what is not given."""
         if self.debug_page == "off":
             return None
         from kubectl_runtime.runtime.observe.debug import DebugPage
@@ -176,25 +175,25 @@ class RunOptions:
 FLAGS = {"name": "--leader-elect-resource-name", "namespace": "--leader-elect-resource-namespace",
          "lease": "--leader-elect-lease-duration", "renew_deadline": "--leader-elect-renew-deadline",
          "retry": "--leader-elect-retry-period"}
-"""How the command line calls the arguments of `LeaderElection`."""
+"""The flags for the arguments of `LeaderElection`."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.usage = f"{parser.prog} MODULE:NAME [options]"
     parser.add_argument("program", type=place, metavar="MODULE:NAME",
                         help="the function, such as my_package.operator:main")
     parser.add_argument("--dev", action="store_true",
-                        help="try it without a cluster: start an API server, install the CRDs of the program, write a "
+                        help="run without a cluster: start an API server, install the program's CRDs, write a "
                              "kubeconfig for kubectl, and restart the program whenever its source changes")
     parser.add_argument("--webhook-service", type=_service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
                         help="with --dev: the address of a Service that a webhook configuration names, such as the "
                              "program's own WebhookServer; may be repeated")
     parser.add_argument("--load", action="append", default=[], metavar="FILE",
-                        help="with --dev: manifests, a file or a folder, that are on the server before the program "
-                             "runs, such as the CRDs of others that it watches; may be repeated")
+                        help="with --dev: manifests, a file or a folder, to load before the program runs, such as "
+                             "third-party CRDs that it watches; may be repeated")
     _cluster(parser.add_argument_group("the cluster"))
     _election(parser.add_argument_group("one of several replicas"))
     _telling(parser.add_argument_group("logs, metrics and status page"))
@@ -202,7 +201,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _cluster(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--kubeconfig", metavar="FILE",
-                       help="the kubeconfig to use (default: $KUBECONFIG, ~/.kube/config, else the Pod's own account)")
+                       help="the kubeconfig to use (default: $KUBECONFIG, ~/.kube/config, else the Pod's account)")
     group.add_argument("--context", metavar="NAME", help="the kubeconfig's context to use (default: its current one)")
     group.add_argument("-n", "--namespace", type=checked_namespace, metavar="NAME",
                        help="the client's default namespace, and that of the Lease (default: the context's, or the "
@@ -211,15 +210,15 @@ def _cluster(group: argparse._ArgumentGroup) -> None:
 
 def _election(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--leader-elect", action=argparse.BooleanOptionalAction, default=None,
-                       help="reconcile only while this process holds the Lease; ctx.client refuses writes after it was "
+                       help="reconcile only while this process holds the Lease; ctx.client refuses writes once it is "
                             "lost")
     group.add_argument(FLAGS["name"], metavar="NAME",
-                       help="the name of the Lease, which no other operator may use; needed with --leader-elect, "
-                            "unless the program's own Manager has it (default with --dev: the module's name)")
+                       help="the name of the Lease, which no other operator may use; required with --leader-elect, "
+                            "unless the program's own Manager sets it (default with --dev: the module's name)")
     group.add_argument(FLAGS["namespace"], metavar="NAME", help="its namespace (default: --namespace)")
-    for flag, default, what in ((FLAGS["lease"], "15s", "how long others wait for a holder that does not renew it"),
+    for flag, default, what in ((FLAGS["lease"], "15s", "how long others wait for a holder that does not renew"),
                                 (FLAGS["renew_deadline"], "10s", "how long the holder works on when renewals fail"),
-                                (FLAGS["retry"], "2s", "the time between two renewals or attempts to get it")):
+                                (FLAGS["retry"], "2s", "the time between two renewals or attempts to acquire it")):
         group.add_argument(flag, type=_duration, metavar="DURATION", help=f"{what} (default: {default})")
 
 
@@ -231,17 +230,18 @@ def _telling(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--metrics", action=argparse.BooleanOptionalAction, default=True,
                        help="collect metrics and serve them at /metrics (default: --metrics)")
     group.add_argument("--debug-page", choices=["off", "local", "remote"],
-                       help="who may look at the status page at /debug, and so use `kubectl-runtime top`: nobody, this "
-                            "host and kubectl port-forward, or whoever reaches the port (default: local)")
+                       help="who may read the status page at /debug, which `kubectl-runtime top` uses: nobody (off), "
+                            "this host and kubectl port-forward (local), or every client of the port (remote; default: "
+                            "local)")
     group.add_argument("--debug-details", action=argparse.BooleanOptionalAction, default=None,
-                       help="show the texts of errors on the status page, which may quote objects, and not only their "
-                            "class and code (default: only with --dev)")
+                       help="show error texts, which may quote objects, on the status page instead of only their class "
+                            "and code (default: only with --dev)")
     group.add_argument("--tracing", action=argparse.BooleanOptionalAction, default=False,
-                       help="make an OpenTelemetry span for each run and each of its requests; the process has to set "
+                       help="create an OpenTelemetry span for each run and each of its requests; the process must set "
                             "up OpenTelemetry: opentelemetry-instrument kubectl-runtime run ... --tracing (default: "
                             "--no-tracing)")
     group.add_argument("--log-format", choices=["text", "json"],
-                       help="lines of text, or one JSON object per line (default: text)")
+                       help="the log format: lines of text, or one JSON object per line (default: text)")
     group.add_argument("--log-level", type=level_option, metavar="LEVELS",
                        help=f"debug, info, warn, error or off, also for single loggers: info,controller.widget=debug "
                             f"(default: ${logs.VARIABLE}, or info)")
@@ -255,7 +255,7 @@ def _address(text: str) -> str:
 
 
 def checked(options: RunOptions) -> RunOptions:
-    """The options, if they fit together. Raises UsageError."""
+    """Return the options if they fit together. Raises UsageError."""
     if options.dev:
         for flag, said in (("--kubeconfig", options.kubeconfig), ("--context", options.context)):
             if said is not None:
@@ -272,7 +272,7 @@ def checked(options: RunOptions) -> RunOptions:
     return options
 
 
-# As the server's own command reads them. Imported where they are used: an operator on a cluster needs no test kit.
+# The same parsers as the `server` command. Imported only for --dev: an operator on a cluster needs no test kit.
 
 
 def _duration(text: str) -> float:
@@ -289,7 +289,7 @@ def _service_address(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Order:
-    """What to run. `serve`: where health and metrics are served, if nobody says it."""
+    """What to run. `serve`: the default address of health and metrics."""
 
     options: RunOptions
     serve: str

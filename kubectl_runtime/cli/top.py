@@ -1,17 +1,11 @@
-"""`kubectl-runtime top URL ...`: what the controllers of a process do, in a terminal, until `q` or Ctrl-C.
+"""`kubectl-runtime top URL ...`: shows what the controllers of a process do, in a terminal, until `q` or Ctrl-C.
 
-    URL      http://127.0.0.1:8080, 127.0.0.1:8080 or :8080; with /debug behind it or not. Of several replicas there
-             is one table: who holds which shards, objects, memory, runs
-    --once   print it once, the whole of it, to whatever standard output is
+URL is the address of a Manager or HealthServer: http://127.0.0.1:8080, 127.0.0.1:8080 or :8080, with or without /debug.
+Several URLs give one table of replicas: shards, objects, memory, runs. `--once` prints the complete state once.
 
-It asks the status page of a Manager or a HealthServer for its state every two seconds. A process that does not answer
-any more is waited for, and what it said last stays; one that never did is an error. Colours are left out where
-standard output is not a terminal, and with NO_COLOR. The window may change its size.
-
-Where `kubectl-runtime top` gets what it shows: `/debug/state.json` of a process.
-
-    state_url   what was typed, as the URL of the state
-    fetched     the state; what keeps it from coming is a CommandError that says what to do
+The command reads `/debug/state.json` every two seconds. If a process stops answering, its last state stays on the
+screen; a process that never answered is an error. There are no colours with NO_COLOR or when standard output is not a
+terminal. The window may be resized.
 """
 from __future__ import annotations
 
@@ -41,14 +35,14 @@ from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.observe.debug import VERSION, DebugState
 
 PATIENCE = 5.0
-"""Seconds for an answer."""
+"""Seconds to wait for a response."""
 
 MOST_BYTES = 4 << 20
 
 
 def state_url(text: str) -> str:
-    """The URL of a server's state, of what the person wrote. Raises ValueError for a text that is not the address of a
-    server."""
+    """Return the URL of a server's state for the address that the user typed. Raises ValueError for a text that is no
+    address."""
     given = text.strip()
     if "://" not in given:
         given = f"http://{given}"
@@ -66,7 +60,7 @@ def state_url(text: str) -> str:
 
 
 def fetched(url: str) -> DebugState:
-    """The body at `url`. Blocks for about `PATIENCE` seconds at most. Raises CommandError."""
+    """Return the state at `url`. Blocks for about `PATIENCE` seconds at most. Raises CommandError."""
     page = url.removesuffix("/state.json")
     try:
         with _opener(url).open(url, timeout=PATIENCE) as answer:
@@ -86,13 +80,14 @@ def fetched(url: str) -> DebugState:
 
 
 def read(body: bytes) -> DebugState:
-    """The state that a process told. Raises ValueError for another document, and for a state of a newer library."""
+    """Decode a process's state. Raises ValueError for another document, and for the state of a newer library."""
     if len(body) > MOST_BYTES:
         raise ValueError("it does not end")
     with contextlib.suppress(*DECODE_FAILURES):
         version = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("version", msgspec.Raw(b"0"))
         if msgspec.json.decode(version, type=int) > VERSION:
-            raise ValueError("it is of a newer version of kubectl_runtime: use the `kubectl-runtime top` of that one")
+            raise ValueError("it is from a newer version of kubectl_runtime: use that version's "
+                             "`kubectl-runtime top`")
     try:
         return decoded(body, DebugState)
     except DECODE_FAILURES as error:
@@ -109,36 +104,36 @@ def _refused(error: urllib.error.HTTPError) -> str:
 
 
 def _opener(url: str) -> urllib.request.OpenerDirector:
-    """This host is asked without a proxy, whatever the environment says."""
+    """Bypass proxies for the local host, whatever the environment says."""
     return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_loopback_url(url) else []))
 
 
 LOOK = 0.2
-"""Seconds between two looks at the window's size and the keyboard."""
+"""Seconds between two checks of the window's size and the keyboard."""
 
 _IN, _OUT = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _END_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument("url", type=_url, metavar="URL", nargs="+", help="where the process serves, such as "
-                        "http://127.0.0.1:8080; of a Pod: kubectl port-forward POD 8080, then :8080. Several: a line "
-                        "for each replica")
+                        "http://127.0.0.1:8080; for a Pod: kubectl port-forward POD 8080, then :8080; several URLs "
+                        "give one line per replica")
     parser.add_argument("--once", action="store_true", help="print the state once, and end")
     parser.add_argument("--interval", type=_interval, default=2.0, metavar="SECONDS",
-                        help="the time between two looks (default: 2)")
+                        help="seconds between two refreshes (default: 2)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what the process does, again and again; the exit status. Blocks until the person ends it.
+    """Show what the process does until the user ends it; return the exit status. Blocks.
 
     Raises CommandError when nothing answers at first.
     """
     pages = _Pages(options.url)
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper):
-        out.reconfigure(errors="replace")  # where it has no such letter, in the locale C say
+        out.reconfigure(errors="replace")  # for encodings without a character, as in the locale C
     colours = out.isatty() and "NO_COLOR" not in os.environ
     if options.once or not out.isatty():
         out.write(joined(pages.lines(Screen(_columns(), colours=colours))))
@@ -152,10 +147,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Pages:
-    """The status pages that are shown: what each said last, and what keeps it from answering now."""
+    """The status pages: the last state of each, and the error that keeps it from answering now."""
 
     def __init__(self, urls: Sequence[str]) -> None:
-        """Ask all of them. Raises CommandError when none answers."""
+        """Fetch all pages. Raises CommandError when no page answers."""
         self._urls = [*dict.fromkeys(urls)]
         self._said: dict[str, DebugState] = {}
         self._heard: dict[str, float] = {}
@@ -191,7 +186,7 @@ class _Pages:
                            if one.name in runs} if same else {}
 
     def lines(self, screen: Screen, height: int | None = None) -> list[str]:
-        """What is shown, in `height` lines at most where that is given."""
+        """The lines to show, at most `height` if given."""
         if len(self._urls) > 1:
             found = screen.fleet([(url.removesuffix("/debug/state.json"), None if url in self._troubles
                                    else self._said.get(url), self._troubles.get(url, "")) for url in self._urls])
@@ -204,7 +199,7 @@ class _Pages:
 
 
 class _Live:
-    """Shows it again and again."""
+    """Refreshes the screen until the user ends it."""
 
     def __init__(self, pages: _Pages, interval: float, *, colours: bool) -> None:
         self._pages = pages
@@ -212,7 +207,7 @@ class _Live:
         self._colours = colours
 
     def run(self) -> None:
-        """Until `q`."""
+        """Blocks until the user presses `q`."""
         shown: os.terminal_size | None = None
         ask_at = time.monotonic() + self._interval
         while True:
@@ -242,7 +237,7 @@ def _columns() -> int:
 
 @contextlib.contextmanager
 def _whole_screen() -> Iterator[None]:
-    """The terminal's other page, which leaves what stood there as it was; also when the process is told to end."""
+    """Use the terminal's alternate screen, and restore the normal one at the end, also after SIGTERM."""
     def end(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
@@ -258,7 +253,7 @@ def _whole_screen() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[None]:
-    """Keys are read as they are pressed, where the system can do so."""
+    """Read keys as they are pressed, where the system supports it."""
     try:
         import termios
         import tty
@@ -277,7 +272,7 @@ def _keys() -> Iterator[None]:
 
 
 def _pressed(timeout: float) -> str:
-    """The key that is pressed within `timeout` seconds; empty when none is."""
+    """The key pressed within `timeout` seconds, or an empty text."""
     if os.name == "posix" and sys.stdin.isatty():
         if not select.select([sys.stdin], [], [], timeout)[0]:
             return ""

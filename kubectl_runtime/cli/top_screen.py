@@ -1,17 +1,12 @@
-"""What `kubectl-runtime top` shows: lines of text made of a `DebugState`. Pure.
+"""The text of `kubectl-runtime top`: lines made from a `DebugState`. Pure.
 
-    the process and its manager; with a sharding who holds which shards
-    a line for each watch, those in trouble first
-    the requests to the API server, and a line for each webhook
-    for each controller    a line about it, a line of counts, and a table of its objects:
-                           loops, failing, running, due, delayed, slowest, recent, some of each
+The lines are: the process, its manager and sharding; the watches, failing watches first; the API requests; the
+webhooks; then for each controller a heading, counts, and a table of its objects in groups (loops, failing, running,
+due, delayed, slowest, recent). For several processes there is one table of replicas.
 
-Of several processes there is one table: who holds which shards, objects, memory, runs.
-
-In a window the groups of the tables share the lines that there are: each gets as many as the others, and what one does
-not need is left to those that do. What is not shown is counted. Without a window (`--once`) lines that are too long go
-on in the next one. Names and texts come from somebody else's process: characters that would move a terminal are
-replaced.
+In a window the groups share the available lines equally, and unneeded lines go to groups that need more; hidden rows
+are counted. Without a window (`--once`) long lines are wrapped. Names and texts come from another process, so control
+characters are replaced.
 """
 from __future__ import annotations
 
@@ -31,7 +26,7 @@ COLOURS = {"running": BLUE, "due": CYAN, "delayed": SOFT, "backing_off": YELLOW,
 
 
 class Line(NamedTuple):
-    """A row of a controller's table: what the key does, since or until when, its name, more."""
+    """A row of a controller's table: the state of the key, since or until when, its name, details."""
 
     state: str
     time: str
@@ -42,7 +37,7 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Group:
-    """Rows of one kind, which is called `what`; `total`: how many there are of it, shown or not."""
+    """Rows of one kind, named `what`; `total`: how many exist, shown or not."""
 
     lines: list[Line]
     what: str
@@ -50,14 +45,14 @@ class Group:
 
 
 class Screen:
-    """Lines for a terminal that is so wide. `colours`: with escape sequences."""
+    """Lines for a terminal of this width. `colours`: with escape sequences."""
 
     def __init__(self, width: int, *, colours: bool) -> None:
         self._width = max(40, width)
         self._colours = colours
 
     def lines(self, report: DebugState, height: int | None = None, rates: dict[str, float] | None = None) -> list[str]:
-        """The lines of the screen, at most `height` where that is given. `rates`: runs a second by controller, if
+        """Return the lines of the screen, at most `height` if given. `rates`: runs per second by controller, if
         known."""
         watches = self._watches(report.watches, report.watches_left_out, height)
         head = [*wrapped(title(report), self._width, self.paint, BOLD), *self._sharding(report), "", *watches,
@@ -82,7 +77,7 @@ class Screen:
         return found if height is None else found[:height]
 
     def paint(self, colour: str, text: str) -> str:
-        """`text`, cut to the width, in a colour where there are any."""
+        """`text`, cut to the width, coloured if colours are on."""
         text = cut(text, self._width)
         return f"\x1b[{colour}m{text}\x1b[0m" if self._colours and colour and text else text
 
@@ -116,7 +111,7 @@ class Screen:
         return found
 
     def _sharding(self, report: DebugState) -> list[str]:
-        """Who holds which shards, as this process knows."""
+        """The holders of shards, as this process knows them."""
         sharding = None if report.manager is None else report.manager.sharding
         if sharding is None:
             return []
@@ -128,7 +123,7 @@ class Screen:
         return [line if line.startswith("\x1b") else cut(line, self._width) for line in lines]
 
     def fleet(self, reports: Sequence[tuple[str, DebugState | None, str]]) -> list[str]:
-        """The lines about several processes: of each its address, its state if it answers, and else why not."""
+        """Return a table of several processes: for each its address, and its state or why it does not answer."""
         head = f"{'replica':<32} {'shards':<24} {'objects':>11} {'in stores':>10} {'memory':>10} {'runs':>11} " \
                f"{'failed':>9}  phase"
         found = [self.paint(BOLD, head)]
@@ -191,7 +186,7 @@ class Screen:
 
 
 def numbers(shards: Sequence[int]) -> str:
-    """`0-3, 7`: shards, those in a row as one."""
+    """`0-3, 7`: shard numbers, with ranges joined."""
     found: list[list[int]] = []
     for shard in sorted(shards):
         if found and shard == found[-1][1] + 1:
@@ -202,7 +197,7 @@ def numbers(shards: Sequence[int]) -> str:
 
 
 def title(report: DebugState) -> str:
-    """What the process is."""
+    """Return the heading of the process."""
     parts = [report.time.replace("T", " ").replace("Z", " UTC")]
     if (manager := report.manager) is not None:
         parts.append(f"manager {manager.phase}" + (f": {manager.reason}" if manager.reason else ""))
@@ -215,7 +210,7 @@ def title(report: DebugState) -> str:
 
 
 def groups_of(one: ControllerState) -> list[Group]:
-    """The rows of a controller's table, by kind."""
+    """The groups of a controller's table."""
     counts = one.counts
     return [
         Group([Line("loop", f"{time(row.ago)} ago", row.name,
@@ -233,7 +228,7 @@ def groups_of(one: ControllerState) -> list[Group]:
 
 
 def shares(wanted: Sequence[int], available: int) -> list[int]:
-    """How many lines each group gets of those that are `available`: equal ones, as far as they are wanted."""
+    """Divide the `available` lines among the groups, equally, up to what each wants."""
     got = [0] * len(wanted)
     while available > 0 and (open_ := [place for place, most in enumerate(wanted) if got[place] < most]):
         each = max(1, available // len(open_))
@@ -273,7 +268,7 @@ def _and(error: str) -> str:
 
 
 def until(row: KeyRow) -> str:
-    """When the next run of a key is due."""
+    """The time of a key's next run."""
     if row.due_in is None:
         return ""
     return f"in {time(row.due_in)}" if row.due_in > 0 else f"{time(-row.due_in)} ago"
@@ -297,18 +292,18 @@ def size(count: float) -> str:
 
 
 def fit(text: str, width: int) -> str:
-    """`text` in exactly so many columns."""
+    """`text` cut or padded to exactly `width` columns."""
     return f"{cut(text, width):<{width}}"
 
 
 def cut(text: str, width: int) -> str:
-    """`text` in at most so many columns, without what would move a terminal."""
+    """`text` cut to at most `width` columns, without control characters."""
     text = "".join(letter if letter.isprintable() else "·" for letter in text[:width + 1])
     return text if len(text) <= width else f"{text[:width - 1]}…"
 
 
 def wrapped(text: str, width: int, paint: Callable[[str, str], str], colour: str, *, indent: int = 2) -> list[str]:
-    """`text` in as many lines of at most so many columns as it needs, broken at blanks where there are any."""
+    """`text` broken at spaces, where possible, into lines of at most `width` columns."""
     found: list[str] = []
     left = text
     while len(left) > width:

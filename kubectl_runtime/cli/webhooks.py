@@ -1,8 +1,8 @@
-"""`kubectl-runtime webhooks MODULE:NAME --service NAMESPACE/NAME`: the configurations of webhooks, as YAML.
+"""`kubectl-runtime webhooks MODULE:NAME --service NAMESPACE/NAME`: prints webhook configurations as YAML.
 
-MODULE:NAME is the application, as WSGI servers name it: `app = webhooks.application({...})`. Printed are the
-configurations that its classes say, and of each conversion between classes that part of the CustomResourceDefinition
-which names it: `kubectl apply --server-side --field-manager=NAME -f -` adds it to the definition that is there.
+MODULE:NAME is the application, as WSGI servers name it: `app = webhooks.application({...})`. The output holds the
+configurations of its classes and, for each conversion between classes, the part of the CustomResourceDefinition that
+refers to the webhook. `kubectl apply --server-side --field-manager=NAME -f -` merges that part into the definition.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubectl_runtime.webhooks.configurations import Target, configurations
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument("app", type=place, metavar="MODULE:NAME", help="the application, such as my_package.hooks:app")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--service", type=_target(Target.service), dest="target", metavar="NAMESPACE/NAME[:PORT]",
@@ -28,17 +28,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--url", type=_target(Target.url), dest="target", metavar="URL",
                        help="https://HOST:PORT of a server outside of the cluster")
     parser.add_argument("--name", type=checked_name, metavar="NAME", help="the configurations' name, the same as "
-                        "WebhookServer(configuration=NAME) in the program, if it says one: under two names each "
-                        "webhook is called twice (default: that of the Service, or the module)")
-    parser.add_argument("--ca-file", type=Path, metavar="FILE", help="PEM: whom the API server is to trust (default: "
-                        "left to the server itself, or to cert-manager)")
+                        "WebhookServer(configuration=NAME) in the program, if set: under two names each webhook is "
+                        "called twice (default: the name of the Service or the module)")
+    parser.add_argument("--ca-file", type=Path, metavar="FILE", help="PEM: the CA that the API server trusts (default: "
+                        "set by the server itself, or by cert-manager)")
     parser.add_argument("--annotation", action="append", default=[], type=_annotation, metavar="KEY=VALUE",
                         help="an annotation of the configurations, such as cert-manager.io/inject-ca-from=shop/hooks; "
                              "may be repeated")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the manifests; the exit status. Raises CommandError."""
+    """Print the manifests and return the exit status. Raises CommandError."""
     from kubectl_runtime.manifests.yaml_text import documents_to_yaml
 
     print(documents_to_yaml(manifests(options), sort_keys=False, width=120), end="")
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The manifests to print. Raises CommandError."""
+    """Return the manifests. Raises CommandError."""
     app = _application(imported(options.app.module), options.app)
     target: Target = options.target
     name = options.name or target.name or options.app.module.rpartition(".")[2].replace("_", "-")
@@ -63,11 +63,11 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
     if not options.name:
         of = "Service" if target.name else "module"
         print(f"note: the configurations are called {name}, as the {of} is. Where the program applies its own, under "
-              "the name in WebhookServer(configuration=NAME), say --name NAME: under two names each webhook is called "
+              "the name in WebhookServer(configuration=NAME), use --name NAME: under two names each webhook is called "
               "twice", file=sys.stderr)
     for mount, handler in app.handlers.items():
         if getattr(handler, "crd_name", "") is None:
-            print(f"note: {mount} is not in it: its versions are named by texts, so nobody knows of which definition",
+            print(f"note: {mount} is left out: its versions are texts, so its CustomResourceDefinition is not known",
                   file=sys.stderr)
     return found
 

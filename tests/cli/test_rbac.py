@@ -272,7 +272,7 @@ def test_what_was_recorded_is_granted_where_the_controller_watches(
 
 
 @pytest.mark.parametrize(("arguments", "status", "said"), [
-    (["rbac_program:asking"], 1, "list nodes: there is no server"), (["rbac_program:empty"], 1, "say --name"),
+    (["rbac_program:asking"], 1, "list nodes: there is no server"), (["rbac_program:empty"], 1, "use --name"),
     (["rbac_program:nothing"], 2, "rbac_program:nothing"),
     (["rbac_program:here", "--recorded", "absent.json"], 1, "absent.json"),
     (["rbac_program:here", "--recorded", "rbac_program.py"], 1, "rbac_program.py"),
