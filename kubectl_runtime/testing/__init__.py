@@ -1,18 +1,13 @@
-"""Test tools: the users' door to the embedded API server (`kubectl_runtime.apiserver`), and what simulates around it.
+"""Test tools: the embedded API server (`kubectl_runtime.apiserver`), simulation and unit tests.
 
-====================================  ================================================================================
-``clock``, ``executor``,              simulation: controllers and server in one thread, on simulated time,
-``simulation``                        reproducible by a seed
-``perturbation``                      a controller again and again, each time with something going wrong
-``recordings``                        a recording of a controller, stepped again
-``request_verifier``,                 unit tests without a server: expected calls, and a context for a reconciler
-``expected_request``,
-``unit_context``
-``asking``                            `eventually`: asks until it is so, and tells what was last seen
-``pytest_plugin``, ``__main__``       the fixtures; ``python -m kubectl_runtime.testing``
-====================================  ================================================================================
+- ``clock``, ``simulation``: controllers and server in one thread, on simulated time, reproducible by a seed
+- ``lab``: ``perturb`` runs a controller with injected faults; ``replay`` runs a recording again
+- ``request_verifier``, ``unit_context``: unit tests without a server: expected calls, a context for a reconciler
+- ``asking``: ``eventually`` calls a function until its result is accepted, and reports the last result
+- ``cluster``, ``pytest_plugin``: the pytest fixtures
+- ``__main__``: the command ``kubectl-runtime server``
 
-Each name is imported on first use, as those of `kubectl_runtime` are.
+Each name is imported on first use, like those of `kubectl_runtime`.
 """
 from kubectl_runtime.facade import door
 

@@ -1,6 +1,6 @@
 """``python -m kubectl_runtime.testing``, also ``kubectl-runtime server``: an embedded API server until a signal.
 
-Prints one line, ``ready URL``, when it serves. The options are named as those of kube-apiserver and
+It prints one line, ``ready URL``, when it serves. The options are named as those of kube-apiserver and
 kube-controller-manager.
 """
 
@@ -21,20 +21,20 @@ from kubectl_runtime.testing.asking import duration, feature_gates, service_addr
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the command line."""
+    """Add the options of the command line."""
     parser.add_argument("--port", type=int, default=0, help="the port to serve on (default: a free one)")
     parser.add_argument("--bind-address", default="127.0.0.1", help="the address to serve on (default: 127.0.0.1)")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="where to write a kubeconfig")
     parser.add_argument("--compaction-interval", type=duration, default=300.0, metavar="DURATION",
-                        help="how often history is compacted, 0 for never (default: 5m)")
+                        help="time between compactions of the history, 0 for never (default: 5m)")
     parser.add_argument("--controllers", default=",".join(DEFAULT_CONTROLLERS), metavar="NAMES",
                         help="controllers to run, separated by commas, * for all, or none; kubelet runs Pods "
                              f"(default: {','.join(DEFAULT_CONTROLLERS)}; there are {', '.join(CONTROLLERS)})")
     parser.add_argument("--token-auth-file", type=Path, metavar="CSV",
-                        help='who may ask: a file with lines of token,user,uid,"group1,group2" (default: anybody)')
+                        help='accepted tokens: a file with lines of token,user,uid,"group1,group2" (default: any)')
     parser.add_argument("--authorization-mode", choices=["AlwaysAllow", "RBAC"], default="AlwaysAllow",
-                        help="RBAC enforces the Roles and bindings that are in the server (default: AlwaysAllow)")
-    parser.add_argument("--tls", action="store_true", help="serve HTTPS with a certificate authority made at the start")
+                        help="RBAC enforces the Roles and bindings on the server (default: AlwaysAllow)")
+    parser.add_argument("--tls", action="store_true", help="serve HTTPS with a CA created at the start")
     parser.add_argument("--webhook-service", type=service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
                         help="the address of a Service that a webhook configuration names; may be repeated")
@@ -58,14 +58,14 @@ def _failed(error: Exception | str) -> int:
 
 
 def _reach(options: argparse.Namespace) -> str:
-    """What is to be known of a server that more than this host may reach; empty for loopback."""
+    """The warning for a server that other hosts may reach; empty for loopback."""
     host = options.bind_address
     try:
         if host == "localhost" or ipaddress.ip_address(host).is_loopback:
             return ""
     except ValueError:
         pass  # the name of some other address
-    who = ("whoever reaches it is an administrator; --token-auth-file with --authorization-mode RBAC says who may do "
+    who = ("every client is an administrator; --token-auth-file with --authorization-mode RBAC says who may do "
            "what")
     if options.token_auth_file is not None:
         who = "its tokens pass the network in clear; --tls hides them"
@@ -75,7 +75,7 @@ def _reach(options: argparse.Namespace) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until SIGINT or SIGTERM; returns the exit status. Blocks; for the main thread."""
+    """Serve until SIGINT or SIGTERM; return the exit status. Blocks; only for the main thread."""
     signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: the main thread waits below
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         if problem := _reach(options):
             print(f"warning: {problem}", file=sys.stderr)
         print(f"ready {server.url}", flush=True)
-        while True:  # in pieces, so that a signal which comes just before the wait is seen
+        while True:  # in pieces, so that a signal just before the wait is seen
             try:
                 signals.get(timeout=MAIN_THREAD_WAIT)
                 break

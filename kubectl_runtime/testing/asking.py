@@ -1,25 +1,15 @@
-"""`eventually`: ask until it is so, and if it never is, tell what was last seen.
+"""`eventually`: calls a function until its result is accepted, and otherwise reports the last result.
 
     eventually(lambda: api.get("web"), lambda pod: pod.status.phase == "Running")
     eventually(lambda: api.get_opt("web") is None, timeout=30)
 
-==============================================  ======================================================================
-asking                                          means
-==============================================  ======================================================================
-returns what `until` finds true                 it is so: that value is returned
-returns something else                          not yet
-raises an AssertionError, a KubeError, or what  not yet: something is missing in what was found
-looking into half an object raises (Attribute-,
-Lookup-, TypeError)
-raises anything else, a RequestError too        it comes out at once: time would not change that
-==============================================  ======================================================================
+A result that `until` accepts is returned; other results are retried. An AssertionError, a KubeError, and the errors of
+reading an incomplete object (AttributeError, LookupError, TypeError) are also retried. Any other exception, including
+RequestError, is raised at once, since time would not change it. For objects that can be watched, `await_condition`
+makes fewer requests.
 
-Where there is something to watch, `await_condition` needs fewer requests; this asks anything.
-
-`muted_logs`: the library says nothing of what fails on purpose, hundreds of times.
-
-Values of options that several commands have: `duration`, `service_address` for `--webhook-service`, and `feature_gates`
-for `--feature-gates`.
+`muted_logs` silences the library's loggers where failures are intended. `duration`, `service_address` and
+`feature_gates` parse option values of several commands.
 """
 from __future__ import annotations
 
@@ -43,19 +33,19 @@ T = TypeVar("T")
 NOT_YET = (AssertionError, KubeError, AttributeError, LookupError, TypeError)
 _NOTHING = object()
 MOST = 4000
-"""Characters of what was last seen that are told."""
+"""The most characters of the last result in a message."""
 EVERY = 0.05
-"""Seconds between two questions; twenty a second are no load for a server, and soon enough for a person."""
+"""Seconds between two calls; twenty a second are no load for a server."""
 
 
 def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None, timeout: Duration = 10, *,
                every: Duration = EVERY, clock: Clock = SYSTEM_CLOCK) -> T:
-    """What `ask` returns, as soon as `until` says that it is so; without `until`, as soon as it is true.
+    """Return the result of `ask` as soon as `until` accepts it; without `until`, as soon as it is true.
 
-    Blocks for at most `timeout` seconds on `clock`, and asks at least twice; `ask` is called in this thread, every so
-    many seconds. Raises AssertionError, which tells what was last seen or raised (and is raised from that), and what
-    `ask` and `until` raise as the module says. With a simulated clock that does not advance by itself another thread
-    has to move it. In a simulation of controllers use `Simulation.eventually`, which lets them work.
+    Blocks for at most `timeout` seconds on `clock`, and calls `ask` at least twice, in this thread, `every` seconds.
+    Raises AssertionError, which shows the last result or exception (its cause), and other exceptions of `ask` and
+    `until` as the module describes. A simulated clock that does not advance by itself must be moved by another thread.
+    In a simulation of controllers use `Simulation.eventually`, which lets them work.
     """
     probe = Probe(ask, until)
     for given in (timeout, every):
@@ -63,7 +53,7 @@ def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None,
             raise ValueError(f"timeout={timeout!r} and every={every!r} must be seconds, or a timedelta, and more than "
                              "no time")
     span, pause = seconds(timeout), seconds(every)
-    condition = threading.Condition()  # nobody notifies it: the clock does the waiting
+    condition = threading.Condition()  # never notified: the clock does the waiting
     end = clock.monotonic() + span
     while True:
         late = clock.monotonic() >= end
@@ -76,7 +66,7 @@ def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None,
 
 
 class Probe(Generic[T]):
-    """A question that is asked again and again, and its last answer."""
+    """A repeated call and its last result."""
 
     def __init__(self, ask: Callable[[], T], until: Callable[[T], object] | None) -> None:
         for function in (ask, *([] if until is None else [until])):
@@ -89,12 +79,12 @@ class Probe(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The last answer."""
+        """The last result."""
         found: T = self._seen
         return found
 
     def asked(self) -> bool:
-        """Ask; whether it is so now."""
+        """Call `ask`; return whether its result is accepted."""
         self._times += 1
         try:
             self._seen = found = self._ask()
@@ -107,7 +97,7 @@ class Probe(Generic[T]):
             return False
 
     def failure(self, when: str) -> AssertionError:
-        """The error that tells that it never was so."""
+        """The error that says that no result was accepted."""
         wanted = "" if self._until is None else f" as {_name(self._until)} wants it"
         told = f"{_name(self._ask)} was not so{wanted} {when} (asked {self._times} times); last seen: "
         told += "nothing" if self._seen is _NOTHING else shown(self._seen)
@@ -119,8 +109,7 @@ class Probe(Generic[T]):
 
 
 def shown(value: Any) -> str:
-    """What a person wants to see of a value: an object's content, but nothing of a Secret, and not its managedFields.
-    """
+    """A value as text: an object's content without managedFields, and nothing of a Secret's data."""
     if isinstance(value, list | tuple) and any(isinstance(each, Resource) for each in value):
         text = "[" + ",\n".join(map(shown, value)) + "]"
     elif isinstance(value, Resource) and value.api_resource.kind != "Secret":
@@ -136,7 +125,7 @@ def shown(value: Any) -> str:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """How the function is called, and where it stands: lambdas have no name that says anything."""
+    """The function's name and position in the source, since a lambda's name says nothing."""
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", None) or type(function).__name__
     where = f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code is not None else ""
@@ -145,7 +134,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 @contextmanager
 def muted_logs() -> Iterator[None]:
-    """Inside, no logger of the library writes anything, but one whose own level was set."""
+    """Mute all loggers of the library, except those whose own level was set."""
     logger = logging.getLogger("kubectl_runtime")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -156,7 +145,7 @@ def muted_logs() -> Iterator[None]:
 
 
 def duration(text: str) -> float:
-    """The seconds of a Go duration (`15s`, `5m0s`, `0`). Raises ArgumentTypeError for other text and below 0."""
+    """Parse a Go duration (`15s`, `5m0s`, `0`) into seconds. Raises ArgumentTypeError for other text and below 0."""
     try:
         found = GoDuration.parse(text).seconds
     except RequestError:
@@ -167,7 +156,8 @@ def duration(text: str) -> float:
 
 
 def service_address(text: str) -> tuple[str, str]:
-    """`NAMESPACE/NAME=https://HOST:PORT`: the Service, and where it is. Raises ArgumentTypeError for anything else."""
+    """Parse `NAMESPACE/NAME=https://HOST:PORT`: a Service and its address. Raises ArgumentTypeError for anything
+    else."""
     name, equals, address = text.partition("=")
     if not equals or name.count("/") != 1 or not address.startswith("https://"):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAMESPACE/NAME=https://HOST:PORT")
@@ -175,7 +165,7 @@ def service_address(text: str) -> tuple[str, str]:
 
 
 def feature_gates(text: str) -> dict[str, bool]:
-    """`NAME=true,OTHER=false`: feature gates, and whether they are on. Raises ArgumentTypeError for anything else."""
+    """Parse `NAME=true,OTHER=false`. Raises ArgumentTypeError for anything else."""
     found: dict[str, bool] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = part.partition("=")

@@ -1,17 +1,15 @@
-"""`SimClock`: time that moves only when a test moves it.
+"""`SimClock`, time that moves only when a test moves it, and `SimExecutor`, an executor of one thread with seeded
+order.
 
-    threads        SimClock()                     wait() really blocks; advance() wakes every waiter whose time has come
-    one thread     SimClock(self_advancing=True)  wait() cannot be ended by anybody else, so it moves the time itself
+With threads, `SimClock().wait` really blocks, and `advance` wakes each waiter whose time has come. Before advancing, a
+test calls `settle(n)`, which blocks (in limited real time) until n threads wait on the clock, so that the test does not
+race the thread that it wants to wake.
 
-With threads, `settle(n)` blocks (in real time, with a limit) until n threads wait on the clock: a test advances only
-then, and so never races the thread that it wants to wake. In a simulation of one thread, a wait without a timeout could
-never end: it raises, and names the deadlock instead of being it.
+With one thread, `SimClock(self_advancing=True).wait` moves the time itself, since no other thread could end the wait. A
+wait without a timeout would be a deadlock and raises.
 
-`SimExecutor`: an `Executor` of one thread that interleaves work in an order given by a seed.
-
-Work is an iterator, and each `yield` a point at which threads could switch. `step` runs one piece of one of the
-submitted iterators, chosen by the seed; so starts, user code and completions mix as they would between threads, and a
-seed reproduces the mix.
+`SimExecutor` runs iterators; each `yield` is a point at which threads could switch. `step` runs one piece of an
+iterator chosen by the seed, so that starts, user code and completions interleave as between threads, reproducibly.
 """
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from kubectl_runtime.core.base.clock import Duration, seconds
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""The date on which simulated time begins."""
+"""The date at which simulated time begins."""
 _DEPARTURE = 10.0
 """Real seconds."""
 
@@ -42,28 +40,28 @@ class SimClock:
 
     @property
     def self_advancing(self) -> bool:
-        """Whether waiting moves the time: then there is one thread, and no other may wait beside it."""
+        """Whether waiting moves the time. Then only one thread may wait."""
         return self._self_advancing
 
     def monotonic(self) -> float:
-        """Seconds of the simulation, without the time for which the machine was suspended."""
+        """Simulated seconds, without the time for which the machine was suspended."""
         return self._elapsed
 
     def boottime(self) -> float:
-        """Seconds of the simulation, suspended time included."""
+        """Simulated seconds, suspended time included."""
         return self._elapsed + self._suspended
 
     def now(self) -> datetime:
-        """The date and time of the simulation, aware, in UTC."""
+        """The simulated date and time, aware, in UTC."""
         return self._start + timedelta(seconds=self.boottime())
 
     def suspend(self, duration: Duration) -> None:
-        """The machine sleeps: the date and `boottime` move on, `monotonic` and with it everybody who waits do not."""
+        """Suspend the machine: `now` and `boottime` move on, `monotonic` and all waiters do not."""
         self._suspended += seconds(duration)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        """Wait on `condition` until it is notified, or until a test has moved the time by `timeout` seconds; False
-        after that. Raises RuntimeError where a self-advancing clock would wait for ever."""
+        """Wait on `condition` until it is notified, or until the time has moved by `timeout` seconds; False after a
+        timeout. Raises RuntimeError where a self-advancing clock would wait forever."""
         if self._self_advancing:
             return self._skip(timeout)
         due = float("inf") if timeout is None else self._elapsed + timeout
@@ -82,7 +80,7 @@ class SimClock:
         return self._elapsed < due
 
     def advance(self, duration: Duration) -> None:
-        """Move time forward, waking each waiter at its own time, in order."""
+        """Move time forward and wake each waiter at its own time, in order."""
         target = self._elapsed + seconds(duration)
         while True:
             with self._changed:
@@ -120,15 +118,15 @@ class SimClock:
         return False
 
     def _await_departure(self, woken: list[threading.Condition]) -> None:
-        """Let the woken leave before time goes on, so that each sees the time it asked for, as long as it looks while
-        it holds its condition (bounded: the thread that moves the time may hold one, and nobody leaves)."""
+        """Let woken threads leave before time moves on, so that each sees the time it waited for while it holds its
+        condition. The wait is bounded, since the thread that moves the time may itself hold a condition."""
         gone = {id(condition) for condition in woken}
         with self._changed:
             deadline = self._elapsed
             self._changed.wait_for(lambda: not any(id(c) in gone and when <= deadline
                                                    for c, when in self._waiters.values()), _DEPARTURE)
         for condition in woken:
-            with condition:  # free as soon as who has left the wait has let it go
+            with condition:  # free as soon as the woken thread has released it
                 pass
 
 
@@ -138,23 +136,21 @@ class SimExecutor:
     one_run = False
 
     def __init__(self, seed: int | random.Random = 0) -> None:
-        """`seed` decides the order (or the generator that does)."""
+        """`seed` (or a generator) decides the order."""
         self._random = seed if isinstance(seed, random.Random) else random.Random(seed)
         self._work: list[Iterator[None]] = []
 
     def __len__(self) -> int:
-        """How many pieces of work are unfinished."""
+        """The number of unfinished pieces of work."""
         return len(self._work)
 
     def submit(self, work: Iterator[None]) -> None:
-        """Have `work` run piece by piece, by `step`."""
+        """Queue `work`, which `step` runs piece by piece."""
         self._work.append(work)
 
     def step(self, choice: int | None = None) -> bool:
-        """Run one piece of one work (`choice` picks which, else the seed); False when there is none.
-
-        What it raises comes out.
-        """
+        """Run one piece of one work (`choice` picks which, otherwise the seed); False if there is none. Raises what the
+        work raises."""
         if not self._work:
             return False
         index = self._random.randrange(len(self._work)) if choice is None else choice % len(self._work)

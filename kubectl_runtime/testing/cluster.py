@@ -1,7 +1,7 @@
-"""`Cluster`: what the fixture ``cluster`` hands out: the embedded server, or a real cluster, for the same tests.
+"""`Cluster`, the value of the fixture ``cluster``: the embedded server, or a real cluster, for the same tests.
 
-A test has a namespace of its own, in which Pods can be made at once; what it makes outside of it (definitions of kinds,
-cluster roles) it names uniquely, with `unique`, and deletes, since a real cluster keeps it.
+A test has a namespace of its own, in which Pods can be created at once. It must name cluster-scoped objects (CRDs,
+cluster roles) with `unique` and delete them, since a real cluster keeps them.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Resource)
 
 PATIENCE = 30.0
-"""Seconds for a new namespace to get its ServiceAccount, without which no Pod can be made."""
+"""Seconds for a new namespace to get its ServiceAccount, without which no Pod can be created."""
 
 
 class Cluster:
-    """A cluster, and a namespace in it that is this test's alone."""
+    """A cluster, and a namespace in it for one test."""
 
     def __init__(self, client: Client, namespace: str, kubeconfig: Path, server: ApiServer | None) -> None:
         self.client = client
-        """An administrator's."""
+        """A client with administrator rights."""
         self.namespace = namespace
-        """A namespace that only this test uses; it goes with the test."""
+        """A namespace that only this test uses; it is deleted after the test."""
         self.kubeconfig = kubeconfig
         """For kubectl and clients in any language."""
         self._server = server
 
     @property
     def is_real(self) -> bool:
-        """Whether it is the cluster of ``--cluster``."""
+        """Whether this is the cluster of ``--cluster``."""
         return self._server is None
 
     @property
     def server(self) -> ApiServer:
-        """The embedded server, for faults, snapshots and rules for Pods. With a real cluster the test is skipped here.
-        """
+        """The embedded server, for faults, snapshots and rules for Pods. With a real cluster, the test is skipped
+        here."""
         if self._server is None:
             import pytest
 
@@ -57,17 +57,17 @@ class Cluster:
         return self._server
 
     def api(self, kind: type[K]) -> Api[K]:
-        """The kind, in the test's namespace."""
+        """An Api for the kind in the test's namespace."""
         return Api.namespaced(self.client, kind, self.namespace)
 
     def unique(self, name: str) -> str:
-        """A name that no other test has, for what lies in no namespace."""
+        """A name for a cluster-scoped object that no other test uses."""
         return f"{name}-{self.namespace.rpartition('-')[2]}"
 
 
 @contextlib.contextmanager
 def embedded_cluster(server: ApiServer, kubeconfig: Path) -> Iterator[Cluster]:
-    """A running server as the cluster of one test; the kubeconfig is written."""
+    """A running server as the cluster of one test. Writes the kubeconfig."""
     with server.client() as client:
         server.write_kubeconfig(kubeconfig)
         yield Cluster(client, _new_namespace(client), kubeconfig, server)
@@ -75,8 +75,8 @@ def embedded_cluster(server: ApiServer, kubeconfig: Path) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def real_cluster(kubeconfig: Path) -> Iterator[Cluster]:
-    """What the kubeconfig's current context is about; the namespace is deleted afterwards, without waiting for its end.
-    Raises ConfigError."""
+    """The cluster of the kubeconfig's current context. Deletes the namespace afterwards, without waiting for its
+    deletion. Raises ConfigError."""
     with Client(Config.from_kubeconfig(kubeconfig)) as client:
         cluster = Cluster(client, _new_namespace(client), kubeconfig, None)
         try:

@@ -1,10 +1,10 @@
-"""`objects_of(Kind)`: a strategy of hypothesis for objects of a custom kind that its definition takes.
+"""`objects_of(Kind)`: a hypothesis strategy for valid objects of a custom kind.
 
     @given(objects_of(Oven))
     def test_no_conversion_loses_anything(oven):
         conversion.check([oven])
 
-Values follow the schema: types, limits, enums, patterns, required fields. Objects that a rule refuses are left out.
+Values follow the schema: types, limits, enums, patterns, required fields. Objects that a rule refuses are filtered out.
 """
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _FORMATS = {"date-time": "2024-01-31T12:00:00Z", "date": "2024-01-31", "byte": "
             "uuid": "12345678-1234-4234-8234-123456789abc", "ipv4": "10.0.0.1", "ipv6": "::1", "uri": "https://a.example",
             "email": "a@example.com", "hostname": "a.example"}
 _LONG = 8
-"""Characters, items and keys of what has no limit."""
+"""The most characters, items and keys where the schema sets no limit."""
 
 
 def objects_of(kind: type[K]) -> Any:
-    """A SearchStrategy of objects of this kind, called `generated`, as they were received. Needs hypothesis."""
+    """Return a SearchStrategy of objects of this kind, named `generated`, decoded as from a server. Needs
+    hypothesis."""
     from hypothesis import strategies as st
 
     [version] = kind.crd()["spec"]["versions"]

@@ -2,44 +2,35 @@
 
     pytest_plugins = "kubectl_runtime.testing.pytest_plugin"      in the conftest.py at the top of a project
 
-Without that line pytest knows none of the fixtures, and pays nothing for this package.
+Without this line pytest does not know the fixtures, and nothing of this package is imported. The fixtures:
 
-==========================  ==========================================================================================
-fixture                     what a test gets
-==========================  ==========================================================================================
-``kube_apiserver``          a running `ApiServer` of its own, empty but for the options' manifests
-``kube_client``             a client of this library for it, closed afterwards
-``kubeconfig``              the path of its kubeconfig, for kubectl and clients in any language
-``kube_apiserver_session``  one `ApiServer` for the whole session; whoever changes it cleans up, or works with
-                            ``snapshot()`` and ``restore()``
-``kube_perturb``            `perturb`, which fails the test where a run does not end as the undisturbed one; without
-                            ``--perturb`` only the undisturbed story is played
-``cluster``                 a `Cluster` with a namespace for this test: an embedded server on which all controllers
-                            run, Pods too; with ``--cluster KUBECONFIG`` a real one, for the same tests
-``kube_snapshot``           a function that reads the `Snapshot` saved in a file, named from the folder of the test
-``simulation``              a `Simulation`, in which controllers and servers share one thread and simulated time
-==========================  ==========================================================================================
+- ``kube_apiserver``: a running `ApiServer` for one test, empty except for the options' manifests
+- ``kube_client``: a client of this library for it, closed afterwards
+- ``kubeconfig``: the path of its kubeconfig, for kubectl and clients in any language
+- ``kube_apiserver_session``: one `ApiServer` for the whole session; a test that changes it must clean up, for example
+  with ``snapshot()`` and ``restore()``
+- ``kube_perturb``: `perturb`, which fails the test if a run does not end as the undisturbed run; without ``--perturb``
+  only the undisturbed story runs
+- ``cluster``: a `Cluster` with a namespace for this test: an embedded server with all controllers and running Pods, or
+  with ``--cluster KUBECONFIG`` a real cluster, for the same tests
+- ``kube_snapshot``: a function that reads a saved `Snapshot`; its path is relative to the folder of the test
+- ``simulation``: a `Simulation`, in which controllers and servers share one thread and simulated time
 
-A marker passes arguments to the server of one test:
-``@pytest.mark.kube_apiserver(authorization_mode="RBAC", tls=True)``. (A fault script cannot be one of them, since it
-would be shared by all tests of the mark: each server has its own, ``kube_apiserver.faults``, with the server's seed.)
-The seed of a simulation is 0, ``@pytest.mark.simulation(seed=7)``'s, or for all tests that of ``--simulation-seed``.
-Options hold for all servers; each is an ini
-option, and a command-line option in the ini's words with dashes:
+A marker passes arguments to the server of one test: ``@pytest.mark.kube_apiserver(authorization_mode="RBAC",
+tls=True)``. A fault script is not such an argument, since all tests of the mark would share it; use
+``kube_apiserver.faults``, which has the server's seed. The seed of a simulation is 0, or that of
+``@pytest.mark.simulation(seed=7)``, or for all tests that of ``--simulation-seed``.
 
-===========================  =========================================================================================
-``kube_controllers``         controllers that run, separated by blanks or commas, or ``none`` (default: the server's)
-``kube_authorization_mode``  ``AlwaysAllow`` (default) or ``RBAC``
-``kube_tls``                 whether to serve HTTPS: ``true`` or ``false`` (default)
-``kube_manifests``           files and folders to load into each server, relative to the root directory, separated by
-                             blanks
-===========================  =========================================================================================
+These ini options apply to all servers; each is also a command-line option, with dashes:
 
-``--kube-record-rights FILE`` writes which rights the reconcilers of the run used, for ``kubectl-runtime rbac
---recorded FILE``.
+- ``kube_controllers``: controllers to run, separated by spaces or commas, or ``none`` (default: the server's)
+- ``kube_authorization_mode``: ``AlwaysAllow`` (default) or ``RBAC``
+- ``kube_tls``: whether to serve HTTPS: ``true`` or ``false`` (default)
+- ``kube_manifests``: files and folders to load into each server, relative to the root directory, separated by spaces
 
-``--perturb`` plays the disturbed runs of ``kube_perturb`` too, and tells of their progress. ``--perturb-only POINT
---perturb-seed SEED`` repeat one of them, also where a test calls `perturb` itself: a report says so.
+``--kube-record-rights FILE`` writes the permissions that the reconcilers used, for ``kubectl-runtime rbac --recorded
+FILE``. ``--perturb`` also plays the disturbed runs of ``kube_perturb`` and shows their progress. ``--perturb-only POINT
+--perturb-seed SEED`` repeat one disturbed run that a report names, also where a test calls `perturb` itself.
 
 The module imports nothing of the server until a fixture is used.
 """
@@ -55,7 +46,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 try:
     import pytest
-except ImportError:  # the module can be imported, for documentation or by a walk over the package, without pytest
+except ImportError:  # documentation tools
     pytest = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
@@ -68,15 +59,15 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = {
-    "kube_controllers": "controllers of the embedded API server, separated by blanks or commas, or none",
+    "kube_controllers": "controllers of the embedded API server, separated by spaces or commas, or none",
     "kube_authorization_mode": "AlwaysAllow or RBAC",
-    "kube_manifests": "files and folders to load into each embedded API server, separated by blanks",
+    "kube_manifests": "files and folders to load into each embedded API server, separated by spaces",
     "kube_tls": "whether the embedded API server serves HTTPS: true or false",
 }
 
 
 def _fixture(scope: Any = "function") -> Callable[[F], F]:
-    """`pytest.fixture`, or nothing where there is no pytest."""
+    """`pytest.fixture`, or a no-op without pytest."""
     def same(function: F) -> F:
         return function
     return same if pytest is None else pytest.fixture(scope=scope)  # type: ignore[return-value]
@@ -89,11 +80,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption("--" + name.replace("_", "-"), dest=name, default=None, help=text)
         parser.addini(name, text)
     group.addoption("--kube-record-rights", dest="kube_record_rights", default=None, metavar="FILE",
-                    help="write which rights the reconcilers of this run used, for kubectl-runtime rbac --recorded")
+                    help="write the permissions that the reconcilers used, for kubectl-runtime rbac --recorded")
     group.addoption("--perturb", action="store_true", default=False,
-                    help="play the stories of kube_perturb with crashes, stale reads and missed changes, too")
+                    help="also play the stories of kube_perturb with crashes, stale reads and missed changes")
     group.addoption("--perturb-only", dest="perturb_only", default=None, metavar="POINT",
-                    help="repeat one disturbed run, such as crash-after-3")
+                    help="repeat only this disturbed run, such as crash-after-3")
     group.addoption("--perturb-seed", dest="perturb_seed", type=int, default=None, metavar="SEED",
                     help="the seed of the run to repeat")
     group.addoption("--cluster", dest="kube_cluster", default=None, metavar="KUBECONFIG",
@@ -103,7 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Which cluster tests run in, if it is a real one."""
+    """Report the real cluster that tests run in, if any."""
     return [f"cluster: {config.getoption('kube_cluster')}"] if config.getoption("kube_cluster", None) else []
 
 
@@ -137,7 +128,7 @@ def _configure_perturbation(config: pytest.Config) -> None:
 
 
 def _terminal_of(config: pytest.Config) -> Callable[[str], object]:
-    """Writes past the capture, on the line of the test."""
+    """Write past pytest's capture, on the line of the test."""
     def tell(text: str) -> None:
         reporter, capture = (config.pluginmanager.get_plugin(name) for name in ("terminalreporter", "capturemanager"))
         if reporter is not None and capture is not None and reporter.isatty:
@@ -153,7 +144,7 @@ def _option(config: pytest.Config, name: str) -> str:
 
 
 def _arguments(config: pytest.Config) -> dict[str, Any]:
-    """The arguments of `ApiServer` that the options make."""
+    """The arguments of `ApiServer` that the options set."""
     arguments: dict[str, Any] = {}
     if controllers := _option(config, "kube_controllers"):
         arguments["controllers"] = [name for name in re.split(r"[\s,]+", controllers) if name]
@@ -167,7 +158,7 @@ def _arguments(config: pytest.Config) -> dict[str, Any]:
 
 
 def _serve(config: pytest.Config, arguments: dict[str, Any]) -> Iterator[ApiServer]:
-    """A server with the options' arguments and manifests and these arguments, running meanwhile."""
+    """Run a server with the options' arguments and manifests and these arguments until the generator ends."""
     from kubectl_runtime.apiserver.server import ApiServer
 
     with ApiServer(**{**_arguments(config), **arguments}) as server:

@@ -1,15 +1,13 @@
-"""`RequestVerifier`: for a unit test of code that calls the client: each expected call is made, and no other.
+"""`RequestVerifier`: for unit tests of code that calls the client: each expected call is made, and no other.
 
     with RequestVerifier() as server:
         server.expect("get", ConfigMap, "a", namespace="default").answer(ConfigMap(name="a", namespace="default"))
         server.expect("delete", ConfigMap, "a", namespace="default")
         code_under_test(server.client)
 
-There is no server and no connection. A call that nobody expects raises `UnexpectedRequest` where it is made, and once
-more at the end of the block, in case the code under test caught it; so does the end for a call that was never made.
-Time is simulated: the client's retries and pauses pass at once.
-
-`ExpectedRequest`: one call that a test expects, and what it is answered. Made by `RequestVerifier.expect`.
+There is no server and no connection. An unexpected call raises `UnexpectedRequest` where it is made, and again at the
+end of the block, in case the code under test caught it; an expected call that was not made also fails there. Time is
+simulated: the client's retries and pauses take no real time.
 """
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Succ
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a call must look like; None is anything."""
+    """The description of a call; None matches anything."""
 
     verb: str
     resource: ApiResource | None
@@ -71,57 +69,57 @@ class Wanted:
 
 
 class ExpectedRequest:
-    """A call that a test expects, and how it is answered. Every method returns it, so that they can be chained."""
+    """A call that a test expects, and its answers. Every method returns the object itself, for chaining."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.seen = 0
-        """How many calls it took so far."""
+        """The number of calls matched so far."""
         self._times = 1
         self._query: dict[str, str] = {}
-        self._bodies: list[Callable[[Any], str]] = []  # each says what is wrong with a body
+        self._bodies: list[Callable[[Any], str]] = []  # each returns what is wrong with a body
         self._answers: list[Answer] = []
         self._error: BaseException | None = None
 
     # -- which calls
 
     def times(self, count: int) -> Self:
-        """Expect so many calls like this instead of one."""
+        """Expect `count` calls like this instead of one."""
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"times({count!r}): a number of calls is expected, at least 1")
         self._times = count
         return self
 
     def query(self, **parameters: str) -> Self:
-        """Expect that the query has these parameters, by their names on the wire (``labelSelector``,
-        ``fieldManager``)."""
+        """Expect these query parameters, by their names on the wire (``labelSelector``, ``fieldManager``)."""
         self._query.update(parameters)
         return self
 
     def body(self, expected: Any) -> Self:
-        """Expect this body (an object, or plain values), or, if it is a function, one of which it returns true: it gets
-        the body as plain values, and may assert instead."""
+        """Expect this body (an object, or plain values). A function gets the body as plain values, and returns whether
+        it is right or asserts."""
         if callable(expected) and not isinstance(expected, type):
             self._bodies.append(partial(_asked, expected))
         else:
             self._bodies.append(partial(_compared, expected if isinstance(expected, list) else plain_body(expected)))
         return self
 
-    # -- what it is answered
+    # -- answers
 
     def answer(self, content: Any = None, status: int | None = None) -> Self:
-        """This object (of a resource class, a dict, a model); a list of them for a list, in a list of the kind.
+        """Answer with this object (of a resource class, a dict, a model), or with a list of the kind for a list of
+        objects.
 
-        Several `answer` calls answer one call after the other, the last one all that follow. Without any, a create, an
-        update and an apply are answered with what was sent, a delete with success.
+        Several `answer` calls answer one call each, in order; the last answers all further calls. By default a create,
+        an update and an apply are answered with what was sent, a delete with success.
         """
         body = _plain(content, self.wanted)
         code = status if status is not None else 201 if self.wanted.verb == "create" else 200
         return self._answered(lambda _: response(code, body))
 
     def events(self, *events: tuple[str, Any]) -> Self:
-        """Answer a watch with these events (type, object); it ends after them. Raises ValueError for anything but pairs
-        of a type of event and an object."""
+        """Answer a watch with these events (type, object), then end it. Raises ValueError for anything but pairs of an
+        event type and an object."""
         for event in events:
             if not (isinstance(event, tuple) and len(event) == 2 and isinstance(event[0], str)):
                 raise ValueError(f'{event!r} is not an event: write ("ADDED", obj)')
@@ -129,7 +127,7 @@ class ExpectedRequest:
         return self._answered(lambda _: HttpResponse(200, [("Content-Type", "application/json")], lines))
 
     def refuse(self, code: int, reason: str | None = None, message: str = "") -> Self:
-        """Answer with a Status of this HTTP code; its usual reason unless it is given. The client tries again what may
+        """Answer with a Status of this HTTP code, and by default with its usual reason. The client retries what may
         pass (503). Raises ValueError for a code outside of 400 to 599."""
         if isinstance(code, bool) or not isinstance(code, int) or not 400 <= code <= 599:
             raise ValueError(f"refuse({code!r}): a status from 400 to 599 is expected; others are answers")
@@ -137,7 +135,7 @@ class ExpectedRequest:
         return self._answered(lambda _: response(code, status_object(code, reason, told)))
 
     def fail(self, error: BaseException) -> Self:
-        """Do not answer: `error` is raised where the connection would be, a `requests.ConnectionError` for instance."""
+        """Raise `error` in place of a response, for example a `requests.ConnectionError`."""
         self._error = error
         return self._answered(lambda _: HttpResponse(0))
 
@@ -149,12 +147,11 @@ class ExpectedRequest:
 
     @property
     def missing(self) -> int:
-        """How many calls are still to come."""
+        """The number of calls that are still expected."""
         return max(0, self._times - self.seen)
 
     def problem(self, request: HttpRequest) -> str:
-        """What is wrong with a call that matches otherwise; empty if nothing is. Raises what a body's function raises.
-        """
+        """What is wrong with a call that matches otherwise, or an empty text. Raises what a body's function raises."""
         for name, value in self._query.items():
             if value not in request.params(name):
                 return f"{name}={value} was expected in its query, which has {dict(request.query)}"
@@ -168,7 +165,7 @@ class ExpectedRequest:
         return ""
 
     def reply(self, request: HttpRequest) -> HttpResponse:
-        """The answer to a call that was counted. Raises what `fail` was given, ValueError if no answer is known."""
+        """Return the answer to a counted call. Raises what `fail` was given; ValueError if no answer is known."""
         answers = self._answers
         if self._error is not None:
             raise self._error
@@ -215,7 +212,7 @@ def _plain(content: Any, wanted: Wanted) -> Any:
 
 
 def _as_stored(request: HttpRequest, wanted: Wanted) -> Mapping[str, Any]:
-    """What was sent, with what a server adds to every object."""
+    """The sent object with the fields that a server adds."""
     sent = json.loads(request.body)
     meta = sent.get("metadata") or {}
     name = meta.get("name") or wanted.name or f"{meta.get('generateName', '')}12345"
@@ -227,19 +224,19 @@ def _as_stored(request: HttpRequest, wanted: Wanted) -> Mapping[str, Any]:
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 TOLD = 5
-"""Expected calls that the error of an unexpected one names."""
+"""The most expected calls that the error of an unexpected call names."""
 
 
 class UnexpectedRequest(AssertionError):
-    """A call that the test does not expect, or not any more, or not now."""
+    """A call that the test does not expect, no longer expects, or does not expect now."""
 
 
 class RequestVerifier(BaseAdapter):
-    """Answers calls as a test expects them, and tells of those that came otherwise or not at all; a transport adapter
-    for requests. Calls may come from any thread."""
+    """Answers calls as a test expects them, and reports unexpected and missing calls; a transport adapter for requests.
+    Calls may come from any thread."""
 
     def __init__(self, *, in_order: bool = False, default_namespace: str = "default") -> None:
-        """`in_order`: the calls come in the order in which they are expected. `default_namespace`: of the client."""
+        """`in_order`: calls must come in the order of `expect`. `default_namespace`: that of the client."""
         super().__init__()
         self._in_order = in_order
         self._lock = threading.Lock()
@@ -248,17 +245,17 @@ class RequestVerifier(BaseAdapter):
         self.calls: list[HttpRequest] = []
         """All calls so far, in order."""
         self.clock = SimClock(self_advancing=True)
-        """The client's."""
+        """The client's clock."""
         session = requests.Session()
         session.mount("http://", self)
         self.client = Client(Config(cluster_url="http://verifier.invalid", default_namespace=default_namespace),
                              session=session, clock=self.clock)
-        """For the code under test; the end of the block closes it."""
+        """The client for the code under test; the end of the block closes it."""
 
     def expect(self, verb: str, kind: HasApiResource | ApiResource, name: str | None = None, *,
                namespace: str | None = None, subresource: str = "") -> ExpectedRequest:
-        """Expect one call more. `verb` is RBAC's: get list watch create update (a replace) patch (an apply, too) delete
-        deletecollection. `name` and `namespace` None are any; `subresource`: as "status" for `apply_status`. Raises
+        """Expect one more call. `verb` is RBAC's: get list watch create update (a replace) patch (also an apply) delete
+        deletecollection. `name` and `namespace` None match any; `subresource`: as "status" for `apply_status`. Raises
         ValueError for another verb."""
         if verb not in VERBS:
             raise ValueError(f"no request has the verb {verb!r}: they are {', '.join(VERBS)}")
@@ -269,7 +266,7 @@ class RequestVerifier(BaseAdapter):
         return self._add(Wanted(verb, resource, "", name, namespace, subresource))
 
     def expect_path(self, method: str, path: str) -> ExpectedRequest:
-        """Expect one call more that is about no kind, such as ``GET /version``."""
+        """Expect one more call to a path without a kind, such as ``GET /version``."""
         return self._add(Wanted(method.upper(), None, path))
 
     def _add(self, wanted: Wanted) -> ExpectedRequest:
@@ -279,7 +276,7 @@ class RequestVerifier(BaseAdapter):
         return expected
 
     def verify(self) -> None:
-        """Raise an AssertionError that lists calls which were not expected, and expected ones which were not made."""
+        """Raise an AssertionError that lists unexpected calls and missing calls."""
         with self._lock:
             missing = [f"expected, but never called: {each}" for each in self._expected if each.missing]
             told = [*self._wrong, *missing]
@@ -294,17 +291,17 @@ class RequestVerifier(BaseAdapter):
                  trace: TracebackType | None) -> None:
         self.client.close()
         if error is None:
-            self.verify()  # an error of the block says more than what it kept from happening
+            self.verify()  # an error of the block matters more than the calls that it prevented
 
     # -- for requests
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        """Answer one call as it was expected. Raises UnexpectedRequest, and what a test said that it raises."""
+        """Answer one call as expected. Raises UnexpectedRequest, and what `fail` was given."""
         wanted = read_request(request)
         return _response(request, self._take(wanted))
 
     def close(self) -> None:
-        """Do nothing: nothing is kept open."""
+        """Do nothing: no connection is open."""
 
     def _take(self, request: HttpRequest) -> HttpResponse:
         info, reasons = parse(request), []
@@ -326,7 +323,7 @@ class RequestVerifier(BaseAdapter):
         raise UnexpectedRequest(told)
 
     def _count(self, expected: ExpectedRequest) -> bool:
-        """Count a call; False if another thread's was the last one."""
+        """Count a call; False if another thread has made the last expected call."""
         with self._lock:
             taken = expected.missing > 0
             expected.seen += taken
@@ -334,7 +331,7 @@ class RequestVerifier(BaseAdapter):
 
 
 def _response(request: requests.PreparedRequest, answer: HttpResponse) -> requests.Response:
-    """As requests' own adapter makes it."""
+    """Build a response as requests' own adapter does."""
     headers = urllib3.HTTPHeaderDict([*answer.headers, ("Content-Length", str(len(answer.body)))])
     raw = urllib3.HTTPResponse(io.BytesIO(answer.body), headers, answer.status, preload_content=False)
     response = requests.Response()

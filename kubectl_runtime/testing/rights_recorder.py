@@ -1,15 +1,14 @@
-"""Which rights the reconcilers of a test run use, for `kubectl-runtime rbac --recorded`.
+"""Records the permissions that reconcilers use in tests, for `kubectl-runtime rbac --recorded`.
 
     pytest --kube-record-rights rights.json          the option of the pytest plugin
     with RightsRecorder() as recorder: ...           in a program
 
-What counts is what a run of a reconciler asks for in its own thread, as in the library's other accounts of a run, and
-the events that its recorder writes. What tests do through clients of their own does not count, nor do the watches of a
-controller, which it says itself. So a right is recorded only if the tests lead the reconciler to where it is needed.
+The recorder counts requests that a reconciler's run makes in its own thread, and the events that it records. It ignores
+requests of the tests' own clients, and the watches of a controller, which the controller declares. A permission is
+therefore recorded only if a test makes the reconciler use it.
 
-What the library does later by itself needs no test: whoever creates an event may patch it (it does when the event
-repeats), and `finalizer`, `create_or_update`, `Entry.commit`, `apply_condition`, the waits and `drain` say all that
-they may go on to.
+Follow-up requests of the library are added without a test: an event may be patched after its creation, and `finalizer`,
+`create_or_update`, `Entry.commit`, `apply_condition`, the waits and `drain` declare all their requests.
 """
 from __future__ import annotations
 
@@ -29,13 +28,14 @@ _EVENTS = ("events.k8s.io", "events")
 
 
 class Recorded(msgspec.Struct):
-    """What the file of recorded rights holds."""
+    """The content of the file of recorded permissions."""
 
     rights: list[Right]
 
 
 class RightsRecorder:
-    """Records while it is entered, in all threads. One at a time in a process: every client passes it."""
+    """Records in all threads while it is entered. Only one may be active in a process, since it sees every client's
+    requests."""
 
     def __init__(self) -> None:
         self._requests: dict[Right, None] = {}
@@ -52,7 +52,7 @@ class RightsRecorder:
             return original(client, request, *arguments)
 
         patched: Any = Client
-        patched._call = noting  # what every call and stream passes
+        patched._call = noting  # every call and stream goes through it
         hearers.append(self._foreseen)
         return self
 
@@ -75,7 +75,7 @@ class RightsRecorder:
             self._plurals[resource.group, resource.kind] = resource.plural
             if not (current_run() is not None or is_event):
                 return
-            if is_event:  # one that repeats is patched, which no short test comes to
+            if is_event:  # a repeated event is patched, which a short test does not reach
                 self._requests.update(dict.fromkeys(Right(*_EVENTS, verb, request.namespace)
                                                     for verb in ("create", "patch")))
             if request.body is not None and b"blockOwnerDeletion" in request.body:
@@ -84,13 +84,14 @@ class RightsRecorder:
                 self._requests.update(dict.fromkeys(rights_of(request)))
 
     def rights(self) -> list[Right]:
-        """What was needed so far, sorted."""
+        """The permissions used so far, sorted."""
         with self._lock:
             owned = [right for request in self._bodies for right in rights_of(request, self._plurals)]
             return sorted({*self._requests, *owned}, key=lambda right: (right.group, right.resource, right.verb,
                                                                         right.namespace or ""))
 
     def write(self, file: Path) -> None:
-        """What was needed so far, as `rbac` reads it. Raises OSError, also for a link, a device or a pipe."""
+        """Write the permissions used so far in the format of `rbac`. Raises OSError, also for a link, a device or a
+        pipe."""
         text = msgspec.json.format(msgspec.json.encode(Recorded(self.rights())), indent=1)
         write_private(file, text + b"\n")

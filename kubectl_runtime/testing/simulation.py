@@ -1,32 +1,25 @@
 """`Simulation`: whole controllers in one thread, on simulated time, in an order that a seed decides.
 
-    actors                   one `step` of an actor that has something to do, chosen by the seed
-    each watch               reads a page or what has arrived, updates its store, triggers
-    the dispatcher           hands due keys to workers
-    each worker              begins a run / runs user code / ends the run and takes the next: three pieces, and other
-                             actors between them
-    each recorder            sends one request about an Event
-    each controller's reads  read one object whose value has to be compared
-    each server              does what its controllers have to do by the clock
-    whatever a test adds     a function, called as often as the seed likes: the outside world that creates, breaks and
-                             deletes
+Each `step` runs one actor that has something to do, chosen by the seed:
 
-When nobody has anything to do, time moves to the next moment at which somebody has, 10 s at most. A run of the same
-program with the same seed is the same run; so a test needs no real time, no threads and no luck, and a failure comes
-back. As work takes no time here, what keeps itself busy (two controllers that take a field from each other) would never
-let time move: it ends as an AssertionError that names the keys.
+- a watch reads a page or the arrived events, updates its store and triggers
+- a dispatcher hands due keys to workers
+- a worker begins a run, runs user code, or ends the run: three pieces, between which other actors may run
+- a recorder sends one request about an Event
+- a controller's reads read one object whose value must be compared
+- a server runs the timed work of its controllers
+- a function that a test adds changes the outside world
 
-The clients have to be on `simulation.clock`, and to reach a server without threads or sockets:
+When no actor has work, time jumps to the next moment with work, 10 s at most. The same program with the same seed gives
+the same run, so a failure is reproducible. Work takes no simulated time; a loop that never rests (for example two
+controllers that overwrite each other's field) ends in an AssertionError that names the keys.
+
+Clients must use `simulation.clock` and reach their server without threads or sockets. `simulation.serve` and
+`simulation.client` provide that; a test may also mount `ApiServer.transport()` or a script itself:
 
     with Simulation(seed=1) as simulation:
         server = simulation.serve(controllers=["*"])
         client = simulation.client(server)
-
-does so, and so does what a test mounts itself: `ApiServer.transport()`, or a script.
-
-`SimulatedServers`: the embedded servers of a simulation, and clients of them without sockets and threads.
-
-`SimulatedController`: a controller that a `Simulation` steps.
 """
 from __future__ import annotations
 
@@ -58,13 +51,13 @@ K = TypeVar("K")
 
 
 class SimulatedController(Generic[K]):
-    """A controller in a simulation: what `Running` is to threads. Its watches move only by `Simulation.step`."""
+    """A controller in a simulation, the counterpart of `Running`. Its watches move only by `Simulation.step`."""
 
     def __init__(self, assembly: Assembly[K], executor: SimExecutor) -> None:
         self.assembly = assembly
         self.executor = executor
         self.bugs: list[BaseException] = []
-        """Defects of the library that came up; `Simulation.step` raises the first."""
+        """Defects of the library that occurred; `Simulation.step` raises the first."""
         self._recorder_closed = False
 
     @property
@@ -79,16 +72,16 @@ class SimulatedController(Generic[K]):
 
     @property
     def running(self) -> list[ObjectRef]:
-        """The objects that are being reconciled at this moment."""
+        """The objects that are being reconciled now."""
         return [run.request.ref for run in self.assembly.runner.running()]
 
     @property
     def scheduled(self) -> int:
-        """How many keys wait to be reconciled, now or later."""
+        """The number of keys that wait to be reconciled, now or later."""
         return self.assembly.runner.depth()
 
     def trigger(self, item: Any) -> None:
-        """Reconcile an object or ObjectRef soon. Raises RequestError when it is of another kind."""
+        """Reconcile an object or ObjectRef soon. Raises RequestError for an object of another kind."""
         self.assembly.trigger(item)
 
     def trigger_all(self) -> None:
@@ -96,11 +89,11 @@ class SimulatedController(Generic[K]):
         self.assembly.inbox.trigger_everything()
 
     def begin_stop(self, grace: Duration = 30) -> None:
-        """Begin to stop, with `grace` seconds for runs in progress; step on to see it end."""
+        """Begin to stop, with `grace` seconds for runs in progress; further steps carry out the stop."""
         self.assembly.shutdown.begin("stop() was called", seconds(grace))
 
     def close_recorder(self) -> None:
-        """Close the recorder of events, when a stop was asked for and all runs have ended."""
+        """Close the recorder of events, once a stop was requested and all runs have ended."""
         shutdown = self.assembly.shutdown
         if shutdown.give_up_at is None or self._recorder_closed or len(self.executor):
             return
@@ -111,12 +104,12 @@ class SimulatedController(Generic[K]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it would run any more."""
+        """Whether the controller has stopped completely."""
         return not len(self.executor) and all(share.has_ended for share in self.assembly.shares)
 
 
 class SimulatedServers:
-    """The servers and clients of a simulation. For the thread of the simulation."""
+    """The servers and clients of a simulation. Only for the simulation's thread."""
 
     def __init__(self, clock: Clock, seed: int) -> None:
         self._clock, self._seed = clock, seed
@@ -124,15 +117,15 @@ class SimulatedServers:
         self._clients: list[Client] = []
 
     def serve(self, arguments: dict[str, Any]) -> ApiServer:
-        """A new server on the simulation's clock, with its seed unless another is given."""
-        from kubectl_runtime.apiserver.server import ApiServer  # a simulation can do without
+        """Make a server on the simulation's clock, with its seed unless another is given."""
+        from kubectl_runtime.apiserver.server import ApiServer  # a simulation may have no server
 
         server = ApiServer(clock=self._clock, **{"seed": self._seed, **arguments})
         self._servers.append(server)
         return server
 
     def client(self, server: ApiServer, user: str | None, timeout: Duration) -> Client:
-        """A client on the simulation's clock, which `close` closes."""
+        """Make a client on the simulation's clock; `close` closes it."""
         import requests
 
         from kubectl_runtime.client.api.client import Client
@@ -151,34 +144,34 @@ class SimulatedServers:
             self._clients.pop().close()
 
     def work(self, server: ApiServer) -> bool:
-        """Do what is due; always True."""
+        """Do the work that is due; always True."""
         server.core.tick()
         return True
 
     def with_work(self) -> list[ApiServer]:
-        """The servers whose controllers have something to do now."""
+        """The servers whose controllers have work now."""
         now = self._clock.monotonic()
         return [server for server in self._servers if (due := server.core.next_wakeup()) is not None and due <= now]
 
     def times(self) -> list[float]:
-        """When they have something to do, on the monotonic clock."""
+        """The times of their next work, on the monotonic clock."""
         return [due for server in self._servers if (due := server.core.next_wakeup()) is not None]
 
 
 T = TypeVar("T")
 
 JUMP = 10.0
-"""Seconds that time moves at most at once: watches that have nothing are then asked again, since a stall or a timeout
-of a simulated connection happens on the clock without telling anybody."""
+"""The most seconds that time moves at once. Idle watches are then polled, since a stall or timeout of a simulated
+connection sends no notification."""
 
 PATIENCE = 3
-"""How often in a row everybody has to find nothing to do until time moves."""
+"""How many times in a row all actors must find nothing to do before time moves."""
 
 RESTLESS, FOR_EACH_OBJECT = 100_000, 100
-"""So many steps without a rest, and so many more for each object in the stores, are not work but a loop."""
+"""The steps without a rest, plus as many for each object in the stores, beyond which the work counts as a loop."""
 
 SAMPLE = 1000
-"""Steps that are looked at to tell whose loop it is."""
+"""Steps that are recorded to name the keys of a loop."""
 
 
 class NotDone(AssertionError):
@@ -186,12 +179,12 @@ class NotDone(AssertionError):
 
 
 class Simulation:
-    """Runs whole controllers, and what a test adds, in one thread and in an order that its seed decides, on a clock
-    that jumps to what comes next. For one thread."""
+    """Runs whole controllers and a test's own actors in one thread, in an order that its seed decides, on a clock that
+    jumps to the next event. Not thread-safe."""
 
     def __init__(self, seed: int = 0, *, jump: Duration = JUMP, record: bool = True, start: datetime = EPOCH) -> None:
-        """`jump`: how far time moves at most at once, in seconds. `record`: whether controllers that have a flight
-        recorder write its file. `start`: the date on which time begins."""
+        """`jump`: the most seconds that time moves at once. `record`: whether controllers with a flight recorder write
+        its file. `start`: the date at which time begins."""
         self.seed = seed
         self._jump = seconds(jump)
         self._record = record
@@ -204,17 +197,17 @@ class Simulation:
         self._servers = SimulatedServers(self.clock, seed)
 
     def serve(self, **arguments: Any) -> ApiServer:
-        """A new embedded server on this clock, with this seed; `arguments` are those of `ApiServer`. It is not
-        started: clients reach it by `client`."""
+        """Make an embedded server on this clock, with this seed; `arguments` are those of `ApiServer`. The server is
+        not started: `client` makes clients that reach it."""
         return self._servers.serve(arguments)
 
     def client(self, server: ApiServer, user: str | None = None, *, timeout: Duration = 60) -> Client:
-        """A client of it, without sockets and threads, as an administrator or as `user`; `close` closes it. Raises
-        ValueError as `ApiServer.credentials`."""
+        """Make a client of the server, without sockets and threads, as an administrator or as `user`; `close` closes
+        it. Raises ValueError as `ApiServer.credentials`."""
         return self._servers.client(server, user, timeout)
 
     def close(self) -> None:
-        """Close the clients that it made."""
+        """Close the clients that the simulation made."""
         self._servers.close()
 
     def __enter__(self) -> Self:
@@ -225,8 +218,8 @@ class Simulation:
 
     def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction[K], *,
               error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> SimulatedController[K]:
-        """Start a controller in this simulation; arguments as for `Controller.start`. What follows happens in `step`.
-        Trigger sources that would need a thread are not pulled."""
+        """Start a controller in this simulation; arguments as for `Controller.start`. `step` does its work. Trigger
+        sources that need a thread are not pulled."""
         reconcile, policy = functions_of(reconciler, error_policy)
         executor = SimExecutor(self.random)
         bugs: list[BaseException] = []
@@ -247,32 +240,32 @@ class Simulation:
         return simulated
 
     def kill(self) -> None:
-        """Every controller is gone, as when its process is killed: nothing of it is stepped any more, and what it had
-        begun stays as it is. What a test added goes on."""
+        """Drop every controller, as when its process is killed: its work stays as it is and is not continued. A test's
+        actors continue."""
         for controller in self._controllers:
             if controller.assembly.flight is not None:
                 controller.assembly.flight.abandon()
         self._controllers, self._resume, self._recorders = [], {}, []
 
     def add(self, actor: Callable[[], object]) -> None:
-        """Let `step` call `actor` now and then, as something that can always happen."""
+        """Let `step` call `actor` at random times."""
         self._world.append(actor)
 
     def add_recorder(self, recorder: Recorder) -> None:
-        """Have `step` send what a test's own `recorder` has to tell, on a client of this clock. `ctx.record` needs no
-        such thing."""
+        """Let `step` send the events of a test's own `recorder`, which needs a client of this clock. `ctx.record` does
+        not need this."""
         self._recorders.append(recorder)
 
     def step(self) -> bool:
-        """One step of one actor; whether it did something.
+        """Run one step of one actor; returns whether it did something.
 
-        Raises what a test's actor or a defect of the library raises.
+        Raises what a test's actor raises, or a defect of the library.
         """
         now = self.clock.monotonic()
         actors: list[Callable[[], object]] = [*self._world]
         for controller in self._controllers:
             for watch in controller.assembly.watches.values():
-                self._resume.setdefault(watch, 0.0)  # runs begin watches, by what they read
+                self._resume.setdefault(watch, 0.0)  # a run may start watches by reading
             if controller.assembly.reads.due() == 0:
                 actors.append(controller.assembly.reads.step)
             actors += [controller.executor.step] * min(3, len(controller.executor))
@@ -291,15 +284,14 @@ class Simulation:
         return did
 
     def run(self, steps: int) -> None:
-        """Make so many steps, at the present time."""
+        """Make `steps` steps without moving the time."""
         for _ in range(steps):
             self.step()
 
     def settle(self, limit: Duration = 0) -> None:
-        """Step, without the actors that a test added, until nothing is left to do within `limit` seconds of simulated
-        time.
+        """Step, without a test's actors, until no work is left within `limit` seconds of simulated time.
 
-        Raises AssertionError, which names the seed and the keys, when this never comes to rest.
+        Raises AssertionError, which names the seed and the keys, when the work never ends.
         """
         world, self._world = self._world, []
         try:
@@ -314,7 +306,7 @@ class Simulation:
             self._world = world
 
     def run_until(self, done: Callable[[], bool], limit: Duration = 3600) -> None:
-        """Settle bit by bit until `done()`.
+        """Settle in small steps of time until `done()`.
 
         Raises AssertionError, which names the seed, after `limit` simulated seconds, and as `settle`.
         """
@@ -330,9 +322,9 @@ class Simulation:
 
     def eventually(self, ask: Callable[[], T], until: Callable[[T], object] | None = None,
                    timeout: Duration = 3600) -> T:
-        """Call `ask` again and again while the simulation runs, and return its result as soon as `until` accepts it, as
-        `kubectl_runtime.testing.eventually` does. `timeout` is in simulated seconds. Raises AssertionError, which says
-        what was last seen, and the seed."""
+        """Call `ask` repeatedly while the simulation runs, and return its result once `until` accepts it, like
+        `kubectl_runtime.testing.eventually`. `timeout` is in simulated seconds. Raises AssertionError with the last
+        result and the seed."""
         probe = Probe(ask, until)
         try:
             self.run_until(probe.asked, timeout)
@@ -343,7 +335,7 @@ class Simulation:
         raise failure
 
     def _exhaust(self, done: Callable[[], bool] = lambda: False) -> None:
-        """Step at the present time until everybody has had nothing to do several times over."""
+        """Step without moving the time until all actors have had nothing to do several times in a row."""
         idle = worked = 0
         while not done():
             if self.step() or self._busy():
@@ -353,7 +345,7 @@ class Simulation:
                 continue
             idle += 1
             if idle > PATIENCE * (2 * len(self._controllers) + len(self._resume) + len(self._world)):
-                # The seed may have passed somebody over: ask everybody once more before time moves.
+                # The seed may have skipped an actor: poll all actors once more before time moves.
                 now = self.clock.monotonic()
                 late = [self._watch(watch) for watch, at in self._resume.items() if at <= now and not watch.stopped]
                 late += [self._dispatch(controller) for controller in self._controllers]
@@ -381,7 +373,7 @@ class Simulation:
         return any(len(controller.executor) for controller in self._controllers)
 
     def _next_time(self) -> float:
-        """When somebody has something to do again, but soon enough to see what a transport does on its own time."""
+        """The time of the next work, limited by `jump`, since a transport may act without a notification."""
         now = self.clock.monotonic()
         times = [now + self._jump, *(at for watch, at in self._resume.items() if at > now and not watch.stopped)]
         times += [now + delay for recorder in self._recorders if (delay := recorder.due()) is not None]

@@ -1,11 +1,11 @@
-"""`context_for`: the second argument of a reconciler, for a unit test, in one line.
+"""`context_for`: makes the context of a reconciler for a unit test, in one line.
 
     ctx = context_for(obj, client=server.client, data=deps, stored=[child])
     assert reconciler.reconcile(obj, ctx) == Action.requeue(300)
     assert ctx.events == [Recorded("BackupFailed", "no space left", warning=True)]
 
-It is the library's own `Context`, with stores that hold what was given, and a recorder that keeps what is recorded.
-Without a client every request is refused: a test says so with `RequestVerifier`, or takes one of an `ApiServer`.
+It is the library's own `Context`, with stores that hold the given objects and a recorder that keeps events. Without a
+client every request is refused; pass one of a `RequestVerifier` or an `ApiServer`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from kubectl_runtime.testing.request_verifier import RequestVerifier
 T = TypeVar("T")
 
 NAME = "unit-test"
-"""Of the controller, and so the field manager of what is written through `ctx.client`."""
+"""The controller's name, and so the field manager of writes through `ctx.client`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One event that was recorded; only what people read is compared."""
+    """One recorded event; only reason, note and type are compared."""
 
     reason: str
     note: str
@@ -71,7 +71,7 @@ class _Notes(Recorder):
 
 
 class _Reads:
-    """Reads what a test says is stored, and by the client what it says nothing of."""
+    """Reads the objects that a test stores, and others through the client."""
 
     def __init__(self, stores: dict[tuple[str, str], Store[Any]], client: Client) -> None:
         self._stores = stores
@@ -103,7 +103,7 @@ class _Reads:
 
 
 class UnitContext(Context[T]):
-    """A `Context` that tells afterwards what a reconciler did with it, and that a test can stop."""
+    """A `Context` that shows afterwards what a reconciler recorded, and that a test can stop."""
 
     __slots__ = ("_notes", "_shutdown")
 
@@ -114,25 +114,24 @@ class UnitContext(Context[T]):
 
     @property
     def events(self) -> list[Recorded]:
-        """What was recorded so far, in order."""
+        """The events recorded so far, in order."""
         return list(self._notes.events)
 
     def begin_stop(self) -> None:
-        """Have the run told to end, as when the grace period of a shutdown nears its end: `ctx.stop` is set."""
+        """Set `ctx.stop`, as when the grace period of a shutdown nears its end."""
         self._shutdown.abort("the test said so")
 
 
 def context_for(obj: Resource, *, client: Client | None = None, data: T = None,  # type: ignore[assignment]
                 stored: Iterable[Resource] = (), kinds: Iterable[type[Resource]] = (), attempt: int = 1,
                 reason: str = "unit test", run_timeout: float | None = None, seed: int = 0) -> UnitContext[T]:
-    """A context for reconciling `obj`.
+    """Make a context for reconciling `obj`.
 
-    `stored`: what the stores of the controller hold besides it, of any kinds; `kinds`: which are watched although
-    nothing of them is stored. Other kinds are refused, as in a controller. `attempt`: 1, or more after failures.
-    `run_timeout`: in seconds on the client's clock, from now on. `seed`: of what is left to chance.
+    `stored`: further objects in the controller's stores, of any kinds; `kinds`: kinds that are watched without stored
+    objects. Other kinds are refused, as in a controller. `attempt`: 1, or more after failures. `run_timeout`: in
+    seconds from now on the client's clock. `seed`: for random choices.
 
-    Raises RequestError for anything but an object of a resource class, for one without a name, and for an attempt below
-    1.
+    Raises RequestError for anything but a named object of a resource class, and for an attempt below 1.
     """
     stored = list(stored)
     strange = [each for each in (obj, *stored) if not isinstance(each, Resource) or not each.name]
@@ -168,7 +167,7 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
 
 
 class _Watched:
-    """What the controller watches and owns: all kinds that have a store."""
+    """What the controller watches and owns: all kinds with a store."""
 
     def __init__(self, stores: Mapping[tuple[str, str], Store[Any]]) -> None:
         self._stores = stores

@@ -53,7 +53,7 @@ def test_a_port_in_use_is_told(capsys, monkeypatch):
 
 @pytest.mark.parametrize(("arguments", "warned"), [
     ([], None), (["--bind-address", "127.0.0.2"], None), (["--bind-address", "localhost"], None),
-    (["--bind-address", "0.0.0.0"], "0.0.0.0, which other hosts may reach: whoever reaches it is an administrator"),
+    (["--bind-address", "0.0.0.0"], "0.0.0.0, which other hosts may reach: every client is an administrator"),
     (["--bind-address", "0.0.0.0", "--token-auth-file", "tokens.csv"], "its tokens pass the network in clear"),
     (["--bind-address", "0.0.0.0", "--token-auth-file", "tokens.csv", "--tls"], "it is made for tests")])
 def test_a_server_that_other_hosts_may_reach_says_so(arguments, warned, tmp_path, capsys, monkeypatch):

@@ -1,1 +1,1 @@
-"""A user's controller again and again, each time with something going wrong: see `perturb`."""
+"""Fault injection and replay for a user's controllers: `perturb` and `replay`."""

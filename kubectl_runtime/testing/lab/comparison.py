@@ -1,18 +1,17 @@
-"""Two runs compared: in what their ends differ, and the first write with which one left the other's way.
+"""Compares two runs: how their ends differ, and the first write that made the difference.
 
-    the disturbed run's first write that brought an object which ends differently into a state that it did not have
-    from there on in the undisturbed run, or made one too many of it
-    else the undisturbed run's first write to such an object that was not made any more
+That write is the disturbed run's first write that brought an object that ends differently into a state that it never
+had from there on in the undisturbed run, or that created one object too many. Otherwise it is the undisturbed run's
+first write to such an object that the disturbed run did not make.
 
-Objects as they are compared: without what differs between any two clusters.
+Objects are compared without what differs between any two clusters:
 
-    uid, resourceVersion, generation, managedFields, creationTimestamp, selfLink    left out
-    deletionTimestamp                      whether it is there
-    observedGeneration                     whether it is the object's own generation
-    a uid anywhere                         whose it is: `<uid of configmaps default/a>`, `<… an earlier …>`, `<uid>`
-    a time anywhere                        `<time>`
-    a name that the server generated       `prefix*`, also where another object mentions it
-    conditions, owner references, finalizers    sorted: their order means nothing
+- uid, resourceVersion, generation, managedFields, creationTimestamp and selfLink are left out
+- deletionTimestamp is compared only as present or absent, observedGeneration as equal to the generation or not
+- a uid anywhere becomes its owner: `<uid of configmaps default/a>`, `<… an earlier …>` or `<uid>`
+- a time anywhere becomes `<time>`
+- a name that the server generated becomes `prefix*`, also where another object mentions it
+- conditions, owner references and finalizers are sorted
 """
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _DROPPED = ("uid", "resourceVersion", "generation", "managedFields", "creationTi
 _SORTED = {"conditions": "type", "ownerReferences": "uid", "finalizers": ""}
 
 State = tuple[int, dict[str, dict[str, Version]]]
-"""What the storage dumps."""
+"""A dump of the storage."""
 
 
 Ignored = tuple[tuple[str, ...], ...]
@@ -39,7 +38,7 @@ Ignored = tuple[tuple[str, ...], ...]
 
 
 def _remove(value: Any, path: tuple[str, ...]) -> None:
-    """Take out what is at `path`, in each item of lists on the way."""
+    """Remove what is at `path`, in each item of lists on the way."""
     if isinstance(value, list):
         for item in value:
             _remove(item, path)
@@ -51,7 +50,7 @@ def _remove(value: Any, path: tuple[str, ...]) -> None:
 
 
 class Forms:
-    """What the objects of one run are called and look like in a comparison; `end` is the state at its end."""
+    """The names and comparable forms of one run's objects; `end` is the state at its end."""
 
     def __init__(self, journal: Journal, end: State, ignored: Ignored = ()) -> None:
         self._ignored = ignored
@@ -63,7 +62,7 @@ class Forms:
         self._names = names
         self._cache: dict[int, Any] = {}
         self.objects: dict[Identity, list[Any]] = {}
-        """The end, by what the objects are called; those of one generated name together, in a stable order."""
+        """The end state by name; objects of one generated name are together, in a stable order."""
         for key, bucket in end[1].items():
             for version in bucket.values():
                 identity = identity_of(key, version)
@@ -73,12 +72,12 @@ class Forms:
             forms.sort(key=repr)
 
     def name(self, identity: Identity) -> Identity:
-        """What it is called in every run."""
+        """The name of the object in every run."""
         resource, namespace, name = identity
         return resource, self._text(namespace), self._text(name)
 
     def form(self, version: Version) -> Any:
-        """How it is compared."""
+        """The comparable form of the object."""
         found = self._cache.get(id(version))
         if found is None:
             found = self._cache[id(version)] = self._of(version.decode())
@@ -120,7 +119,7 @@ class Forms:
         return form
 
     def _text(self, text: str) -> str:
-        if len(text) >= 19:  # no shorter one holds a time or a uid
+        if len(text) >= 19:  # a shorter text cannot hold a time or a uid
             text = _TIME.sub("<time>", text)
             text = _UID.sub(lambda found: self._owner_of(found[0]), text)
         if self._generated is not None:
@@ -136,20 +135,20 @@ class Forms:
 
 
 def shown(identity: Identity) -> str:
-    """An object in words: `configmaps default/a`."""
+    """The object as text: `configmaps default/a`."""
     resource, namespace, name = identity
     return f"{resource} {namespace}/{name}" if namespace else f"{resource} {name}"
 
 
 LONGEST = 120
-"""Characters of a value that are shown."""
+"""The most characters shown of a value."""
 
 Mask = frozenset[tuple[Identity, Path]]
-"""Where objects differ between any two runs: what a program draws at random."""
+"""The places where objects differ between any two runs because their values are random."""
 
 
 class Outcome:
-    """A run that has ended, as it is compared."""
+    """A finished run, in comparable form."""
 
     def __init__(self, journal: Journal, end: State, ignored: Ignored = ()) -> None:
         self.journal = journal
@@ -161,13 +160,13 @@ class Outcome:
         return self.forms.objects
 
     def states(self, entry: Entry) -> list[tuple[Identity, Any]]:
-        """What a write made, in comparable terms; the form is None for gone."""
+        """The names and forms that a write produced; the form is None for a deleted object."""
         return [(self.forms.name(identity), None if version is None else self.forms.form(version))
                 for identity, version in entry.made]
 
 
 def random_places(one: Outcome, other: Outcome) -> Mask:
-    """Where two undisturbed runs differ. Raises ValueError, in words, when it is in what objects there are."""
+    """The places where two undisturbed runs differ. Raises ValueError if different objects exist."""
     counts = {name: (len(one.objects.get(name, [])), len(other.objects.get(name, [])))
               for name in {*one.objects, *other.objects}}
     different = sorted(shown(name) for name, (left, right) in counts.items() if left != right)
@@ -180,7 +179,7 @@ def random_places(one: Outcome, other: Outcome) -> Mask:
 
 
 def difference(plain: Outcome, disturbed: Outcome, mask: Mask) -> dict[Identity, list[str]]:
-    """In what the ends differ, in lines for people, by object; empty when they do not."""
+    """The lines that describe how the ends differ, by object; empty if they are equal."""
     found: dict[Identity, list[str]] = {}
     for name in [*plain.objects, *(name for name in disturbed.objects if name not in plain.objects)]:
         before, after = plain.objects.get(name, []), disturbed.objects.get(name, [])
@@ -203,7 +202,7 @@ def _of_one(name: Identity, before: list[Any], after: list[Any], mask: Mask) -> 
 
 
 def _is_not(name: Identity, path: Path, there: Any, wanted: Any) -> str:
-    """Two values in words; of a Secret's content only whether it is there."""
+    """Describe two values; for a Secret's content, only whether it is present."""
     if name[0] == "secrets" and path[:1] in (("data",), ("stringData",)):
         return "is missing" if there is MISSING else "should be missing" if wanted is MISSING else "has another value"
     return f"is {_short(there)}, not {_short(wanted)}"
@@ -215,7 +214,7 @@ def _short(value: Any) -> str:
 
 
 def first_diverging(plain: Outcome, disturbed: Outcome, differ: set[Identity], mask: Mask) -> str:
-    """The write, in words; see the module."""
+    """The first diverging write as text; see the module."""
     way = {name: _way(plain, name, mask) for name in differ}
     births = Counter(plain.forms.name(identity) for identity, _ in plain.journal.known.values())
     born: dict[Identity, set[str]] = {}
@@ -239,7 +238,7 @@ def first_diverging(plain: Outcome, disturbed: Outcome, differ: set[Identity], m
 
 
 def _way(run: Outcome, name: Identity, mask: Mask) -> list[tuple[Any, Entry]]:
-    """The states that an object went through, one after the other, and the writes that made them."""
+    """The states of an object in order, and the writes that produced them."""
     found: list[tuple[Any, Entry]] = []
     for entry in run.journal.entries:
         for there, form in run.states(entry):

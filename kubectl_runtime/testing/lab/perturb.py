@@ -1,22 +1,16 @@
-"""`perturb`: whether a controller brings about the same, whatever happens to it on the way.
+"""`perturb`: checks that a controller reaches the same end state whatever disturbs it.
 
     report = perturb(build, story)
     assert report.ok, str(report)
 
-It plays the story in a simulation of one thread, undisturbed, and then once for each point at which something can go
-wrong (`points`): its process ends between two of its writes, what it reads is old, changes pass it by. Each run has to
-end in the same objects. The idea is that of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management
-Controllers", OSDI 2022): a controller that brings the world from any state to the wanted one passes, and one that
-remembers, counts, or does things in an order that only holds when nothing happens does not.
+It plays the story in a simulation of one thread, first undisturbed, then once for each point at which something can go
+wrong: the process ends between two writes, reads stale objects, or misses changes. Each run must end with the same
+objects. The idea is that of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers", OSDI
+2022). A level-triggered controller passes; a controller that relies on memory, counts, or an undisturbed order does
+not.
 
-The command that repeats one disturbed run, as it can be typed in the folder in which this process runs.
-
-    in a test that pytest runs     pytest FILE::TEST --perturb-only POINT --perturb-seed SEED
-    functions of a module          kubectl-runtime perturb MODULE:BUILD MODULE:STORY --only POINT --seed SEED
-    neither                        perturb(..., only="POINT", seed=SEED): nothing else can name them
-
-The progress of a perturbation on the terminal: one line, which is rewritten, or a line for each kind of fault where
-lines cannot be rewritten.
+A report names the command that repeats one disturbed run: pytest with `--perturb-only`, `kubectl-runtime perturb`, or,
+for functions that neither can name, the call `perturb(..., only="POINT", seed=SEED)`.
 """
 from __future__ import annotations
 
@@ -57,8 +51,8 @@ from kubectl_runtime.testing.lab.world import (
 
 @dataclass(frozen=True)
 class Options:
-    """What pytest was told: `only` that point, with this `seed`. `root`: what its tests are named from; None outside of
-    it. `tell`: writes to the terminal, past pytest's capture."""
+    """The options of pytest: `only` this point, with this `seed`. `root`: the root directory of test names; None
+    outside of pytest. `tell`: writes to the terminal, past pytest's capture."""
 
     only: Point | None = None
     seed: int | None = None
@@ -71,7 +65,7 @@ OPTIONS: ContextVar[Options] = ContextVar("perturbation_options", default=Option
 
 
 def command(build: Callable[..., Any], story: Callable[..., Any], point: Point, seed: int) -> str:
-    """The command that repeats one run: for pytest, or for a shell."""
+    """Return the command that repeats one run, for pytest or for a shell."""
     test, root = os.environ.get("PYTEST_CURRENT_TEST", ""), OPTIONS.get().root
     if test and root is not None:
         file, _, name = test.rpartition(" ")[0].partition("::")
@@ -87,8 +81,8 @@ def command(build: Callable[..., Any], story: Callable[..., Any], point: Point, 
 
 
 def _place_of(function: Any) -> tuple[Path | None, str] | None:
-    """Where a new process has to look for a function's module, if not where it does anyway, and MODULE:NAME; None for
-    what has no such name."""
+    """Return the function's MODULE:NAME and, if a new process would not find the module, the folder to add to its path;
+    None for a function without such a name."""
     module, name = sys.modules.get(getattr(function, "__module__", "")), getattr(function, "__qualname__", "")
     if module is None or not name.isidentifier() or getattr(module, name, None) is not function:
         return None
@@ -107,7 +101,7 @@ def _place_of(function: Any) -> tuple[Path | None, str] | None:
 
 
 def _everybodys() -> list[Path]:
-    """What is on the path of each new interpreter: installed packages, this one's folder."""
+    """The import path of every new interpreter: installed packages and this package's folder."""
     installed = [Path(entry).resolve() for entry in sys.path if "site-packages" in entry or "dist-packages" in entry]
     return [*installed, Path(kubectl_runtime.__file__).resolve().parents[1]]
 
@@ -116,8 +110,7 @@ _ANEW = "\r\x1b[K"
 
 
 class Progress:
-    """The line in a terminal that says how far a perturbation is. `tell` writes to the terminal; with None nothing is
-    written."""
+    """Shows how far a perturbation is. `tell` writes to the terminal; None writes nothing."""
 
     def __init__(self, points: Sequence[Point], tell: Callable[[str], object] | None) -> None:
         self._total = Counter(point.fault for point in points)
@@ -126,7 +119,7 @@ class Progress:
         self._tell = tell
 
     def ran(self, point: Point, *, diverged: bool) -> None:
-        """The run with this disturbance has ended; whether it `diverged`."""
+        """Count a finished run; `diverged` says whether its end differs."""
         self._done[point.fault] += 1
         self._found += diverged
         self._show()
@@ -144,7 +137,7 @@ class Progress:
 
 
 def terminal() -> Callable[[str], object] | None:
-    """What writes to the terminal: pytest's, if it was asked for, or standard error if it is one."""
+    """Return what writes to the terminal: pytest's, if set, or standard error if it is a terminal."""
     if (tell := OPTIONS.get().tell) is not None:
         return tell
     stream = sys.stderr
@@ -164,8 +157,8 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Divergence:
-    """A run that did not end as the undisturbed one. `write`: the first that differs, in words; `difference`: in what
-    the ends do, a line each; `command` repeats it."""
+    """A run that did not end as the undisturbed run. `write`: the first diverging write; `difference`: the lines in
+    which the ends differ; `command` repeats the run."""
 
     point: Point
     write: str
@@ -173,7 +166,7 @@ class Divergence:
     seed: int
     command: str
     error: BaseException | None = field(default=None, repr=False)
-    """What the story raised, if that is what ended it."""
+    """What the story raised, if that ended the run."""
 
     @property
     def fault(self) -> Fault:
@@ -189,8 +182,8 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Report:
-    """What came out of `perturb`. `writes`: of the controllers in the undisturbed run; `runs`: with a disturbance. As
-    text, a summary with a command for each run that diverged."""
+    """The result of `perturb`. `writes`: the number of the controllers' writes in the undisturbed run; `runs`: the
+    number of disturbed runs. As text, a summary with a command for each run that diverged."""
 
     seed: int
     writes: int
@@ -199,12 +192,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every run ended as the undisturbed one."""
+        """Whether every run ended as the undisturbed run."""
         return not self.divergences
 
     @property
     def first_divergence(self) -> Divergence | None:
-        """The first run that did not end as the undisturbed one; None when all did."""
+        """The first run that did not end as the undisturbed run, or None."""
         return self.divergences[0] if self.divergences else None
 
     def __str__(self) -> str:
@@ -216,27 +209,27 @@ class Report:
 
 def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULTS, seed: int = 0,
             only: Point | str | None = None, ignore: Sequence[str | Sequence[str]] = ()) -> Report:
-    """Play `story` undisturbed, and once for each point of `faults`; what did not end as it should.
+    """Play `story` undisturbed, and once for each point of `faults`; return a report of runs that end differently.
 
-    `build(client)` makes all controllers, each time again, and returns `Controller(...).bind(reconciler)` or
-    a Manager (whose election, shards, runnables and servers have no part in this). `story(client)` is the world outside
-    that creates, changes and deletes: with the client that it is given, which the controllers answer to before each of
-    its writes returns. Where it waits on that client's clock (`await_condition`), they go on. What it does before its
-    first request prepares a world outside of the cluster. The server has the controllers of a cluster and the CRDs of
-    the classes that are watched.
+    `build(client)` makes all controllers, and is called again after each restart. It returns
+    `Controller(...).bind(reconciler)` or a Manager (whose election, shards, runnables and servers are ignored).
+    `story(client)` is the outside world, which creates, changes and deletes objects. The controllers react to each of
+    its writes before the write returns, and they run while it waits on the client's clock (`await_condition`). What it
+    does before its first request can prepare the world outside of the cluster. The server runs the controllers of a
+    cluster and has the CRDs of the watched classes.
 
-    Ends are compared without uids, versions and times, and without what two undisturbed runs draw differently at random
-    (see `normal_form`); Events and Leases do not count. `seed` decides the order of everything; a report's point and
-    seed repeat a run. `only`: that point alone, with the library's logs, which are muted otherwise; under pytest
-    `--perturb-only` and `--perturb-seed` say so. `ignore`: fields that are not compared in any object, as
-    `"status.checkedAt"`, or as their keys where one has a dot: `("metadata", "annotations", "example.com/at")`.
+    Ends are compared without uids, versions and times, and without values that differ at random between two undisturbed
+    runs (see `normal_form`); Events and Leases are ignored. `seed` decides the order of everything; a report's point
+    and seed repeat a run. `only`: only this point, with the library's logs, which are muted otherwise; under pytest use
+    `--perturb-only` and `--perturb-seed`. `ignore`: fields that are not compared in any object, as
+    `"status.checkedAt"`, or as keys where one has a dot: `("metadata", "annotations", "example.com/at")`.
 
-    Time is the simulation's: code that sleeps by itself holds everything up, and is named on standard error after ten
+    Time is simulated: code that sleeps in real time delays everything, and is named on standard error after ten
     seconds.
 
-    Blocks, in this thread, and needs no real time: for a controller with 10 writes a few seconds. Raises what the
-    story or `build` raises undisturbed, RequestError for arguments that make no sense, and ValueError for a story that
-    does not end alike twice, or makes no controller write anything.
+    Blocks, in this thread: a few seconds for a controller with 10 writes. Raises what the story or `build` raises
+    undisturbed, RequestError for invalid arguments, and ValueError for a story that does not end alike twice, or in
+    which the controllers write nothing.
     """
     check(build, story, faults)
     ignored = paths_of(ignore)
@@ -264,7 +257,7 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
 
 
 def check(build: Any, story: Any, faults: Collection[Any]) -> None:
-    """Raise RequestError for what cannot be played."""
+    """Raise RequestError for arguments that cannot be played."""
     for what, function in (("build", build), ("story", story)):
         if not callable(function):
             raise RequestError(f"{what} is a function (client), not {function!r}")
@@ -278,18 +271,18 @@ def check(build: Any, story: Any, faults: Collection[Any]) -> None:
 
 
 def _check_there(point: Point, plain: Ended) -> None:
-    """Raises ValueError for a point that the story does not come to."""
+    """Raise ValueError for a point that the story does not reach."""
     of_story = point.fault is Fault.MISSED
     count = plain.story_writes if of_story else plain.writes
     who = "the story makes" if of_story else "the controllers make"
     if point.number > count or (point.way == "missed" and point.number not in plain.pairs):
         raise ValueError(f"there is no {point} in this story: undisturbed {who} {count} writes"
-                         + (", and watches can only miss one that another follows at once, without a look in between"
+                         + (", and watches can only miss a write that another follows at once, with no read in between"
                             if point.way == "missed" else ""))
 
 
 def paths_of(ignore: Sequence[str | Sequence[str]]) -> Ignored:
-    """The keys of fields that are left out. Raises RequestError."""
+    """The keys of ignored fields. Raises RequestError."""
     if isinstance(ignore, str) or not isinstance(ignore, Sequence):
         raise RequestError(f"ignore= takes several fields: ignore=[{ignore!r}]")
     found = tuple(tuple(path.split(".")) if isinstance(path, str) else tuple(path) for path in ignore)
@@ -300,12 +293,12 @@ def paths_of(ignore: Sequence[str | Sequence[str]]) -> Ignored:
 
 
 BLOCKED = 10.0
-"""Seconds of real time at one place of the code after which it is named."""
+"""Seconds of real time without progress after which the blocking code is named."""
 
 
 @contextmanager
 def naming_what_blocks(seconds: float = BLOCKED) -> Iterator[None]:
-    """Say on standard error, once, where this thread stands that has not moved for so long: in a simulation nothing may
+    """Print once on standard error where this thread stands if it has not moved for `seconds`: a simulation must not
     wait for real time."""
     ended, thread = threading.Event(), threading.get_ident()
 
@@ -332,8 +325,8 @@ def naming_what_blocks(seconds: float = BLOCKED) -> Iterator[None]:
 
 
 def undisturbed(build: Build, story: Story, seed: int, ignored: Ignored = ()) -> tuple[Ended, Mask]:
-    """How the story ends when nothing happens, and where it does so at random. Raises as `perturb`."""
-    # Other random numbers the second time: what is drawn from them is where the two differ.
+    """Return how the story ends undisturbed, and which values differ at random. Raises as `perturb`."""
+    # The second run draws other random numbers, so the two ends differ exactly where a random value is used.
     runs = [_play(build, story, seed, None, MOST_REQUESTS, ignored, randoms=seed + number) for number in range(2)]
     for run in runs:
         if run.error is not None:

@@ -1,12 +1,11 @@
-"""`Recording`: what a flight recorder wrote, read without trust. See runtime/recording.py for the lines.
+"""`Recording` reads what a flight recorder wrote (the lines are described in runtime/recording.py), and
+`Journal` keeps the writes of one run.
 
-FILE is read together with FILE.1 when both are of one process's life and follow each other. A last line that is torn is
-left out; any other that cannot be read, and lines that the recorder lost, are counted in `gaps`.
+FILE is read together with FILE.1 if both belong to one process and follow each other. A torn last line is ignored;
+other unreadable lines, and lines that the recorder lost, are counted in `gaps`.
 
-`Journal`: who wrote what in one run, and what it made of the objects.
-
-A write is a request that changes what is stored: not a read, a dry run, a review, an Event or a Lease, which are no
-part of what a controller brings about. `Asked` tells them apart.
+A write is a request that changes stored state. Reads, dry runs, reviews, Events and Leases are not writes, since they
+are no part of a controller's result.
 """
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from kubectl_runtime.runtime.recording import FORMAT, WatchPlace, object_of
 
 
 class RecordingError(Exception):
-    """There is no recording in the file, or not one that can be replayed; the text says why."""
+    """The file holds no recording, or one that cannot be replayed; the text says why."""
 
 
 class Line(msgspec.Struct, rename={"kind": "k", "time": "t", "watch": "w", "run": "id", "namespace": "ns",
@@ -75,7 +74,7 @@ class Line(msgspec.Struct, rename={"kind": "k", "time": "t", "watch": "w", "run"
 
     @property
     def content(self) -> bytes:
-        """What a call was answered."""
+        """The body of a call's response."""
         if self.text is not None:
             return self.text.encode()
         return b"" if self.answer == b"null" else bytes(self.answer)
@@ -86,7 +85,8 @@ _decode = decoder_of(Line)
 
 @dataclass
 class RecordedRun:
-    """One run. `position`: where in the recording it begins; `calls`: their positions; `end`: None if it did not."""
+    """One run. `position`: where it begins in the recording; `calls`: the positions of its calls; `end`: None if it did
+    not end."""
 
     position: int
     begin: Line
@@ -113,11 +113,11 @@ class Recording:
     runs: list[RecordedRun]
     gaps: int = 0
     partial: bool = False
-    """What was stored when it begins is not known."""
+    """Whether the stored objects at its beginning are unknown."""
 
     @classmethod
     def read(cls, path: Path) -> Recording:
-        """The recording in the file at `path`, with what was written before it. Raises RecordingError, OSError."""
+        """Read the recording at `path`, together with the earlier file. Raises RecordingError, OSError."""
         lines, gaps = _lines_of(path)
         head = _head(path, lines)
         earlier = Path(f"{path}.1")
@@ -155,7 +155,7 @@ def _lines_of(path: Path) -> tuple[list[Line], int]:
         try:
             lines.append(_decode(text))
         except DECODE_FAILURES:
-            unread += number < len(texts) - 1  # what is torn has no end of line
+            unread += number < len(texts) - 1  # a torn line has no line end
     return lines, unread
 
 
@@ -169,7 +169,7 @@ def _head(path: Path, lines: list[Line]) -> Line:
 
 
 def _after_what_was_held(lines: list[Line]) -> list[Line]:
-    """A second file without its beginning, which the first one's lines amount to."""
+    """The lines of the second file without its initial state, which the first file's lines already give."""
     for number, line in enumerate(lines):
         if line.kind not in ("begin", "held", "ready"):
             return lines[number:]
@@ -177,32 +177,32 @@ def _after_what_was_held(lines: list[Line]) -> list[Line]:
 
 
 PASSING = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io"})
-"""Kinds that say what happened, or who is there, and are left out: `plural.group`."""
+"""Kinds of events and leases, which are ignored: `plural.group`."""
 
 _REVIEWS = ("authorization.k8s.io", "authentication.k8s.io")
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 Identity = tuple[str, str, str]
-"""An object: `plural.group`, namespace, name."""
+"""The identity of an object: `plural.group`, namespace, name."""
 
 
 def resource_of(group: str, plural: str) -> str:
-    """A resource as requests name it: `deployments.apps`, or `pods` in the core group."""
+    """The name of a resource: `deployments.apps`, or `pods` in the core group."""
     return f"{plural}.{group}" if group else plural
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request asks for."""
+    """What a request does, parsed."""
 
     info: RequestInfo
     is_write: bool
     is_cached: bool
-    """Whether an older state will do: `resourceVersion=0`."""
+    """Whether the request accepts an older state: `resourceVersion=0`."""
 
     @classmethod
     def of(cls, request: requests.PreparedRequest) -> Asked:
-        """What the prepared request asks for."""
+        """Parse a prepared request."""
         parts = urlsplit(request.url or "")
         wanted = HttpRequest(request.method or "GET", parts.path or "/", parse_query(parts.query))
         info = parse(wanted)
@@ -213,7 +213,7 @@ class Asked:
 
     @property
     def is_watch(self) -> bool:
-        """Whether it opens a watch."""
+        """Whether the request opens a watch."""
         return self.info.verb == "watch"
 
     def __str__(self) -> str:
@@ -224,13 +224,13 @@ class Asked:
 
 
 CLUSTER = "the cluster"
-"""Whose writes those of the server's own controllers are."""
+"""The author of the writes of the server's own controllers."""
 
 
 @dataclass
 class Entry:
-    """One write: `by` whom, `text` as in `create configmaps default/a`; `made` is what it made of objects, None for
-    gone. `number` counts the writes of the same author."""
+    """One write: `by` is its author, `text` for example `create configmaps default/a`; `made` holds the resulting
+    objects, None for a deleted one. `number` counts the writes of the same author."""
 
     by: str
     number: int
@@ -246,17 +246,17 @@ class Entry:
 
 
 class Journal:
-    """The writes of one run, in order. `see` is told of each change of what is stored."""
+    """The writes of one run, in order. `see` observes each change of the stored objects."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.known: dict[str, tuple[Identity, str]] = {}
-        """By uid: every object there was, and its generateName."""
+        """By uid: every object that existed, and its generateName."""
         self._current: Entry | None = None
 
     @contextmanager
     def writing(self, by: str, number: int, asked: Asked) -> Iterator[Entry]:
-        """What changes inside is this write's."""
+        """Attribute changes inside the block to this write."""
         entry = self._current = Entry(by, number, str(asked))
         self.entries.append(entry)
         try:
@@ -272,7 +272,7 @@ class Journal:
             generated = version.decode()["metadata"].get("generateName", "")
             self.known[version.uid] = identity, generated if version.name.startswith(generated) else ""
         entry = self._current
-        if entry is None:  # a controller of the cluster: a garbage collection, say
+        if entry is None:  # by a controller of the cluster, for example garbage collection
             verb = "delete" if change.deleted else "create" if change.old is None else "update"
             place = f"{version.namespace}/{version.name}" if version.namespace else version.name
             entry = Entry(CLUSTER, len(self.entries) + 1, f"{verb} {identity[0]} {place}")
@@ -281,6 +281,6 @@ class Journal:
 
 
 def identity_of(key: str, version: Version) -> Identity:
-    """`key` is the storage's word for a kind: `group/plural`, or the plural."""
+    """`key` is the storage's name of a kind: `group/plural`, or the plural."""
     group, _, plural = key.rpartition("/")
     return resource_of(group, plural), version.namespace, version.name

@@ -1,23 +1,15 @@
-"""`replay`: the runs of a recording once more, in one thread, to one that failed.
+"""`replay`: makes the runs of a recording again, in one thread, up to a run that failed.
 
-    stores      are filled and changed by the recorded changes, in their recorded order
-    time        is the recorded time, on a simulated clock
-    each run    of the recording, in the order in which they began, is made with the stores as they were then, and its
-                calls are answered as they were; what it asks and how it ends is compared
+The recorded changes fill and change the stores in their recorded order; a simulated clock shows the recorded time. Each
+recorded run is made in the order in which the runs began, with the recorded stores and answers, and its requests and
+its result are compared. A recording does not hold random numbers, what a program reads elsewhere, or what it remembers
+from before the recording. Concurrent runs are played one after the other: each begins with the stores as they were, and
+sees them change during its calls until the next run begins.
 
-So what a run decides by (its object, the stores, the answers, the clock) is what it was. Not in the recording are what
-a program draws at random, reads elsewhere, or remembers from before the recording begins. Runs that went on at the same
-time are played one after the other: each begins with the stores as they were, and sees them change during its calls
-until the next one begins.
-
-`ScriptedTransport`: a recording as a `requests` adapter.
-
-    the list of a watch     what was stored then, as far as `feed` has come
-    a watch                 the changes after that, likewise
-    a call inside a run     the recorded answer to the run's next recorded call, if that asks the same; else it departs
-
-A call that asks for the same in another body (a time, something drawn at random) is answered, and noted; one that was
-never asked is answered by a 501. What came to no answer comes to none again.
+`ScriptedTransport` answers requests from the recording. A watch lists and streams the changes up to the position of
+`feed`. A call inside a run gets the recorded answer if it matches the run's next recorded call; otherwise it is
+recorded as a departure. A call with another body (a time, a random value) is answered and noted; a call that was not
+recorded gets a 501. A call that got no answer gets none again.
 """
 from __future__ import annotations
 
@@ -60,7 +52,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)
 
 
 class ScriptedWatch:
-    """One watch of the recording: what it lists first, and what it is told after that."""
+    """One watch of the recording: its first list and its later events."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -69,10 +61,10 @@ class ScriptedWatch:
         self._stored: dict[str, bytes] = {}
         self._listed = 0
         self._after: dict[str, int] = {}
-        """By resourceVersion: which event follows."""
+        """The index of the next event, by resourceVersion."""
 
     def take(self, line: Line) -> None:
-        """One more of its lines."""
+        """Add a line of the watch."""
         if line.kind == "ready":
             self.is_ready = True
             return
@@ -86,7 +78,7 @@ class ScriptedWatch:
         self._after[_version(obj)] = len(self.events)
 
     def listing(self) -> bytes:
-        """What is stored now."""
+        """The stored objects as a list response."""
         if not self.is_ready:
             raise RecordingError(f"the watch of {self.name} never had a complete list, so nothing ran")
         self._listed = len(self.events)
@@ -94,18 +86,18 @@ class ScriptedWatch:
                                     "items": [msgspec.Raw(obj) for obj in self._stored.values()]})
 
     def start_of(self, version: str) -> int:
-        """Which event is the first for a watch from a version on."""
+        """The index of the first event for a watch from a resourceVersion."""
         return self._after.get(version, self._listed)
 
 
 class ScriptedTransport(BaseAdapter):
-    """Answers a program's requests as its recording says; a transport adapter for requests. For one thread."""
+    """Answers a program's requests from its recording; a transport adapter for requests. Not thread-safe."""
 
     def __init__(self, recording: Recording) -> None:
         super().__init__()
         self.departures: list[str] = []
         self.before_answer: Callable[[int], None] = lambda _: None
-        """Called with the position of a call before it is answered."""
+        """Called with the position of a call before the call is answered."""
         self._recording = recording
         self._watches = {name: ScriptedWatch(name) for name in recording.watches}
         self._by_place = {(place.path, place.labels, place.fields, place.metadata): self._watches[name]
@@ -113,34 +105,34 @@ class ScriptedTransport(BaseAdapter):
         self._fed = 0
         self._run: RecordedRun | None = None
         self.in_run = False
-        """Whether what is asked is asked by the run, and not by a watch."""
+        """Whether the run makes the requests, and not a watch."""
         self._calls: deque[int] = deque()
         self._last: int | None = None
 
     def feed(self, position: int) -> None:
-        """Let the watches have what comes before this position of the recording."""
+        """Give the watches the changes before this position of the recording."""
         for line in self._recording.lines[self._fed:position]:
             watch = self._watches.get(line.watch)
             if watch is not None and line.kind in ("held", "apply", "delete", "ready"):
                 try:
                     watch.take(line)
                 except DECODE_FAILURES as error:
-                    raise RecordingError(f"the recording is damaged where it tells of {line.watch} {line.key}: {error}"
+                    raise RecordingError(f"the recording is damaged at {line.watch} {line.key}: {error}"
                                          ) from None
         self._fed = max(self._fed, position)
 
     def begin(self, run: RecordedRun) -> None:
-        """What is asked from now on, is by this run."""
+        """Attribute the following requests to this run."""
         self._run, self._calls, self._last, self.in_run = run, deque(run.calls), None, True
 
     def end(self) -> None:
-        """The run is over; calls that it did not make are departures."""
+        """End the run; recorded calls that it did not make are departures."""
         run, self._run, self.in_run = self._run, None, False
         for position in self._calls:
             self._depart(run, f"did not {_words(self._recording.lines[position])}, which was recorded")
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        """The recorded answer. Raises requests.ConnectionError for a call that was not answered."""
+        """Return the recorded answer. Raises requests.ConnectionError for a call that was not answered."""
         parts = urlsplit(request.url or "")
         if self.in_run:
             return self._call(request, parts.path, parts.query)
@@ -157,7 +149,7 @@ class ScriptedTransport(BaseAdapter):
         return _response(request, 200, io.BytesIO(watch.listing()))
 
     def close(self) -> None:
-        """Do nothing: nothing is kept open."""
+        """Do nothing: no connection is open."""
 
     def _call(self, request: requests.PreparedRequest, path: str, query: str) -> requests.Response:
         position = self._position(request, path, query)
@@ -182,7 +174,7 @@ class ScriptedTransport(BaseAdapter):
                 while (left := self._calls.popleft()) != position:
                     self._depart(self._run, f"did not {_words(self._recording.lines[left])}, which was recorded")
                 return position
-        if self._last is not None:  # the client tries again: its attempts are one call of the recording
+        if self._last is not None:  # a retry: all attempts are one call of the recording
             line = self._recording.lines[self._last]
             if asked == (line.method, line.path, sorted(parse_qsl(line.query))) and (line.e or line.status >= 400):
                 return self._last
@@ -240,7 +232,7 @@ def _words(line: Line) -> str:
 
 
 def _comparable(path: str, body: Any) -> Any:
-    """What was sent, without times, and without what a recording withholds."""
+    """The body without times and without the content that a recording redacts."""
     if not body or body == b"null":
         return None
     data = body.encode() if isinstance(body, str) else bytes(body)
@@ -258,8 +250,8 @@ URL = "http://recording.invalid"
 
 @dataclass(frozen=True)
 class Replayed:
-    """What came out of `replay`. `runs`: how many were played; `target`: the last of them, in words; `recorded` and
-    `error`: how it failed then and now, None for not; `departures`: where the program did something else than was
+    """The result of `replay`. `runs`: the number of runs played; `target`: the last of them, as text; `recorded` and
+    `error`: how it failed then and now, or None; `departures`: where the program did something that was not
     recorded."""
 
     runs: int
@@ -272,13 +264,13 @@ class Replayed:
 
     @property
     def same(self) -> bool:
-        """Whether the target ended as it was recorded: in the same exception, with the same text, or in none."""
+        """Whether the target ended as recorded: with the same exception and text, or without one."""
         return self.recorded == (None if self.error is None else _named(self.error))
 
     @property
     def alike(self) -> bool:
-        """The same, but for the text: what a server says of a Secret is withheld, and what is said of a connection
-        names another server. Not where the run departs: what is not recorded is answered by an error, too."""
+        """Like `same`, but without the text, since a recording redacts messages about Secrets, and connection errors
+        name another server. False if the run departs, since an unrecorded call also fails."""
         departs = any(text.startswith(f"{self.target} ") for text in self.departures)
         if self.error is None or self.recorded is None or departs:
             return self.same
@@ -287,10 +279,10 @@ class Replayed:
 
 def replay(path: str | Path, build: Callable[[Client], BoundController[Any] | Manager], *,
            run: int | None = None) -> Replayed:
-    """Play the recording in `path` up to the run of this number, by default the last that failed.
+    """Play the recording in `path` up to the run of this number, by default the last run that failed.
 
-    `build(client)` makes the program that was recorded, as for `perturb`; it can make no request. Blocks, in this
-    thread, and needs no real time. Raises RecordingError for a file that holds nothing to be played, OSError, and what
+    `build(client)` makes the recorded program, as for `perturb`; it cannot make requests. Blocks, in this thread, and
+    takes no simulated waits in real time. Raises RecordingError for a file without a playable run, OSError, and what
     `build` raises.
     """
     recording = Recording.read(Path(path))
@@ -338,7 +330,7 @@ class _Player:
         begins = [one.position for one in recording.runs]
         self._following = dict(pairwise(begins))
         self._next = 0
-        """Where the next run begins."""
+        """The position at which the next run begins."""
         session = requests.Session()
         session.mount("http://", self.transport)
         client = Client(Config(cluster_url=URL), session=session, clock=self.clock)
@@ -350,11 +342,11 @@ class _Player:
         self._assembly: Assembly[Any] = Assembly(plan, reconcile, policy, bound.context, executor=SimExecutor(rng),
                                                  on_bug=_raise, rng=rng)
         self._assembly.subscribe()
-        self.transport.feed(recording.runs[0].position)  # by then all stores were complete
+        self.transport.feed(recording.runs[0].position)  # all stores were complete here
         self._step()
 
     def play(self, run: RecordedRun) -> Outcome:
-        """One run; how it ended."""
+        """Play one run and return its outcome."""
         self._reach(run.position)
         self._next = self._following.get(run.position, len(self._recording.lines) - 1)
         begin = run.begin
@@ -372,7 +364,7 @@ class _Player:
         return outcome
 
     def _reach(self, position: int) -> None:
-        """Everything up to this position has happened."""
+        """Apply all changes up to this position."""
         self.transport.feed(position)
         now = self._recording.lines[position].time - self._began
         if now > self.clock.monotonic():
@@ -380,7 +372,7 @@ class _Player:
         self._step()
 
     def _step(self) -> None:
-        """Let the watches take what there is."""
+        """Let the watches read what has arrived."""
         asked, self.transport.in_run = self.transport.in_run, False
         try:
             for watch in self._assembly.watches.values():
@@ -412,7 +404,7 @@ def _named(error: BaseException) -> str:
 
 
 def _text(told: str) -> str:
-    """What an exception says, without its class."""
+    """The message of an exception, without its class."""
     return told.partition(": ")[2]
 
 

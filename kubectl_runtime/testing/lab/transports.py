@@ -1,8 +1,8 @@
-"""Between clients and the simulated server: where disturbances come in.
+"""Transports between the clients and the simulated server, where disturbances happen.
 
-    of a life      each request passes `World.answer`, which may end the life; a dead one answers nothing any more; the
-                   bodies of its watches bring nothing while they are held, and break when the world says so
-    of the story   each request passes `World.answer_story`; where it waits, the world goes on
+A request of a life passes `World.answer`, which may end the life; a dead life gets no answers. The bodies of its
+watches bring nothing while they are held, and break when the world breaks them. A request of the story passes
+`World.answer_story`; while the story waits, the world goes on.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.lab.recordings import Asked
 
 Answer = Callable[[], requests.Response]
-"""Has the server answer."""
+"""Lets the server answer."""
 
 
 class Life:
@@ -35,7 +35,7 @@ class Life:
         self.bodies: list[LifeBody] = []
 
     def end(self) -> None:
-        """It is gone: whatever asks for something in its name ends as well."""
+        """End the life: its further requests raise ProcessEnded."""
         self.dead = True
 
     def break_watches(self) -> None:
@@ -46,7 +46,7 @@ class Life:
 
 
 class LifeBody:
-    """The body of a watch of a life, as the part of urllib3's response that clients use."""
+    """The body of a life's watch: the part of urllib3's response that clients use."""
 
     def __init__(self, raw: Any, life: Life, clock: SimClock) -> None:
         self.headers, self.status = raw.headers, raw.status
@@ -55,8 +55,8 @@ class LifeBody:
         self.shutdown, self.close, self.release_conn = raw.shutdown, raw.close, raw.release_conn
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """The pieces of the body. Raises urllib3's ProtocolError when the watch was broken, ProcessEnded in a dead
-        life."""
+        """Yield the pieces of the body. Raises urllib3's ProtocolError when the watch was broken, ProcessEnded in a
+        dead life."""
         pieces = self._raw.stream(amt, decode_content)
         while True:
             if self._life.dead:
@@ -73,7 +73,7 @@ class LifeBody:
 
 
 class StoryBody:
-    """The body of a watch that the story reads: while nothing comes, the world goes on."""
+    """The body of a watch that the story reads."""
 
     def __init__(self, raw: Any, go_on: Callable[[float], None]) -> None:
         self.headers, self.status = raw.headers, raw.status
@@ -81,7 +81,7 @@ class StoryBody:
         self.shutdown, self.close, self.release_conn = raw.shutdown, raw.close, raw.release_conn
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """The pieces of the body; while nothing comes, the world goes on."""
+        """Yield the pieces of the body; while nothing comes, the world goes on."""
         for piece in self._raw.stream(amt, decode_content):
             if not piece:
                 self._go_on(1.0)
@@ -89,19 +89,19 @@ class StoryBody:
 
 
 class Answers(Protocol):
-    """The world, as transports see it."""
+    """The part of the world that transports use."""
 
     clock: SimClock
     hidden: float
 
     def answer(self, life: Life, request: requests.PreparedRequest, asked: Asked, server: Answer) -> requests.Response:
-        """The answer to a request of a life. Raises ProcessEnded where the life ends."""
+        """Answer a request of a life. Raises ProcessEnded where the life ends."""
 
     def answer_story(self, asked: Asked, server: Answer) -> requests.Response:
-        """The answer to a request of the story."""
+        """Answer a request of the story."""
 
     def go_on(self, seconds: float) -> None:
-        """Let time pass, while everybody works."""
+        """Let time pass while all actors work."""
 
 
 class LifeTransport(BaseAdapter):
@@ -124,7 +124,7 @@ class LifeTransport(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """Do nothing: nothing is kept open."""
+        """Do nothing: no connection is open."""
 
 
 class StoryTransport(BaseAdapter):
@@ -144,11 +144,11 @@ class StoryTransport(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """Do nothing: nothing is kept open."""
+        """Do nothing: no connection is open."""
 
 
 class StoryClock:
-    """The simulation's clock for the story: while it waits, the world goes on."""
+    """The story's clock: while the story waits, the world goes on."""
 
     self_advancing = True
 
@@ -156,8 +156,8 @@ class StoryClock:
         self._world = world
 
     def monotonic(self) -> float:
-        """Seconds of the simulation that never go back, without those in which a write of the story was answered to:
-        a time limit of the story is about the story."""
+        """Simulated seconds that never go back, without the time in which the controllers reacted to the story's
+        writes, so that a time limit of the story measures only the story."""
         return self._world.clock.monotonic() - self._world.hidden
 
     def boottime(self) -> float:
@@ -169,7 +169,7 @@ class StoryClock:
         return self._world.clock.now()
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:  # noqa: ARG002
-        """As `Clock.wait`. Raises RuntimeError for a wait without an end."""
+        """As `Clock.wait`. Raises RuntimeError for a wait without a timeout."""
         if timeout is None:
             raise RuntimeError("the story waits without a timeout: nobody could ever wake it")
         self._world.go_on(max(0.0, timeout))

@@ -1,29 +1,23 @@
-"""`World`: one run of a story with the controllers beside it, in one thread, with at most one disturbance.
+"""`World`: one run of a story and the controllers, in one thread, with at most one disturbance.
 
-    the story's first request       `build` is called, the CRDs of the kinds it watches are made, its controllers run
-    each write of the story         is answered, then the controllers have `SETTLE` simulated seconds
-    a wait of the story             the controllers go on meanwhile
-    the end of the story            they have `REST` seconds more; then the state of the server is the run's end
+The story's first request calls `build`, creates the CRDs of the watched kinds and starts the controllers. After each
+write of the story the controllers get `SETTLE` simulated seconds; they also run while the story waits, and for `REST`
+seconds after the story. The state of the server is then the run's end.
 
-    a life       from `build` until its process ends, which `ProcessEnded`, raised by its transport, carries out of
-                 whatever was going on; nothing of it runs after that, and `build` is called again
-    in vain      a run that asks more than it can have reason to is given up (`Runaway`)
+A life lasts from `build` until its process ends. `ProcessEnded`, raised by its transport, ends whatever was in
+progress; nothing of the life runs afterwards, and `build` is called again. A run that makes too many requests is given
+up (`Runaway`). State in modules and closures of the program survives the end of a life, so `build` must create
+everything again.
 
-What the program keeps in modules and closures survives the end of a life, which nothing in the same process can help:
-`build` has to make everything again.
+`Point` names one disturbance, as a command line can repeat it. Writes of the controllers and of the story are counted
+from 1, as in the undisturbed run:
 
-What `build` returned, as it can be simulated, and Python's random numbers while it runs.
-
-Where a disturbed run is disturbed: `Point`, which has a name that a command line can repeat.
-
-    crash-before-3    the process ends when it is about to make its third write; a new one begins
-    crash-after-3     it ends when the third write is done, before it hears of it
-    stale-3           it ends while the third write is under way, which the server carries out only when the new process
-                      is about to write; cached lists (`resourceVersion=0`) are from before, and watches are late
-    missed-2          the watches are cut over the story's second and third write: what is between is never seen
-    down-2            the process is not there while the story makes its second write
-
-Writes are those of the controllers, and those of the story, counted from 1, as they come in the undisturbed run.
+- crash-before-3: the process ends before its third write; a new process begins
+- crash-after-3: the process ends after its third write, before it receives the response
+- stale-3: the process ends during its third write, which the server carries out only when the new process is about to
+  write; cached lists (`resourceVersion=0`) are older, and watches are late
+- missed-2: the watches are broken over the story's second and third write, so that the state in between is never seen
+- down-2: no process runs while the story makes its second write
 """
 from __future__ import annotations
 
@@ -51,12 +45,12 @@ from kubectl_runtime.testing.lab.transports import Answer, Life, LifeTransport, 
 from kubectl_runtime.testing.simulation import Simulation
 
 URL = "http://perturbation.invalid"
-"""Of the simulated server."""
+"""The URL of the simulated server."""
 
 
 def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
-    """What `build` returned, as it can be simulated; `url` is that of the client it was called with. Raises TypeError
-    and ValueError for what cannot."""
+    """Return the controllers of what `build` returned; `url` is that of the client passed to it. Raises TypeError and
+    ValueError for what cannot be simulated."""
     if isinstance(made, Manager):
         bound = made.controllers()
     elif isinstance(made, BoundController):
@@ -67,7 +61,7 @@ def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
     for one in bound:
         plan = one.controller.plan()
         if isinstance(plan.main, MainStream) or plan.streams:
-            raise ValueError(f"controller {plan.name} reads a given stream, which no simulation can pull: use one "
+            raise ValueError(f"controller {plan.name} reads a given stream, which a simulation cannot pull: use one "
                              "that watches an Api")
         if plan.client.config.cluster_url != url:
             raise ValueError(f"controller {plan.name} does not use the client that build was called with, but one of "
@@ -76,7 +70,7 @@ def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
 
 
 def kinds_of(bound: list[BoundController[Any]]) -> list[type[CustomResource]]:
-    """The classes of one's own kinds that these controllers watch and declare to read."""
+    """Return the CustomResource classes that these controllers watch or declare to read."""
     found: dict[type[CustomResource], None] = {}
     for one in bound:
         plan = one.controller.plan()
@@ -89,7 +83,7 @@ def kinds_of(bound: list[BoundController[Any]]) -> list[type[CustomResource]]:
 
 
 def seeded(seed: int) -> Callable[[], None]:
-    """Python's own random numbers begin at `seed`; returns what puts them back."""
+    """Seed Python's random numbers; the returned function restores them."""
     state = random.getstate()
     random.seed(seed)
     return lambda: random.setstate(state)
@@ -99,11 +93,11 @@ class Fault(StrEnum):
     """A kind of disturbance."""
 
     CRASH = "crash"
-    """The process ends between two of its writes, and starts again."""
+    """The process ends between two of its writes, and restarts."""
     STALE = "stale"
-    """It starts again, and at first reads objects that are older than the server's."""
+    """The process restarts, and at first reads objects that are older than the server's."""
     MISSED = "missed"
-    """Changes come and go without its seeing them."""
+    """The process does not see some changes."""
 
 
 CRASH, STALE, MISSED = Fault.CRASH, Fault.STALE, Fault.MISSED
@@ -115,7 +109,7 @@ _TEXT = re.compile(rf"({'|'.join(_WAYS)})-([1-9][0-9]*)")
 
 @dataclass(frozen=True)
 class Point:
-    """One disturbance: `way` is a word of the module's table, `number` that of a write."""
+    """One disturbance: `way` is one of the words of the module's list, `number` that of a write."""
 
     way: str
     number: int
@@ -130,7 +124,7 @@ class Point:
 
     @classmethod
     def parse(cls, text: str) -> Point:
-        """The disturbance that a text such as `crash-after-3` names. Raises ValueError for any other text."""
+        """Parse a text such as `crash-after-3`. Raises ValueError for any other text."""
         found = _TEXT.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is not a point such as crash-after-3; the words are {', '.join(_WAYS)}")
@@ -138,8 +132,8 @@ class Point:
 
 
 def points_of(faults: Iterable[Fault], writes: int, story_writes: int, pairs: Iterable[int]) -> Iterator[Point]:
-    """All points of these faults, for a run in which the controllers made so many writes and the story so many; `pairs`
-    are those of the story's writes that another one follows at once, without a look in between."""
+    """Yield all points of these faults for a run with `writes` writes of the controllers and `story_writes` of the
+    story; `pairs` are the story's writes that another write follows without a read in between."""
     wanted = frozenset(faults)
     numbers = range(1, writes + 1)
     if CRASH in wanted:
@@ -160,17 +154,17 @@ Build = Callable[[Client], BoundController[Any] | Manager]
 Story = Callable[[Client], object]
 
 SETTLE = 60.0
-"""Seconds that the controllers have after each write of the story; failures back off meanwhile."""
+"""Seconds that the controllers get after each write of the story; failures back off in this time."""
 REST = 330.0
-"""Seconds after the story: a resync of five minutes comes in it, and each watch starts over."""
+"""Seconds after the story, long enough for a five-minute resync and a restart of each watch."""
 LATE = 10.0
 """Seconds by which watches are late, and after which a late write arrives at the latest."""
 JUMP = 120.0
-"""Seconds that time moves at most at once: no connection here stalls on the clock, so there is little to look for."""
+"""The most seconds that time moves at once; it may be long, since no connection here stalls on the clock."""
 MOST_REQUESTS = 50_000
-"""Of an undisturbed run."""
+"""The most requests of an undisturbed run."""
 MORE = 20
-"""How many times as much a disturbed run may ask."""
+"""How many times as many requests a disturbed run may make."""
 
 
 class Runaway(ProcessEnded):
@@ -178,13 +172,13 @@ class Runaway(ProcessEnded):
 
 
 class Inapplicable(ProcessEnded):
-    """The story needs what the controllers do between two of its writes, so nothing can pass them by there."""
+    """The story needs the controllers' work between two of its writes, so these writes cannot be missed."""
 
 
 @dataclass
 class Ended:
-    """A run that is over. `pairs`: the story's writes that another follows without a look in between. `trouble`: why it
-    did not come to its end, empty when it did. `applies`: whether its disturbance can be in this story."""
+    """A finished run. `pairs`: the story's writes that another write follows without a read in between. `trouble`: why
+    the story did not finish, or empty. `applies`: whether the disturbance is possible in this story."""
 
     outcome: Outcome
     writes: int
@@ -197,12 +191,12 @@ class Ended:
 
 
 class World:
-    """A server, controllers that live and die, and a story, in one thread. To be run once."""
+    """A server, controllers that live and die, and a story, in one thread. Can run once."""
 
     def __init__(self, build: Build, story: Story, *, seed: int, point: Point | None,
                  limit: int = MOST_REQUESTS, ignored: Ignored = ()) -> None:
         self.hidden = 0.0
-        """Seconds in which the controllers answered the story's writes: they are not time of the story."""
+        """Seconds in which the controllers reacted to the story's writes; the story's clock leaves them out."""
         self._ignored = ignored
         self._build, self._story, self._point, self._limit = build, story, point, limit
         self.sim = Simulation(seed, jump=JUMP, record=False)
@@ -213,7 +207,7 @@ class World:
         self._life: Life | None = None
         self._struck = False
         self._past: ApiServer | None = None
-        """The server as it was when the story last wrote, for reads that may be answered of a cache."""
+        """The server as it was when the story last wrote, for reads that allow a cached response."""
         self._late: Callable[[], None] | None = None
         self._writes = self._story_writes = self._requests = 0
         self._just_wrote = self._has_kinds = False
@@ -222,7 +216,7 @@ class World:
         self._before = self.server.snapshot()
 
     def run(self) -> Ended:
-        """Play the story. Raises what `build` does, and RequestError for what cannot be simulated."""
+        """Play the story. Raises what `build` raises, and RequestError for what cannot be simulated."""
         session = requests.Session()
         session.mount("http://", StoryTransport(self, self.server.transport()))
         trouble, error, applies = "", None, True
@@ -244,7 +238,7 @@ class World:
     # --- requests --------------------------------------------------------------------------------------------------
 
     def answer(self, life: Life, request: requests.PreparedRequest, asked: Asked, server: Answer) -> requests.Response:
-        """The answer to a request of a life. Raises ProcessEnded where the process ends."""
+        """Answer a request of a life. Raises ProcessEnded where the process ends."""
         self._requests += 1
         if self._requests > self._limit:
             raise Runaway
@@ -273,7 +267,7 @@ class World:
         return response
 
     def answer_story(self, asked: Asked, server: Answer) -> requests.Response:
-        """The answer to a request of the story."""
+        """Answer a request of the story."""
         if self._life is None:
             self._live()
         if not asked.is_write:
@@ -308,7 +302,7 @@ class World:
         return response
 
     def go_on(self, seconds: float) -> None:
-        """Let so many seconds pass, while everybody works."""
+        """Let `seconds` pass while all actors work."""
         self._just_wrote = False
         self._hear()
         self._work(seconds)
@@ -316,7 +310,7 @@ class World:
     # --- lives -----------------------------------------------------------------------------------------------------
 
     def _live(self) -> None:
-        """Begin a life; as often as it ends while it begins."""
+        """Begin a life, again if it ends while it begins."""
         while True:
             number = 1 if self._life is None else self._life.number + 1
             life = self._life = Life(number, self.clock.monotonic())
@@ -345,7 +339,7 @@ class World:
             self.sim.start(one.controller, one.reconciler, error_policy=one.error_policy, context=one.context)
 
     def _work(self, seconds: float) -> None:
-        """Let the controllers work for so long, through the ends of their lives."""
+        """Let the controllers work for `seconds`, across restarts."""
         if self._life is None:
             self.clock.advance(seconds)
             return
@@ -361,7 +355,7 @@ class World:
                 raise
             except ProcessEnded:
                 continue
-            if self._life.dead:  # somebody swallowed what ended it
+            if self._life.dead:  # user code swallowed the ProcessEnded
                 continue
             if self.clock.monotonic() >= self._life.born + LATE:
                 self._deliver_late()
@@ -369,7 +363,7 @@ class World:
                 return
 
     def _hear(self) -> None:
-        """What the watches did not see is over: they break, and what they would go on from is forgotten."""
+        """End the time of missed changes: the watches break, and their resourceVersions expire."""
         life = self._life
         if life is not None and life.deaf:
             life.deaf = False
