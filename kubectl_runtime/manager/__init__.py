@@ -1,4 +1,4 @@
-"""The top of the runtime: many controllers in one process, and which of several processes works."""
+"""Managers: several controllers in one process, leader election and sharding between processes."""
 from kubectl_runtime.facade import door
 
 __all__, __getattr__, __dir__ = door(__name__)

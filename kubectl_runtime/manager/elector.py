@@ -6,35 +6,31 @@
     # here the work has ended, and the Lease is given back
 
     thread       does                                              ends
-    elector      makes the requests that `lease_machine` asks for  when the candidacy has ended
+    elector      makes the requests of `lease_machine`             when the candidacy has ended
     deadline     notices the deadline, even if a request hangs     likewise
-    callbacks    calls the election's callbacks, if it has any     when the last has been called
+    callbacks    calls the election's callbacks, if it has any     after the last callback
 
-After the leadership was lost, this process is not a candidate until `wait` is called again: the call says that its work
-has ended. Each leadership has its own `lost` token. The child of a fork does not lead.
+After a lost leadership this process is not a candidate until `wait` is called again, which says that its work has
+ended. Each leadership has its own `lost` token. The child of a fork does not lead.
 
-`ElectionCallbacks`: what an election calls, one after the other, in the thread that runs `run`.
+The client of the leader sends no write outside of its leadership:
 
-The client of the elected one: begins no write once its time is over.
-
-    GET                                            sent
-    any other method, while leading                sent, unless its first byte would leave past the deadline
-    any other method, before, between and after    NotLeaderError; nothing was sent
+- A GET is sent.
+- Any other method is sent while leading, if its first byte leaves before the deadline.
+- Any other method at another time raises NotLeaderError, and nothing is sent.
 
 Within a run of an elected controller the same holds for every client that shares the connections of its `ctx.client`,
-so that an Api made outside is not a back door (see `client.http.send`); also in a thread with a copy of the run's
-context (`contextvars.copy_context`). It does not hold for such a client in a thread that the run merely started, on any
-Python, nor for one that was made by itself: there it has to be `ctx.client`, or `lock.guard(it)`.
+so that an Api made outside of the run cannot bypass the check (see `client.http.send`); also in a thread with a copy of
+the run's context (`contextvars.copy_context`). It does not hold for such a client in a thread that the run merely
+started, nor for an independently created client: use `ctx.client` or `lock.guard(client)` there.
 
-The check is made before an attempt, after retries, credentials and every other layer, and again right before its first
-byte is sent: after the name was looked up, the connection and its handshake were made. So no wait of the library stands
-between it and the first byte. What is left is a window that no check can close: the thread, the process or the whole
-machine may be stopped right after it, and the bytes may be on their way for as long as the network keeps them. While
-the machine runs it is microseconds. Another leader begins `lease - renew_deadline` (5 s) after
-that deadline at the earliest, so only a stop longer than that lets two writers meet. Against those the fence is the
-object's resourceVersion: a `replace`, or a patch that tests it, made from what an earlier leader read, is refused by
-the server once somebody has written since. A blind write (an apply, a merge patch, a delete without preconditions) has
-no such fence: inside the window it would be carried out.
+The check is made before an attempt, after retries, credentials and every other layer, and again right before the first
+byte is sent, after name lookup, connection and handshake. A window remains that no check can close: the thread, the
+process or the machine may be stopped right after the check, and the network may delay the bytes. On a running machine
+it lasts microseconds. Another leader begins `lease - renew_deadline` (5 s) after the deadline at the earliest, so only
+a longer stop lets two processes write. The object's resourceVersion guards against that: a `replace`, or a patch that
+tests the resourceVersion, fails if another process has written since the read. A blind write (an apply, a merge patch,
+a delete without preconditions) is not guarded inside the window.
 """
 from __future__ import annotations
 
@@ -84,8 +80,8 @@ class NotLeaderError(KubeError):
 
 
 def only_while_leading(deadline: Callable[[], float | None], describe: Callable[[], str], clock: Clock) -> Fence:
-    """`deadline()`: until when this process leads, on the clock's `boottime`; None when it does not. `describe()` says
-    for the error why it does not."""
+    """`deadline()`: until when this process leads, on the clock's `boottime`, or None. `describe()`: why it does not
+    lead, for the error."""
 
     def check(call: Call) -> None:
         until = deadline()
@@ -101,8 +97,8 @@ Callback = Callable[[], object]
 
 
 class ElectionCallbacks:
-    """Calls the functions of a LeaderElection one after the other, in a thread that nothing else waits for. Safe to use
-    from any thread; only `run` blocks."""
+    """Calls the functions of a LeaderElection one after the other, in a thread that no other code waits for.
+    Thread-safe; only `run` blocks."""
 
     def __init__(self, name: str) -> None:
         """`name`: the election's, for messages."""
@@ -110,16 +106,16 @@ class ElectionCallbacks:
         self._waiting: SimpleQueue[Callback | None] = SimpleQueue()
 
     def tell(self, callback: Callback | None) -> None:
-        """Call it after all that were told before; None is nothing to call."""
+        """Queue a callback; None is ignored."""
         if callback is not None:
             self._waiting.put(callback)
 
     def end(self) -> None:
-        """Nothing follows."""
+        """End the queue."""
         self._waiting.put(None)
 
     def run(self) -> None:
-        """Call them as they come. Returns after `end`."""
+        """Call the queued callbacks in order. Returns after `end`."""
         while (callback := self._waiting.get()) is not None:
             guarded(None, self._what, callback)
 
@@ -130,10 +126,11 @@ _CALLBACK_SECONDS = 1.0
 
 
 def elect(client: Client, election: LeaderElection) -> LeaderLock:
-    """Take part in `election` inside a `with` block. The lock that it gives says whether this process leads.
+    """Take part in `election` inside a `with` block. The lock says whether this process leads.
 
     The end of the block means that the work has ended: the Lease is released, if this process still holds it. Needs the
-    verbs get, create and update on leases. Does not close `client`. Raises RequestError for another `election`.
+    verbs get, create and update on leases. Does not close `client`. Raises RequestError if `election` is not a
+    LeaderElection.
 
     >>> with elect(client, LeaderElection("my-program", "default")) as lock:
     ...     lock.wait(timeout=10), lock.is_leader
@@ -143,14 +140,13 @@ def elect(client: Client, election: LeaderElection) -> LeaderLock:
 
 
 class LeaderLock:
-    """The Lease of an election, as this process sees it; made by `elect`. Safe to use from any thread, once it was
-    entered."""
+    """The Lease of an election, as this process sees it; made by `elect`. Thread-safe once it is entered."""
 
     def __init__(self, client: Client, election: LeaderElection, *, rng: random.Random | None = None) -> None:
-        """Nothing is requested yet. `rng` draws the jitter."""
+        """Makes no request yet. `rng` draws the jitter."""
         self.election = checked_election(client, election)
         self.identity = election.identity or own_identity()
-        """What the Lease calls this process."""
+        """The identity of this process in the Lease."""
         self.namespace = election.namespace or client.default_namespace
         self._client, self._clock, self._observer = client, client.clock, client.observer
         self._rng = rng or random.Random()
@@ -165,14 +161,15 @@ class LeaderLock:
         self._callbacks = ElectionCallbacks(election.name)
         self._threads: list[Thread] = []
         self._caller: Thread | None = None
-        """Of them the one that calls the callbacks, if there are any."""
+        """The thread that calls the callbacks, if there are any."""
         self.client = self.guard(client)
-        """The client for the work that needs the Lease: it begins a write only while this process leads, and raises
-        NotLeaderError otherwise. See `elected_client` for what that can and what it cannot prevent."""
+        """The client for work that needs the Lease: it begins a write only while this process leads, and raises
+        NotLeaderError otherwise. The module's docstring describes what that can and cannot prevent."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork: a candidacy that was begun is the parent's, one that was not becomes another's."""
+        """In the child of a fork: a candidacy that has begun stays the parent's; one that has not begun gets a new
+        identity."""
         self._changed = threading.Condition()
         if self._threads:
             self._state = LeaseState(phase=Phase.ENDED, reason="it is of the process that this one was forked from")
@@ -184,35 +181,37 @@ class LeaderLock:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process leads at this moment, by the clock and not only as far as anybody has noticed."""
+        """Whether this process leads now, by the clock, even if no thread has noticed the deadline yet."""
         return self._state.leads_at(self._clock.boottime())
 
     @property
     def lost(self) -> StopToken:
-        """Set when the present leadership ends, or the next one if this process stands by; its reason says why. It is
-        set at the deadline, or at most `retry` seconds after the machine wakes from a suspension beyond it."""
+        """Set when the present leadership ends, or the next leadership if this process stands by; its reason says why.
+        It is set at the deadline, or at most `retry` seconds after the machine wakes from a suspension beyond the
+        deadline."""
         return self._lost
 
     @property
     def leader(self) -> str:
-        """The identity that the Lease names, as it was last seen; empty when nobody holds it."""
+        """The holder's identity in the Lease, as last seen; empty without a holder."""
         return self._leader
 
     @property
     def trouble(self) -> str:
-        """Why this process cannot stand for the election: its requests for the Lease fail. Empty while they are
-        answered. Does not block."""
+        """Why this process cannot stand for election: its requests for the Lease fail. Empty while they succeed. Does
+        not block."""
         return self._trouble.reason
 
     def guard(self, client: Client) -> Client:
-        """`client`, another cluster's say, with the same limits as `self.client`."""
+        """Return `client`, for example of another cluster, with the same limits as `self.client`."""
         return client.with_layer(only_while_leading(self._until, self._describe, self._clock))
 
     def wait(self, timeout: Duration | None = None, *, stop: StopToken | None = None) -> bool:
-        """Block until this process leads, at most `timeout` seconds, or until `stop` is set; whether it leads.
+        """Block until this process leads, for at most `timeout` seconds, or until `stop` is set; returns whether it
+        leads.
 
-        After a leadership that was lost it stands by again: call it when the work of that one has ended. Raises
-        NotLeaderError when the candidacy has ended, RequestError when it was never begun.
+        After a lost leadership this call makes the process a candidate again: call it when the work of the lost
+        leadership has ended. Raises NotLeaderError when the candidacy has ended, RequestError when it was never begun.
         """
         if not self._threads:
             raise RequestError(f"election {self.election.name}: it has not begun: with elect(...) as lock: ...")
@@ -236,7 +235,7 @@ class LeaderLock:
             forget()
 
     def start(self) -> Self:
-        """Begin to stand for the election; what entering a `with` does. Does not block."""
+        """Begin to stand for election, as entering a `with` block does. Does not block."""
         if self._threads:
             raise RequestError(f"election {self.election.name}: it was entered before: call elect(...) once more")
         bodies = {"elector": self._elect, "deadline": self._watch_deadline}
@@ -253,16 +252,16 @@ class LeaderLock:
         return self
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is one of its own, which call the election's callbacks."""
+        """Whether `thread` belongs to the lock, such as the thread of the callbacks."""
         return thread in self._threads
 
     def close(self, *, release: bool | None = None, timeout: Duration | None = None) -> None:
-        """End the candidacy; what leaving the `with` does. Safe to repeat; later calls wait as well.
+        """End the candidacy, as leaving the `with` block does. Safe to repeat; later calls wait as well.
 
-        The work that needs the Lease has to have ended, or `release` must be False: then the Lease runs out by itself,
-        as it does when the client is closed already.
-        Blocks until the Lease is released or `timeout` seconds (by default the renew deadline) have passed, and at most
-        a second for a callback that does not return. From a callback it only begins the end.
+        The work that needs the Lease must have ended, or `release` must be False: then the Lease expires by itself, as
+        it does when the client is already closed. Blocks until the Lease is released or `timeout` seconds (default: the
+        renew deadline) have passed, and at most a second for a callback that does not return. Inside a callback it only
+        begins the end.
         """
         wanted = (self.election.release if release is None else release) and not self._client.is_closed
         within = self._rules.renew_deadline if timeout is None else seconds(timeout)
@@ -272,7 +271,7 @@ class LeaderLock:
         patience = time.monotonic() + within + _JOIN_SECONDS  # real time: these are threads of the operating system
         for thread in self._threads:
             left = patience - time.monotonic()
-            # Callbacks are user code, which holds nobody.
+            # Callbacks are user code and must not block the end.
             thread.join(max(0.0, min(left, _CALLBACK_SECONDS) if thread is self._caller else left))
             if thread.is_alive():
                 log.warning("election %s: thread %r does not end", self.election.name, thread.name)
@@ -291,7 +290,7 @@ class LeaderLock:
     def _elect(self) -> None:
         try:
             self._campaign()
-        except BaseException as error:  # a defect: nobody must wait for a thread that is dead
+        except BaseException as error:  # a defect: no waiter must wait for a dead thread
             log.critical("election %s failed; it is not a candidate any more", self.election.name, exc_info=error)
             reason = f"a defect: {described(error)}"
             self._move(lambda state, _: replace(state, phase=Phase.ENDED, reason=reason))
@@ -345,7 +344,7 @@ class LeaderLock:
         return action
 
     def _move(self, move: Callable[[LeaseState, Now], LeaseState]) -> None:
-        """Change the state, and then, without the lock, tell whom it concerns."""
+        """Change the state, then notify those concerned, without the lock."""
         follows: list[Callable[[], object]] = []
         with self._changed:
             before = self._state
@@ -360,7 +359,7 @@ class LeaderLock:
             call()
 
     def _entered(self, state: LeaseState, before: Phase) -> list[Callable[[], object]]:
-        """What follows from a new phase: what is to be done without the lock. Callbacks are queued here, in order."""
+        """The calls that a new phase requires, to be made without the lock. Callbacks are queued here, in order."""
         name, follows = f"{self.namespace}/{self.election.name}", list[Callable[[], object]]()
         if state.phase is Phase.LEADING:
             self._callbacks.tell(self.election.on_started)
@@ -369,7 +368,7 @@ class LeaderLock:
         if before is Phase.LEADING:
             reason = f"the leadership of {name} has ended: {state.reason or 'it was given up'}"
             self._callbacks.tell(self.election.on_stopped)
-            # Others may change the children of its objects from now on.
+            # Another leader may change the children of its objects from here on.
             follows += [partial(self._lost.set, reason), memory_of(self._client).forget,
                         partial(log.info, "%s", reason),
                         partial(self._observer.leadership_changed, self.election.name, False)]

@@ -1,40 +1,42 @@
-"""`step`: what a candidate for a Lease does next, as a function of its state, what has happened, and the time.
+"""`step`: the next action of a candidate for a Lease, as a pure function of its state, what has happened, and the time.
 
     phase       what happened                             -> phase     what to do
     standby     its time has come                                      read
-    standby     read: another's, and not over yet                      wait: until it is over, `retry` at most
-    standby     read: free, over, or our own                           write: ours
-    standby     read: there is none                                    create it, ours; as above if another's was seen
+    standby     read: another's, and not expired                       wait: until it expires, `retry` at most
+    standby     read: free, expired, or our own                        write: ours
+    standby     read: does not exist                                   create it, ours; as above if another's was seen
     standby     written                                   -> leading   wait, until `retry` after the write began
     standby     conflict, failed                                       wait
     leading     its time has come                                      write: renewed; read, if the last attempt failed
     leading     written                                                wait, until `retry` after the write began
-    leading     conflict                                               read; wait, if that is why we have just read
+    leading     conflict                                               read; wait, if a conflict caused the last read
     leading     read: our own, or nobody's                             write: renewed
-    leading     read: there is none                                    create it, ours
+    leading     read: does not exist                                   create it, ours
     leading     read: another's                           -> lost      nothing
     leading     failed                                                 wait, until `retry` after the request began
-    leading     the deadline has passed                   -> lost      nothing, whatever is answered from now on
+    leading     the deadline has passed                   -> lost      nothing, whatever is answered afterwards
     lost        campaign                                  -> standby   its time has come
     any         leave                                     -> ended     nothing
     any         leave, and release what may be ours       -> releasing its time has come
     releasing   its time has come                                      read
     releasing   read: our own                                          write: nobody's
-    releasing   read: there is none, or another's         -> ended
+    releasing   read: does not exist, or another's        -> ended
     releasing   written: nobody's                         -> ended
     releasing   conflict, failed, written: ours                        read; wait first, if that failed before
-    releasing   the time for it has passed                -> ended     it runs out by itself
+    releasing   the time for it has passed                -> ended     it expires by itself
 
-Behaviour, not code, of client-go's `tools/leaderelection`: whether another's holding is over is decided by the local
-time at which its record last changed and the duration that is written in it, never by the times in it, so that no
-clock has to agree with another; every write is guarded by the resourceVersion that was read. It is stricter in four
-points. The deadline counts from the moment at which the last successful renewal *began*, so that it comes before
-anybody else may begin, however late the answer was. A Lease is released by what has just been read, never by what is
-remembered. A Lease that was deleted frees nothing for whoever has seen another hold it: its holder has not heard of
-it yet, and creates it again (one that is deleted each time before a standby sees it again, for a whole lease, is free
-to that standby: what the holder then writes is refused, and it knows). And a standby looks after `retry / 2.2` to
-`retry`, the same spread as client-go's, which waits longer: so it sees each renewal within `retry`, and takes over
-within `lease + retry`.
+The behaviour follows client-go's `tools/leaderelection`: whether another holder's Lease has expired is decided by the
+local time at which its record last changed and the duration written in it, never by the times in it, so that clocks
+need not agree. Every write is guarded by the resourceVersion that was read. It is stricter in four points:
+
+- The deadline counts from the moment at which the last successful renewal *began*, so that it comes before another
+  candidate may begin, however late the response was.
+- A Lease is released on the basis of a fresh read, never of remembered state.
+- A deleted Lease is not free for a candidate that has seen another holder: the holder has not noticed the deletion
+  yet, and creates the Lease again. (If it is deleted each time before a standby sees it, for a whole lease duration, it
+  is free for the standby; the old holder's next write is then refused.)
+- A standby reads every `retry / 2.2` to `retry` seconds, with client-go's spread but without its longer wait. It sees
+  each renewal within `retry`, and takes over within `lease + retry`.
 """
 from __future__ import annotations
 
@@ -67,14 +69,14 @@ from kubectl_runtime.manager.leases import (
 )
 
 MOST_TRANSITIONS = 2**31 - 1
-"""The field has 32 bits: a Lease that was edited to hold the most would otherwise be refused at each attempt."""
+"""The field has 32 bits: an edited Lease with the maximum would otherwise be refused at each attempt."""
 
 RELEASED_FOR = 1
 """The duration that a released record states, in seconds, as client-go writes it."""
 
 
 class Phase(StrEnum):
-    """Where a candidate stands in an election."""
+    """The phase of a candidate."""
 
     STANDBY = "standby"
     LEADING = "leading"
@@ -85,27 +87,27 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """What a candidate knows. `phase` and `deadline` are what others may look at; `leads_at` decides."""
+    """What a candidate knows. `phase` and `deadline` may be read by others; `leads_at` decides."""
 
     phase: Phase = Phase.STANDBY
     deadline: float = -inf
-    """The last moment at which we lead, while the phase is leading; and when releasing is given up."""
+    """While leading, the last moment at which we lead; while releasing, when releasing is given up."""
     seen: LeaseRecord | None = None
     """The record as it was last read or written."""
     seen_at: float = -inf
-    """When it was first seen to be so."""
+    """When this record was first seen."""
     asked_at: float | None = None
-    """When the request began that has not been answered yet."""
+    """When the pending request began."""
     next_at: float = -inf
-    """When the next one is due."""
+    """When the next request is due."""
     known: bool = False
-    """Whether `seen` should be what the Lease says now, so that it can be written without reading it first."""
+    """Whether `seen` should still be current, so that the Lease can be written without reading it first."""
     reread: bool = False
-    """Whether we read because of a conflict, or a failure to release: the second one in a row waits."""
+    """Whether a conflict or a failed release caused the read; a second one in a row waits."""
     may_be_ours: bool = False
     """Whether a write of ours may have made the Lease ours, answered or not."""
     reason: str = ""
-    """Why the phase is what it is, for people; empty where that is plain."""
+    """The reason of the phase, as text; empty where it is obvious."""
 
     def leads_at(self, at: float) -> bool:
         """Whether this candidate leads at that moment."""
@@ -114,7 +116,7 @@ class LeaseState:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """An election's times in seconds, and who the candidate is."""
+    """An election's times in seconds, and the candidate's identity."""
 
     identity: str
     lease: int
@@ -127,8 +129,8 @@ class Rules:
         return cls(identity, int(seconds(election.lease)), seconds(election.renew_deadline), seconds(election.retry))
 
     def request_timeout(self, state: LeaseState | None, at: float) -> float:
-        """Seconds for a request. controller-runtime's: half the renew deadline, so that a second attempt fits in; never
-        past a deadline."""
+        """The timeout of a request in seconds: as in controller-runtime, half the renew deadline, so that a second
+        attempt fits in, and never past a deadline."""
         longest = max(1.0, self.renew_deadline / 2)
         if state is None or state.phase not in (Phase.LEADING, Phase.RELEASING):
             return longest
@@ -136,9 +138,9 @@ class Rules:
 
 
 def step(rules: Rules, state: LeaseState, happened: Input, now: Now) -> tuple[LeaseState, Action]:
-    """The next state, and what to do in it. A request that is to be made counts as begun `now`.
+    """The next state and the action. A request in the action counts as begun `now`.
 
-    Only a Tick or an answer leads to a request, and a Tick to none while one is under way. Pure.
+    Only a Tick or an answer leads to a request; a Tick leads to none while a request is pending. Pure.
     """
     state = expired(state, now)
     match happened:
@@ -164,7 +166,7 @@ def step(rules: Rules, state: LeaseState, happened: Input, now: Now) -> tuple[Le
 
 
 def expired(state: LeaseState, now: Now) -> LeaseState:
-    """The state once it has been noticed that its deadline has passed, if it has."""
+    """The state after checking whether its deadline has passed."""
     if now.at < state.deadline:
         return state
     if state.phase is Phase.LEADING:
@@ -201,10 +203,10 @@ def _answered(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, 
 
 
 def noted(state: LeaseState, record: LeaseRecord | None, at: float) -> LeaseState:
-    """The state after the Lease was read, by whomever: None where there is none; what was seen of it stays seen."""
+    """The state after any read of the Lease; None if it does not exist, which keeps what was seen before."""
     if record is None:
         return replace(state, known=False)
-    if record == state.seen:  # only its content counts: labels and the like keep nobody in office
+    if record == state.seen:  # only the record counts: a change of labels renews nothing
         return replace(state, known=True)
     return replace(state, seen=record, seen_at=at, known=True)
 
@@ -215,7 +217,7 @@ def _standing_by(rules: Rules, state: LeaseState, answer: Answer, asked_at: floa
         over_at = held_until(rules, state)
         if now.at < over_at:
             return _pause(state, min(jittered(rules, now), over_at))
-        # What is our own already (its answer was lost, or came too late) is not a transition.
+        # A Lease that is already ours (its response was lost or late) is not a transition.
         return _ask(state, _taken(rules, state, answer.record, now), now)
     if isinstance(answer, Written):
         deadline = asked_at + rules.renew_deadline
@@ -255,7 +257,7 @@ def _releasing(rules: Rules, state: LeaseState, answer: Answer, asked_at: float,
 
 
 def held_until(rules: Rules, state: LeaseState) -> float:
-    """Until when another's holding counts, as far as we have seen."""
+    """When another holder's Lease expires, as far as we have seen."""
     seen = state.seen
     if seen is None or seen.holder in (rules.identity, ""):
         return -inf
@@ -263,12 +265,12 @@ def held_until(rules: Rules, state: LeaseState) -> float:
 
 
 def jittered(rules: Rules, now: Now) -> float:
-    """When to look again."""
+    """When to read again."""
     return now.at + rules.retry * (1 + JITTER * now.chance) / (1 + JITTER)
 
 
 def _taken(rules: Rules, state: LeaseState, found: LeaseRecord | None, now: Now) -> Request:
-    """The request that makes the Lease ours: a transition, if it was not."""
+    """The request that makes the Lease ours, counted as a transition if it was not."""
     seen = state.seen
     if seen is not None and seen.holder == rules.identity:
         record = _ours(rules, seen, now)
@@ -280,7 +282,7 @@ def _taken(rules: Rules, state: LeaseState, found: LeaseRecord | None, now: Now)
 
 
 def _ours(rules: Rules, before: LeaseRecord, now: Now) -> LeaseRecord:
-    """The record of one who holds on."""
+    """The record of a renewal."""
     date = format_micro_time(now.date)
     return LeaseRecord(rules.identity, rules.lease, before.acquire_time or date, date, before.transitions)
 

@@ -1,34 +1,17 @@
-"""`LeaseStore`: carries out what the lease machine asks for, on one Lease of one server.
+"""The values and requests of leader election.
 
-    read                    the Lease            there is none        anything else
-    create                  written              409: conflict        failed
-    write at the version    written              409, 404: conflict   failed
+- `LeaderElection`: which Lease decides, and its times. The defaults 15, 10 and 2 s are those of client-go and of
+  Kubernetes's own components, as is the rule that `retry * 1.2` must be below `renew_deadline`. All candidates for one
+  Lease should use the same times; otherwise the duration that the holder wrote into the Lease counts.
+- `LeaseRecord`: the content of a Lease. Missing fields are read as in client-go: no holder is an empty holder, no
+  transitions are 0. The times are only informative: no code compares them with a clock.
+- `LeaseStore`: carries out the requests of `lease_machine` on one Lease. Each request is one attempt, since the machine
+  has its own retries. A write without a response counts as failed; the machine then reads the Lease. Other content of
+  the Lease (labels, a preferred holder) is kept.
+- `Trouble`: why Leases cannot be read or written. It logs the first failure of each kind, and repeats after 10 s,
+  doubling up to a minute.
 
-Each request is one attempt, since the machine has a rhythm of its own. A write whose answer was lost has failed here:
-the machine then reads the Lease, and goes by what it says. What the Lease says besides its record (labels,
-a preferred holder) stays. A failure is logged when it is of another kind than the last, and again after 10 s, doubling
-up to a minute, while it lasts.
-
-What happens to a candidate for a Lease, what it does, and when: the words of `lease_machine`'s table.
-
-`LeaderElection`: which Lease decides, and how long its holder counts. Checked when made.
-
-    lease            how long a holder that is not heard of still counts, for the others; a whole number of seconds
-    renew_deadline   how long a holder whose renewals fail still counts, for itself; shorter, so that it has stopped
-                     before anybody else begins
-    retry            how often the holder renews, and the longest time between two looks of somebody who stands by
-
-The defaults, 15, 10 and 2 s, are those of client-go and of Kubernetes's own components; and so is the rule that
-`retry * 1.2` has to fit into the renew deadline. All candidates for one Lease should have the same times; where they do
-not, the time that the holder wrote into the record counts.
-
-`LeaseRecord`: what a Lease says of who leads, as a value; and its way to and from a `Lease` object.
-
-What a record does not say is taken as client-go takes it: no holder is an empty one, no transitions are 0. Times are
-the holder's, for people: nobody compares them with a clock. They are written with six digits of fraction, as the server
-demands.
-
-`LeaseStore`: performs what the lease machine asks of the server. `Trouble`: why Leases cannot be read or written.
+The remaining classes are the inputs and actions in the table of `lease_machine`.
 """
 from __future__ import annotations
 
@@ -59,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """Who holds a Lease, since when, and for how long each renewal is good. `duration`: seconds, None if not said."""
+    """Who holds a Lease, since when, and how long a renewal lasts. `duration`: seconds, or None if missing."""
 
     holder: str = ""
     duration: int | None = None
@@ -69,13 +52,13 @@ class LeaseRecord:
 
     @classmethod
     def of(cls, lease: Lease) -> LeaseRecord:
-        """What `lease` says. Raises DecodeError when its content is not a LeaseSpec."""
+        """Read the record from `lease`. Raises DecodeError when its content is not a LeaseSpec."""
         spec = lease.spec if lease.get("spec") is not None else LeaseSpec()
         return cls(spec.holder_identity or "", spec.lease_duration_seconds, spec.acquire_time, spec.renew_time,
                    spec.lease_transitions or 0)
 
     def write_to(self, lease: Lease) -> None:
-        """Have `lease` say it; what else it says stays."""
+        """Write the record into `lease`; other content is kept."""
         if lease.get("spec") is None:
             lease.spec = LeaseSpec()
         spec = lease.spec
@@ -87,8 +70,8 @@ class LeaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """When a step is made. `at`: seconds on a clock that counts suspended time; `date`: for the record, which people
-    read; `chance`: a random number in [0, 1), for the jitter."""
+    """The time of a step. `at`: seconds on a clock that counts suspended time; `date`: for the record; `chance`: a
+    random number in [0, 1) for the jitter."""
 
     at: float
     date: datetime
@@ -109,29 +92,29 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The Lease now says this, by our write."""
+    """Our write succeeded; the Lease now has this record."""
 
     record: LeaseRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The write was refused: somebody else was faster, or there is no such Lease any more."""
+    """The write was refused: another candidate was faster, or the Lease does not exist any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No answer, or none that says anything of the Lease. A write may have been carried out."""
+    """There was no response, or an error that says nothing about the Lease. A write may have been carried out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """Somebody wants to lead again."""
+    """This process wants to lead again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The work has ended, and nobody wants to lead any more. `within`: seconds for the release."""
+    """The work has ended, and this process no longer wants to lead. `within`: seconds for the release."""
 
     release: bool
     within: float
@@ -140,7 +123,7 @@ class Leave:
 Answer: TypeAlias = Read | Written | Conflict | Failed
 Input: TypeAlias = Tick | Answer | Campaign | Leave
 
-# What to do.
+# Actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +140,14 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Write the record, if the Lease is still the version that was last read or written."""
+    """Write the record, if the Lease still has the version that was last read or written."""
 
     record: LeaseRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing until then, on the clock of `Now.at`, unless somebody campaigns or leaves."""
+    """Do nothing until then, on the clock of `Now.at`, unless a Campaign or Leave comes."""
 
     until: float
 
@@ -181,7 +164,7 @@ JITTER = 1.2
 
 
 def own_identity() -> str:
-    """The host's name and a random part: two processes never share it, nor do two lives of one Pod."""
+    """The host's name and a random part: unique among processes and among restarts of one Pod."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
@@ -189,18 +172,23 @@ def own_identity() -> str:
 class LeaderElection:
     """How one of several processes is chosen: `LeaderElection("my-operator")`. Durations are seconds or `timedelta`.
 
-    `name` of the Lease, in `namespace` (default: the client's own, which in a cluster is the Pod's). `identity`: what
-    the Lease calls this process; by default the host's name and a random part. Your own identities must differ between
-    the replicas: a process that finds its own name in the Lease believes that it holds it. `release`: give the Lease
-    back when the work has ended. Then another replica begins at once and need not wait until the Lease runs out.
+    - `name` of the Lease, in `namespace` (default: the client's own, which in a cluster is the Pod's).
+    - `identity`: the holder name of this process; default: the host's name and a random part. Your own identities must
+      differ between replicas: a process that finds its own name in the Lease believes that it holds the Lease.
+    - `release`: give the Lease back when the work has ended, so that another replica begins at once instead of waiting
+      until the Lease expires.
+    - `lease`: for how long other candidates respect a holder that does not renew; a whole number of seconds.
+    - `renew_deadline`: for how long a holder whose renewals fail keeps leading; shorter than `lease`, so that it has
+      stopped before another candidate begins.
+    - `retry`: the time between renewals, and the longest time between two reads of a standby.
 
     `on_started()`, `on_stopped()` and `on_new_leader(identity)` are called in order, in a thread of their own, and must
-    be short; what they raise is logged. `on_stopped` is called once for each `on_started`. They are for logs and
-    metrics. Do not put work there that only the leader may do: give it to a `Manager`, or write it after `lock.wait()`
-    in `with elect(client, election) as lock:`.
+    be short; their exceptions are logged. `on_stopped` is called once for each `on_started`. They are for logs and
+    metrics. Work that only the leader may do belongs into a `Manager`, or after `lock.wait()` in `with elect(client,
+    election) as lock:`.
 
-    Raises RequestError for names that no Lease can have, for callbacks that cannot be called, and for times that do not
-    fit together.
+    Raises RequestError for names that a Lease cannot have, for callbacks that cannot be called, and for times that do
+    not fit together.
 
     >>> election = LeaderElection("my-operator", "default", lease=15, renew_deadline=10, retry=2)
     >>> with elect(client, election) as lock:
@@ -246,7 +234,7 @@ class LeaderElection:
 
 
 def checked_election(client: object, election: LeaderElection) -> LeaderElection:
-    """The election. Raises RequestError when it, or the client, is none."""
+    """Return the election. Raises RequestError when the argument is not a LeaderElection."""
     check_client(client, "elect")
     check_type("election", election, LeaderElection, "LeaderElection('my-operator')")
     return election
@@ -257,8 +245,8 @@ class LeaseStore:
 
     def __init__(self, client: Client, name: str, namespace: str, trouble: Trouble, *,
                  labels: Mapping[str, str] | None = None) -> None:
-        """`client` makes the requests; nothing is sent yet. `labels` that the Lease is to have. `trouble` keeps what
-        fails. Raises RequestError for a client of dry runs."""
+        """Does not send anything. `client` makes the requests. `labels`: labels for the Lease. `trouble` records
+        failures. Raises RequestError for a client of dry runs."""
         if client.write_defaults.dry_run:
             raise RequestError(f"the Lease {name} cannot be held by a client whose writes are dry runs: give the "
                                "election a client without dry_run=True")
@@ -270,7 +258,7 @@ class LeaseStore:
         self.trouble = trouble
 
     def perform(self, request: Request, timeout: float) -> Answer:
-        """Carry out `request`, in `timeout` seconds at most. Blocks; raises nothing."""
+        """Carry out `request` within `timeout` seconds. Blocks; raises nothing."""
         try:
             answer: Answer = self._perform(request, timeout)
         except ApiError as error:
@@ -310,24 +298,24 @@ class LeaseStore:
 
 
 FIRST_REPEAT, LONGEST_REPEAT = 10.0, 60.0
-"""Seconds until a failure that lasts is logged again, doubling."""
+"""Seconds until a lasting failure is logged again, doubling."""
 
 
 REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY)
-"""What does not pass by itself: no rights, or no such namespace."""
+"""Errors that do not pass by themselves: missing permissions or a missing namespace."""
 
 
 PATIENCE = 5.0
-"""Seconds for which requests may fail before that counts; what the server refuses counts at once."""
+"""Seconds for which requests may fail before they make a process not ready; refusals count at once."""
 
 
 class Trouble:
-    """The failing requests for Leases. The log gets the first of each kind, repeats while it lasts, and the end of all.
-    That a Lease can be read does not end the trouble of writing it. Safe to use from any thread."""
+    """The failing requests for Leases. It logs the first failure of each kind, repeats, and the recovery. A successful
+    read does not end the trouble of writing the same Lease. Safe to use from any thread."""
 
     def __init__(self, whose: str, clock: Clock, repeated_within: float) -> None:
-        """Nothing has failed yet. `whose`: what log lines begin with. `repeated_within`: seconds in which a
-        request that failed is made again; if it is not, nobody needs it any more."""
+        """`whose`: the prefix of log lines. `repeated_within`: seconds in which a failed request is repeated; after
+        that it is no longer needed, and its failure is dropped."""
         self._whose, self._clock, self._repeated_within = whose, clock, repeated_within
         self._lock = threading.Lock()
         self._kinds: dict[tuple[str, bool], tuple[type[BaseException], int]] = {}
@@ -338,15 +326,15 @@ class Trouble:
 
     @property
     def reason(self) -> str:
-        """Why this process cannot take part: what fails. Empty when nothing does, and in the first `PATIENCE` seconds
-        of what may pass by itself. Does not block."""
+        """Why this process cannot take part: the failing request. Empty without failures, and in the first `PATIENCE`
+        seconds of a failure that may pass by itself. Does not block."""
         with self._lock:
             now = self._clock.monotonic()
             lasts = any(now - at < self._repeated_within for at in self._last_at.values())
             return self._text if lasts and (self._refused or now - self._since >= PATIENCE) else ""
 
     def failed(self, name: str, request: object, error: BaseException) -> None:
-        """`request` for the Lease `name` failed."""
+        """Record that `request` for the Lease `name` failed."""
         reason = error_behind(error) or error
         kind = type(reason), reason.code if isinstance(reason, ApiError) else 0
         what = "" if isinstance(error, KubeError) else f"{type(request).__name__.lower()} failed: "
@@ -370,7 +358,7 @@ class Trouble:
             log.warning("%s; still so after %.0f s", text, lasts)
 
     def worked(self, name: str, request: object) -> None:
-        """`request` for the Lease `name` was answered."""
+        """Record that `request` for the Lease `name` succeeded."""
         if not self._kinds:
             return
         with self._lock:
@@ -381,7 +369,7 @@ class Trouble:
 
 
 def _meaning(request: Request, error: ApiError) -> Answer | None:
-    """What an error says of the Lease; None: nothing."""
+    """What an error says about the Lease, or None."""
     if isinstance(request, Get):
         return Read(None) if error.is_not_found else None
     if error.code == HTTPStatus.CONFLICT or (isinstance(request, Update) and error.is_not_found):

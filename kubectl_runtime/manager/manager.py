@@ -6,17 +6,9 @@
     manager.add_check("database", database.ping)
     manager.run()                                    # until SIGINT, SIGTERM, a failure, or the loss of the Lease
 
-What starts when, and how it ends, stands in `running`.
-
-`ManagerView`: a manager as its server shows it, at `/readyz` and on the status page.
-
-`ManagerDefaults`: what a `Manager` takes for arguments that its program leaves out, so that the values of the command
-line reach a manager that it did not make.
-
-    Manager(client, serve=":9090")     the program's value counts
-    Manager(client)                    the value of `manager_defaults` around it, else the library's own default
-
-The block belongs to the context that enters it: to this thread, and to those that it hands its context on to.
+`running` describes the order of start and stop. `ManagerView` is a manager as `/readyz` and the status page show it.
+`ManagerDefaults` holds values for arguments that a program leaves out, so that the command line reaches a manager that
+it did not make; they apply inside the block `manager_defaults`, in its context.
 """
 from __future__ import annotations
 
@@ -72,11 +64,11 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
 MOST_REPLICAS = 100
-"""Rows of the status page; their shards are at most 256."""
+"""The most rows of replicas on the status page."""
 
 
 class ManagerView:
-    """A manager as its server shows it. Safe to use from any thread; takes no lock except for the list of members."""
+    """A manager as its server shows it. Thread-safe; takes no lock except for the list of members."""
 
     def __init__(self, running: RunningManager, lock: LeaderLock | None, members: Callable[[], Iterable[Member]], *,
                  sharded: bool, given: Checks, servers: Sequence[Server]) -> None:
@@ -89,12 +81,13 @@ class ManagerView:
                          else {SERVERS: TimedCheck(SERVERS, partial(expect_ready, servers))})
 
     def ready_checks(self) -> dict[str, Check]:
-        """What makes it ready at this moment, by name: itself, each controller and store, and what the program added.
+        """The readiness checks, by name: the manager, each controller and store, and the checks that the program added.
 
             manager    servers    election    sharding    controller widget    store pods    database
 
-        `servers` is about the servers alone, for a Pod that serves a webhook which its own stores need.
-        Does not block; the program's own checks and servers may, when they are asked."""
+        `servers` covers only the servers, for a Pod whose stores need its own webhook. Does not block; the program's
+        own checks and servers may block when they are called.
+        """
         running = self._running
         members = [*self._members()]
         controllers = [member.running for member in members
@@ -109,12 +102,12 @@ class ManagerView:
         return {**found, **store_checks(controllers), **self._given.all()}
 
     def controllers(self) -> Sequence[Inspected]:
-        """The controllers that were started, in the order they were added."""
+        """The started controllers, in the order of `add`."""
         return [member.running for member in self._members()
                 if isinstance(member, ControllerMember) and member.running is not None]
 
     def manager(self) -> ManagerState:
-        """How the manager is, without its checks: those are the program's own, and may block."""
+        """The state of the manager, without its checks, which are user code and may block."""
         running, lock = self._running, self._lock
         phase = "running" if lock is None and running.phase is Phase.LEADING else str(running.phase)
         return ManagerState(phase=phase, reason=running.reason,
@@ -143,21 +136,21 @@ class ManagerView:
 
 
 class _Unsaid(str):
-    """A default, which differs from the same text that a program gives."""
+    """A default, distinct from an equal text that a program passes."""
 
     __slots__ = ()
 
 
 SERVE: Final[str] = _Unsaid(":8080")
-"""Where a Manager serves by default."""
+"""The default address of a Manager."""
 
 DEBUG: Final = DebugPage()
-"""The status page of a Manager by default: this very object stands for an argument that was left out."""
+"""The default status page of a Manager; this very object marks an argument that was left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerDefaults:
-    """What a Manager takes for arguments that are left out, under their names."""
+    """The values of a Manager for arguments that are left out, under the names of the arguments."""
 
     leader: LeaderElection | None = None
     serve: str | None = SERVE
@@ -165,15 +158,15 @@ class ManagerDefaults:
     metrics: bool = True
 
     def for_leader(self, said: LeaderElection | None) -> LeaderElection | None:
-        """The election: what the program said, else the default."""
+        """The election that the program passed, or else the default."""
         return self.leader if said is None else said
 
     def for_serve(self, said: str | None) -> str | None:
-        """The address: what the program said, None included, else the default."""
+        """The address that the program passed, including None, or else the default."""
         return self.serve if isinstance(said, _Unsaid) else said
 
     def for_debug(self, said: DebugPage | None) -> DebugPage | None:
-        """The status page: what the program said, None included, else the default."""
+        """The status page that the program passed, including None, or else the default."""
         return self.debug if said is DEBUG else said
 
 
@@ -183,7 +176,7 @@ current_defaults: ContextVar[ManagerDefaults] = ContextVar("kubectl_runtime_mana
 
 @contextmanager
 def manager_defaults(defaults: ManagerDefaults) -> Iterator[None]:
-    """Let every Manager that is made inside the block take these."""
+    """Apply these defaults to every Manager made inside the block."""
     token = current_defaults.set(defaults)
     try:
         yield
@@ -196,12 +189,13 @@ D = TypeVar("D")
 
 
 class Manager:
-    """Runs several controllers and other work in one process, with one start, one end, health, metrics and election.
+    """Runs several controllers and other work in one process, with common start, stop, health, metrics and leader
+    election.
 
-    `add` takes a controller and its reconciler, `add_runnable` a function that gets a StopToken. `run` blocks until a
-    signal or the first fatal error, which it raises; `start` does not block. With `leader` controllers run only while
-    this process leads. `serve` is the address of `/healthz`, `/readyz` and `/metrics` (None: no server). The end may
-    take `grace` seconds. A manager runs once. Safe to use from any thread; what you add while it runs starts at once.
+    `add` takes a controller and its reconciler, `add_runnable` a function of a StopToken. `run` blocks until a signal
+    or the first fatal error, which it raises; `start` does not block. With `leader`, controllers run only while this
+    process leads. `serve` is the address of `/healthz`, `/readyz` and `/metrics` (None: no server). Stopping takes at
+    most `grace` seconds. A manager runs once. Thread-safe; members added to a running manager start at once.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     return Action.await_change()
@@ -216,15 +210,15 @@ class Manager:
                  grace: Duration = 25, metrics: bool | None = None) -> None:
         """Make a manager. It starts nothing and sends no request before `run` or `start`.
 
-        - `client`: for the Leases, and what `/metrics` is about. The manager does not close it.
+        - `client`: for the Leases and `/metrics`. The manager does not close it.
         - `leader`: the Lease that decides when work begins. Default: work begins at once.
-        - `sharding`: the controllers of all replicas share the objects.
-        - `serve`: `HOST:PORT` for `/healthz`, `/readyz`, `/metrics` and what `add_route` adds. None: serve nothing.
-        - `debug`: who may look at the page `/debug` there, and what it shows. Default: this host only. None: no page.
-        - `grace`: seconds for the whole end. Keep it below the 30 s that Kubernetes gives a Pod.
-        - `metrics`: whether `/metrics` is served: of the Metrics that the client has as its observer, else of
-          `Metrics.shared()`, which observes the client from the start on; the default registry also has what the
-          program counts itself. None: yes, unless the command line says `--no-metrics`.
+        - `sharding`: the replicas share the controllers' objects.
+        - `serve`: `HOST:PORT` for `/healthz`, `/readyz`, `/metrics` and the routes of `add_route`. None: serve nothing.
+        - `debug`: who may read the status page `/debug`, and what it shows. Default: this host only. None: no page.
+        - `grace`: seconds for the whole stop. Keep it below the 30 s that Kubernetes gives a Pod.
+        - `metrics`: whether `/metrics` is served. It shows the Metrics that observe the client; if there are none,
+          `Metrics.shared()` observes the client from the start on. The default registry also has the program's
+          own metrics. None: yes, unless the command line has `--no-metrics`.
 
         Raises RequestError for an argument that cannot be used.
         """
@@ -258,27 +252,27 @@ class Manager:
 
     @property
     def leader(self) -> LeaderElection | None:
-        """The election that decides when work begins; None without one."""
+        """The election that decides when work begins; None without an election."""
         return None if self._lock is None else self._lock.election
 
     @property
     def sharding(self) -> Sharding | None:
-        """How its replicas share the objects; None if they do not."""
+        """How the replicas share the objects; None if they do not."""
         return self._sharding
 
     @property
     def serve(self) -> str | None:
-        """Where it serves health and metrics, as `HOST:PORT`; None for nowhere."""
+        """The address of health and metrics as `HOST:PORT`; None for no server."""
         return None if self._address is None else str(self._address)
 
     @property
     def grace(self) -> float:
-        """Seconds that its end may take."""
+        """The most seconds that the stop may take."""
         return self._grace
 
     @property
     def debug(self) -> DebugPage | None:
-        """Who may look at `/debug`, and what is shown; None for no page."""
+        """Who may read `/debug`, and what it shows; None for no page."""
         return self._debug
 
     @overload
@@ -298,24 +292,24 @@ class Manager:
     def add(self, controller: Any, reconciler: Any = None, *, context: Any = None,
             error_policy: ErrorPolicy[Any] | None = None, needs_leader: bool = True,
             sharded: bool | None = None) -> Manager:
-        """Run `controller` with `reconciler` when the manager runs, or at once if it runs already. Returns the manager.
+        """Run `controller` with `reconciler` when the manager runs, or at once if it already runs. Returns the manager.
 
-        `reconciler`, `context` and `error_policy` are those of `Controller.start`. A `BoundController` has them already
-        and is given alone. Later changes of the controller do not count. Signals and grace are the manager's: what the
-        controller says of them is ignored.
+        `reconciler`, `context` and `error_policy` are those of `Controller.start`. A `BoundController` already has them
+        and is passed alone. Later changes of the controller have no effect. The manager handles signals and grace; the
+        controller's own settings for them are ignored.
 
-        With an election and `needs_leader`: the stores fill while the process stands by, and runs begin when it leads.
-        After the deadline of the Lease `ctx.client` refuses writes with NotLeaderError, and within a run the client
-        from outside does so, too. A thread that a run starts needs an Api that is made from `ctx.client`,
-        or a copy of the run's context (`contextvars.copy_context`).
+        With an election and `needs_leader`, the stores fill while the process stands by, and runs begin when it leads.
+        After the deadline of the Lease `ctx.client` refuses writes with NotLeaderError; inside a run, so does the
+        client that the program passed. A thread that a run starts must use an Api made from `ctx.client`, or a copy of
+        the run's context (`contextvars.copy_context`).
 
-        With a sharding, unless `sharded=False`: no leader is needed. The controller reconciles the objects of the
-        shards that this replica holds. `ctx.client` refuses a run's writes after the deadline of its shard. What the
-        watches hold, `Sharding(by=...)` says.
+        With a sharding, unless `sharded=False`, no leader is needed: the controller reconciles the objects of the
+        shards that this replica holds, and `ctx.client` refuses a run's writes after the deadline of its shard.
+        `Sharding(by=...)` decides what the watches hold.
 
-        Raises RequestError as `Controller.start` does, for a reconciler beside a bound controller, `sharded=True`
-        without a sharding, a controller that cannot be divided as the sharding says, and when a name is taken or the
-        stop has begun.
+        Raises RequestError as `Controller.start` does; for a reconciler beside a bound controller; for `sharded=True`
+        without a sharding; for a controller that the sharding cannot divide; and when a name is taken or the stop has
+        begun.
         """
         if isinstance(controller, BoundController):
             if (reconciler, context, error_policy) != (None, None, None):
@@ -344,12 +338,13 @@ class Manager:
 
     def remove(self, member: str | Controller[Any] | BoundController[Any], *,
                timeout: Duration | None = None) -> list[StillRunning]:
-        """Stop one controller or runnable, by its name or the controller itself, and forget it; the others go on.
+        """Stop one controller or runnable, given by its name or the controller itself, and remove it; the others
+        continue.
 
-        Blocks until its runs have ended and its threads are joined, `timeout` seconds at most (the manager's grace
-        period by default); returns what of it still runs. From a thread that its end waits for, a run of its own for
-        instance, it only begins the end. Watches and stores that others share stay. Its name is free for another one
-        then. Raises RequestError when there is none of that name.
+        Blocks until its runs have ended and its threads are joined, for at most `timeout` seconds (default: the
+        manager's grace period); returns what still runs. A call from a thread that the stop waits for, for example one
+        of its own runs, only begins the stop. Watches and stores that others share stay. The name can then be used
+        again. Raises RequestError when there is no member of that name.
         """
         bound = member.controller if isinstance(member, BoundController) else member
         name = bound.plan().name if isinstance(bound, Controller) else bound
@@ -378,19 +373,19 @@ class Manager:
         return self
 
     def add_check(self, name: str, fn: Callable[[], object], *, timeout: Duration = 2) -> Manager:
-        """Call `fn` for each question whether the process is ready. It fails by raising, by returning False, and by
-        taking more than `timeout` seconds. It is called in a thread of its own, and not again before it has returned.
-        `/readyz?verbose` lists it by its `name`. Raises RequestError for a name that is taken, has a slash, or is one
-        of the manager's own: `ping`, `manager`, `servers`, `election`, `sharding`, `controller ...`, `store ...`,
-        and for a timeout of 0 seconds or less."""
+        """Call `fn` for each readiness request. The check fails if `fn` raises, returns False, or takes more than
+        `timeout` seconds. It is called in a thread of its own, and not again before it has returned. `/readyz?verbose`
+        lists it by its `name`. Raises RequestError for a name that is taken, has a slash, or belongs to the manager
+        (`ping`, `manager`, `servers`, `election`, `sharding`, `controller ...`, `store ...`), and for a timeout of 0
+        seconds or less."""
         self._checks.add(name, fn, timeout)
         return self
 
     def add_server(self, server: Server) -> Manager:
-        """Run `server`, for instance a WebhookServer. Servers start before everything else, in the order they were
-        added, and stop last. A server with `why_not_ready`, as a WebhookServer has, becomes part of readiness;
-        `/readyz/servers` asks all such servers, and nothing else. Raises RequestError after the start, and for a second
-        server of the same name."""
+        """Run `server`, for example a WebhookServer. Servers start before everything else, in the order of
+        `add_server`, and stop last. A server with `why_not_ready`, such as a WebhookServer, becomes part of readiness;
+        `/readyz/servers` checks only these servers. Raises RequestError after the start, and for a second server of the
+        same name."""
         if self._started:
             raise RequestError(f"{server.name} cannot be added: this manager was started, and servers start first")
         if hasattr(server, "why_not_ready"):
@@ -399,10 +394,10 @@ class Manager:
         return self
 
     def add_route(self, path: str, application: WSGIApplication) -> Manager:
-        """Serve a WSGI application beside `/healthz`, to requests of any method at `path` and below it; its PATH_INFO
-        is the whole path. It is called in threads of the server, which ask for no password, and cut an answer off that
-        takes more than 10 s; what it raises is answered by 500, and logged. Returns the manager. Raises RequestError
-        for a path that is taken or cannot be one, with `serve=None`, and after the start."""
+        """Serve a WSGI application beside `/healthz`, for requests of any method at `path` and below; its PATH_INFO is
+        the whole path. It runs in the server's threads, without authentication; a response that takes more than 10 s is
+        cut off, and an exception gives a 500 and is logged. Returns the manager. Raises RequestError for a path that is
+        taken or invalid, with `serve=None`, and after the start."""
         if self._address is None:
             raise RequestError(f"{path} cannot be served: this manager serves nothing (serve=None)")
         checked_route(path, application)
@@ -416,20 +411,20 @@ class Manager:
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """The servers that were added, in this order."""
+        """The added servers, in order."""
         return tuple(self._servers)
 
     def plans(self) -> list[Plan]:
-        """What the controllers that were added watch and do, in the order they were added."""
+        """What the added controllers watch and do, in order."""
         return [member.plan for member in self._members.values() if isinstance(member, ControllerMember)]
 
     def controllers(self) -> list[BoundController[Any]]:
-        """The controllers that were added, with their reconcilers, in that order. For simulations, which have neither
-        an election nor shards."""
+        """The added controllers with their reconcilers, in order. For simulations, which have neither election nor
+        shards."""
         return [*self._bound]
 
     def runnables(self) -> list[str]:
-        """The names of the functions that were added, in that order."""
+        """The names of the added functions, in order."""
         return [name for name, member in self._members.items() if isinstance(member, RunnableMember)]
 
     def run(self) -> None:
@@ -437,16 +432,16 @@ class Manager:
         KeyboardInterrupt.
 
         Raises the first failure: a runnable's own exception, ControllerError, LeadershipLost, or what kept a server
-        from listening; RequestError the second time. After SIGINT or SIGTERM it returns; a second one ends the process
-        with status 128 + n. When something still runs after the grace period and signals are its own, it flushes the
-        logs and ends the process with status 1.
+        from listening; RequestError on a second call. After SIGINT or SIGTERM it returns; a second signal n ends the
+        process with status 128 + n. If something still runs after the grace period and the manager handles the signals,
+        it flushes the logs and ends the process with status 1.
         """
         self._launch(foreground=True).serve(self._grace)
 
     def start(self) -> RunningManager:
-        """Start, and return when the servers listen and every thread is started. Signals are left alone.
+        """Start, and return when the servers listen and every thread is started. Does not handle signals.
 
-        Raises what kept a server from listening, RequestError the second time.
+        Raises what kept a server from listening; RequestError on a second call.
         """
         return self._launch(foreground=False)
 

@@ -1,20 +1,15 @@
-"""What a manager runs: controllers and plain functions, each with a life of its own below the manager's.
+"""The members of a manager: controllers and plain functions, each with its own lifecycle.
 
-                start()                                 elected()                       when it is to stop
+                start()                                 elected()                       when it must stop
     controller  its threads; its stores fill            its runs begin                  drains
-    one that    likewise; then it works for the         nothing                         drains; its shards are given up
-    shares      objects of this replica's shards
+    sharded     likewise; then it reconciles the        nothing                         drains; its shards are given up
+    controller  objects of this replica's shards
     runnable    its thread, if it needs no leadership   its thread, if it needs it      its token is set
 
-Without an election `elected()` follows at once. A member that fails ends the manager; one that just ends does not.
+Without an election `elected()` follows at once. A failing member ends the manager; a member that just returns does not.
 
-`ShardMembership`: a manager's part in a sharding. Without a sharding all of this does nothing.
-
-    expect(name)   a controller that shares; before `start`, this replica waits for its stores before it takes a shard
-    start()        from then on it joins as soon as nothing is waited for
-    ready(name)    the stores of a controller are complete, or it has ended
-    quit(within)   the end begins: each shard is given up as soon as no run of it is left
-    end(left)      waits for what is left, at most that many seconds
+`ShardMembership` is a manager's part in a sharding: it joins the group once the stores of all sharded controllers are
+complete, and gives the shards up at the end. Without a sharding it does nothing.
 """
 from __future__ import annotations
 
@@ -57,7 +52,7 @@ class ShardMembership:
 
     def __init__(self, client: Client, sharding: Sharding | None, grace: float,
                  failed: Callable[[BaseException], None]) -> None:
-        """`grace`: seconds that runs have when a shard is given up; `failed` is called with a defect."""
+        """`grace`: seconds for runs when a shard is given up; `failed` is called with a defect."""
         self.sharder = None if sharding is None else Sharder(client, sharding, grace=grace, failed=failed)
         self._lock = threading.Lock()
         self._awaited: set[str] = set()
@@ -66,12 +61,12 @@ class ShardMembership:
 
     @property
     def shards(self) -> frozenset[int]:
-        """The shards that this replica works for at this moment."""
+        """The shards that this replica works for now."""
         return frozenset() if self.sharder is None else self.sharder.shards
 
     @property
     def trouble(self) -> str:
-        """Why this replica cannot take part; empty when it can, and before it begins."""
+        """Why this replica cannot take part; empty if it can, and before it begins."""
         return "" if self.sharder is None else self.sharder.trouble
 
     def expect(self, name: str) -> None:
@@ -81,25 +76,25 @@ class ShardMembership:
                 self._awaited.add(name)
 
     def start(self) -> None:
-        """Every controller was announced by `expect`: take part as soon as all are ready."""
+        """Take part as soon as all controllers that `expect` has named are ready."""
         self._go_on(None)
 
     def ready(self, name: str) -> None:
-        """The controller `name` can work, or has ended."""
+        """Record that the stores of the controller `name` are complete, or that it has ended."""
         self._go_on(name)
 
     def quit(self, within: float) -> None:
-        """Give up the shards, each when its runs have ended, in `within` seconds at most. Does not block."""
+        """Give up each shard when its runs have ended, within `within` seconds. Does not block."""
         if self.sharder is not None:
             self.sharder.quit(within)
 
     def end(self, time_left: float) -> None:
-        """Block until this replica has left, for at most about `time_left` seconds."""
+        """Block until this replica has left, for about `time_left` seconds at most."""
         if self.sharder is not None:
             self.sharder.close(min(max(LEAST_SECONDS, time_left), seconds(self.sharder.sharding.renew_deadline)))
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is one of the sharding's."""
+        """Whether `thread` belongs to the sharding."""
         return self.sharder is not None and self.sharder.owns(thread)
 
     def _go_on(self, ready: str | None) -> None:
@@ -115,15 +110,15 @@ class ShardMembership:
 
 
 ABORT_GRACE = 2.0
-"""Seconds for runs that have to end at once."""
+"""Seconds for runs that must end at once."""
 
 OnFailure = Callable[[str, BaseException], None]
-"""Called by a member with its name and what ended it. Does not block."""
+"""Called by a failing member with its name and the error. Does not block."""
 
 
 class Member:
-    """Something that a manager runs: a controller, or a function. `finish` comes after `begin_stop`; all is safe from
-    any thread. Members stop side by side, so that their ends can be waited for one after the other."""
+    """A controller or a function that a manager runs. `finish` comes after `begin_stop`; all methods are thread-safe.
+    Members stop in parallel, so that their ends can be awaited one after the other."""
 
     def __init__(self, name: str, *, needs_leader: bool, clock: Clock, failed: OnFailure) -> None:
         self.name = name
@@ -132,50 +127,52 @@ class Member:
         self._failed = failed
 
     def start(self) -> None:
-        """Start its threads. Does not block; what it raises ends the manager's start."""
+        """Start the member's threads. Does not block; an exception ends the manager's start."""
 
     def elected(self) -> None:
-        """This process leads: begin what needs the leadership. Does not block."""
+        """Begin what needs the leadership, since this process leads now. Does not block."""
 
     def begin_stop(self, reason: str, within: float) -> None:  # noqa: ARG002 - for controllers
-        """Begin its end, `within` seconds at most; again with fewer seconds to shorten the time. Does not block."""
+        """Begin to stop, within `within` seconds; call again with fewer seconds to shorten the time. Does not block."""
         self.stop.set(reason)
 
     def finish_work(self, timeout: float) -> bool:
-        """Block until nothing of it needs the leadership any more, at most `timeout` seconds; whether that is so."""
+        """Block until the member no longer needs the leadership, for at most `timeout` seconds; returns whether that is
+        so."""
         raise NotImplementedError
 
     def finish(self, timeout: float) -> list[StillRunning]:
-        """Block until it has ended, at most `timeout` seconds and a moment for its threads; what still runs."""
+        """Block until the member has ended, for at most `timeout` seconds and a moment for its threads; returns what
+        still runs."""
         raise NotImplementedError
 
     def abort(self) -> None:
-        """Have what still runs after `begin_stop` end at once. Does not block. Nothing for a function, which has one
+        """After `begin_stop`, end running work at once. Does not block. A function is not affected, since it has one
         token."""
 
     def why_not_ready(self) -> str:
-        """What it waits for, for people; empty when it is ready, as a function always is. Does not block."""
+        """What the member waits for, as text; empty when it is ready, as a function always is. Does not block."""
         return ""
 
     def why_not_alive(self) -> str:
-        """What only a new process can heal; empty when all is well. Does not block."""
+        """What only a restart of the process can repair; empty when the member is healthy. Does not block."""
         return ""
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to it, and so cannot wait for its end."""
+        """Whether `thread` belongs to the member, and so cannot wait for its end."""
         raise NotImplementedError
 
 
 class ControllerMember(Member):
-    """A controller below a manager, which has the signals and the grace period in its place."""
+    """A controller in a manager, which handles signals and the grace period in the controller's place."""
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, data: Any,
                  *, lock: LeaderLock | None, part: ShardMembership | None, grace: float, failed: OnFailure) -> None:
-        """Held until it is elected, and its `ctx.client` guarded, if there is a `lock`; runs for its shards only, and
-        is guarded by their Leases, if there is a `part`."""
+        """With a `lock`, runs wait for the election and `ctx.client` is guarded. With a `part`, the controller
+        reconciles only this replica's shards and is guarded by their Leases."""
         super().__init__(plan.name, needs_leader=lock is not None, clock=plan.clock, failed=failed)
         self.plan = plan
-        """As it was added."""
+        """The name with which it was added."""
         self._part = part
         self._elected = StopToken(clock=plan.clock)
         self._forget: Callable[[], None] = lambda: None
@@ -194,7 +191,7 @@ class ControllerMember(Member):
         self._launched = threading.Event()
 
     def start(self) -> None:
-        """Start the controller, whose stores fill from now on. Raises as `Controller.start`."""
+        """Start the controller, whose stores begin to fill. Raises as `Controller.start`."""
         try:
             running = self.running = self._make()
             running.launch(signal_thread=False)
@@ -207,18 +204,18 @@ class ControllerMember(Member):
         self._elected.set()
 
     def begin_stop(self, reason: str, within: float) -> None:
-        """Begin the controller's end. A controller that is just being started sees the token."""
+        """Begin the controller's stop. A controller that is still starting sees the token."""
         super().begin_stop(reason, within)
         if self.running is not None and self._launched.is_set():
             self.running.begin_stop(reason, within)
 
     def finish_work(self, timeout: float) -> bool:
-        """Stop the controller's runs, in at most `timeout` seconds; whether none is stuck. Blocks."""
+        """Stop the controller's runs within `timeout` seconds; returns whether all have ended. Blocks."""
         left = self._await_launch(timeout)
         return self.running is None or not self.running.stop_runs(left)
 
     def finish(self, timeout: float) -> list[StillRunning]:
-        """Stop the controller, in at most `timeout` seconds; what still runs. Blocks."""
+        """Stop the controller within `timeout` seconds; returns what still runs. Blocks."""
         left = self._await_launch(timeout)
         self._forget()
         if self.running is None:
@@ -227,22 +224,22 @@ class ControllerMember(Member):
         return self.running.still_running
 
     def _await_launch(self, timeout: float) -> float:
-        """Wait for a start that is under way; the seconds that are left then."""
+        """Wait for a start in progress; returns the seconds left."""
         began = time.monotonic()
         self._launched.wait(min(timeout, threading.TIMEOUT_MAX))
         return max(0.0, timeout - (time.monotonic() - began))
 
     def abort(self) -> None:
-        """Have runs in progress end within `ABORT_GRACE` seconds. Does not block."""
+        """End runs in progress within `ABORT_GRACE` seconds. Does not block."""
         if self.running is not None:
             self.running.abandon(ABORT_GRACE)
 
     def why_not_ready(self) -> str:
-        """What the controller waits for, for people; empty when it is ready."""
+        """What the controller waits for, as text; empty when it is ready."""
         return self._why(lambda running: running.why_not_ready)
 
     def why_not_working(self) -> str:
-        """What of `why_not_ready` is not about a store: those have checks of their own."""
+        """The part of `why_not_ready` that is not about a store, since stores have their own checks."""
         return self._why(lambda running: running.why_not_working)
 
     def _why(self, reason_of: Callable[[Running[Any]], str]) -> str:
@@ -255,12 +252,12 @@ class ControllerMember(Member):
         return f"controller {self.name}: {reason}" if reason else ""
 
     def why_not_alive(self) -> str:
-        """What only a new process can heal; empty when all is well."""
+        """What only a restart of the process can repair; empty when the controller is healthy."""
         reason = "" if self.running is None else self.running.why_not_alive
         return f"controller {self.name}: {reason}" if reason else ""
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is one of the controller's own, or in one of its runs."""
+        """Whether `thread` belongs to the controller or is in one of its runs."""
         return self.running is not None and self.running.owns(thread)
 
     def _hold(self, begin: Callable[[], None]) -> None:
@@ -293,21 +290,21 @@ class RunnableMember(Member):
         self._started = self._over = False
 
     def start(self) -> None:
-        """Start its thread, if it does not need the leadership."""
+        """Start the thread, if the function does not need the leadership."""
         if not self.needs_leader:
             self._begin()
 
     def elected(self) -> None:
-        """Start its thread, if it needs the leadership."""
+        """Start the thread, if the function needs the leadership."""
         if self.needs_leader:
             self._begin()
 
     def finish_work(self, timeout: float) -> bool:
-        """Wait for its function to return, at most `timeout` seconds; whether it has."""
+        """Wait for the function to return, for at most `timeout` seconds; returns whether it has."""
         return self._has_returned(timeout)
 
     def finish(self, timeout: float) -> list[StillRunning]:
-        """Wait for its function to return, at most `timeout` seconds; what still runs."""
+        """Wait for the function to return, for at most `timeout` seconds; returns what still runs."""
         if self._has_returned(timeout):
             return []
         found = alive(self.name, [self._thread])
@@ -317,13 +314,13 @@ class RunnableMember(Member):
 
     def _has_returned(self, timeout: float) -> bool:
         with self._once:
-            begun, self._over = self._started, True  # it never begins from here on
+            begun, self._over = self._started, True  # it cannot begin after this
         if begun:
             self._thread.join(min(timeout, threading.TIMEOUT_MAX))
         return not self._thread.is_alive()
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is the one that runs the function."""
+        """Whether `thread` runs the function."""
         return thread is self._thread
 
     def _begin(self) -> None:
@@ -338,7 +335,7 @@ class RunnableMember(Member):
         try:
             not_awaitable(self._function(self.stop), self._function)
             home.check(f"runnable {self.name}")
-        except BaseException as error:  # noqa: BLE001 - SystemExit too ends the manager, not just this thread
+        except BaseException as error:  # noqa: BLE001 - SystemExit also ends the manager, not just this thread
             home.check(f"runnable {self.name}", error)
             self._failed(f"runnable {self.name}", error)
         else:

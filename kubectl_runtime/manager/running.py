@@ -1,4 +1,4 @@
-"""`RunningManager`: a manager that runs: the `Lifecycle` engine with servers, several members and an election.
+"""`RunningManager`: a running manager, the `Lifecycle` engine with servers, several members and an election.
 
     phase      what happens                                                then
     starting   servers start, one after the other                          standing by
@@ -8,21 +8,18 @@
     leading    held controllers begin their runs, and what needs the       stopping
                leadership starts
     stopping   every member is stopped at once                             stopped
-      work       the runs and functions that need the Lease end; then it
-                 is given back
-      rest       the other members end, such as events that are still to
-                 be sent; the shards are given back; then the servers
-                 stop, the last one first
+      work       runs and functions that need the Lease end; then the
+                 Lease is given back
+      rest       the other members end, for example pending events are
+                 sent; the shards are given back; then the servers
+                 stop in reverse order
 
 It stops after `stop()`, a signal (with `run`), the first failure of a member, or the loss of the Lease. Stopping takes
-`grace` seconds at most; threads that still run then are returned, and logged with their stacks. The Lease is renewed
-until the work has ended. When it is lost, runs are stopped at once (`ctx.stop`) and get only 2 s.
+`grace` seconds at most; threads that still run are returned, and logged with their stacks. The Lease is renewed until
+the work has ended. When it is lost, runs are stopped at once (`ctx.stop`) and get only 2 s.
 
-`Candidacy`: a manager's part in the leader election. Without an election it leads as soon as it starts.
-
-    start()    -> standing for election; elected -> `lead` is called, once
-    the lock   fails before that: `failed` is called; is lost after that: `lost` is called, and nothing is released
-    end()      the Lease is given back, unless work still goes on under it
+`Candidacy` is a manager's part in the election. Without an election it leads as soon as it starts. At the end it gives
+the Lease back, unless work still needs it.
 """
 from __future__ import annotations
 
@@ -46,8 +43,9 @@ log = guarded_logger(__name__)
 
 
 class Candidacy:
-    """A manager's part in the election: it stands for it, and reports the outcome. Safe to use from any thread. The
-    callbacks are called in any thread."""
+    """A manager's part in the election: it stands for election and reports the outcome. Thread-safe. The callbacks are
+    called in any thread: `lead` once, `failed` if the lock fails before that, `lost` if the leadership is lost after
+    it."""
 
     def __init__(self, lock: LeaderLock | None, stop: StopToken, *, lead: Callable[[], None],
                  lost: Callable[[str], None], failed: Callable[[BaseException], None]) -> None:
@@ -62,7 +60,7 @@ class Candidacy:
 
     @property
     def is_leader(self) -> bool:
-        """Whether the Lease is this process's; without an election always."""
+        """Whether this process holds the Lease; always without an election."""
         return self._lock is None or self._lock.is_leader
 
     @property
@@ -79,7 +77,7 @@ class Candidacy:
             self._thread.start()
 
     def end(self, still_working: set[str], time_left: float) -> None:
-        """Give the Lease back, if no work needs it any more. Blocks for at most about `time_left` seconds."""
+        """Give the Lease back, if no work needs it any more. Blocks for about `time_left` seconds at most."""
         if self._lock is None:
             return
         if still_working:
@@ -91,7 +89,7 @@ class Candidacy:
         join([self._thread], LEAST_SECONDS)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is one of the election's, which call its callbacks."""
+        """Whether `thread` belongs to the election, which calls its callbacks."""
         return thread is self._thread or (self._lock is not None and self._lock.owns(thread))
 
     def _await_leadership(self) -> None:
@@ -110,7 +108,7 @@ class Candidacy:
 
 
 class RunningManager(Lifecycle):
-    """A manager that runs, made by `Manager.start`; leaving it as a context stops it. Safe to use from any thread."""
+    """A running manager, made by `Manager.start`; leaving its `with` block stops it. Thread-safe."""
 
     def __init__(self, client: Client, lock: LeaderLock | None, sharding: Sharding | None, grace: float,
                  checks: Checks) -> None:
@@ -126,12 +124,12 @@ class RunningManager(Lifecycle):
 
     @property
     def is_ready(self) -> bool:
-        """Whether every store is complete, every check passes, and no stop has begun; one that stands by may be."""
+        """Whether every store is complete, every check passes, and no stop has begun; a standby can be ready."""
         return not self.why_not_ready
 
     @property
     def why_not_ready(self) -> str:
-        """What is missing, for people; empty when it is ready. Blocks as the checks that were added do."""
+        """What is missing, as text; empty when the manager is ready. Blocks as the added checks do."""
         if reason := self.why_not_serving:
             return reason
         with self._change:
@@ -143,18 +141,18 @@ class RunningManager(Lifecycle):
 
     @property
     def why_not_serving(self) -> str:
-        """What keeps the manager itself from being ready: it starts, or stops; else empty. Does not block."""
+        """Why the manager itself is not ready: it starts or stops; otherwise empty. Does not block."""
         if self.phase in (Phase.STANDING_BY, Phase.LEADING):
             return ""
         return f"the manager is {self.phase}" + (f": {self.reason}" if self.reason else "")
 
     def failing_checks(self) -> dict[str, str]:
-        """Each check that was added and fails, and why. Blocks as they do."""
+        """Each failing check and its reason. Blocks as the checks do."""
         return self._checks.failing()
 
     @property
     def phase(self) -> Phase:
-        """What it does now."""
+        """The current phase."""
         phase = super().phase
         if phase is not Phase.RUNNING:
             return phase
@@ -162,18 +160,18 @@ class RunningManager(Lifecycle):
 
     @property
     def is_leader(self) -> bool:
-        """Whether what needs the leadership may work at this moment: always, without an election."""
+        """Whether work that needs the leadership may run now; always without an election."""
         return self.phase is Phase.LEADING and self._candidacy.is_leader
 
     @property
     def shards(self) -> frozenset[int]:
-        """The shards that this replica works for at this moment, counted from 0; none without a sharding."""
+        """The shards that this replica works for now, counted from 0; none without a sharding."""
         return self.part.shards
 
     def launch(self, servers: Sequence[Server], members: Sequence[Member], *, foreground: bool) -> None:
         """Start everything, servers first. `foreground`: the caller waits by `serve`.
 
-        Blocks until the servers listen. Raises what one of them raises, when what was started has stopped again.
+        Blocks until the servers listen. Raises what a server raises, after the started servers have stopped.
         """
         if foreground and threading.current_thread() is threading.main_thread():
             self._signals.install()
@@ -186,20 +184,20 @@ class RunningManager(Lifecycle):
 
     def _start(self, members: Sequence[Member]) -> None:
         for member in members:
-            if self._admitted(member):  # one before it may have failed already
+            if self._admitted(member):  # an earlier member may have failed already
                 self._begin(member)
         self._candidacy.start()
         self.part.start()
 
     def add(self, member: Member) -> None:
-        """Start `member`, too. Raises RequestError when the end has begun."""
+        """Start another member. Raises RequestError when the stop has begun."""
         if self._is_elsewhere or not self._admitted(member):
             raise RequestError(f"{member.name} cannot be added: the manager is {self.phase}")
         self._begin(member)
 
     def remove(self, member: Member, within: float) -> list[StillRunning]:
-        """End `member` alone; what of it still runs after that many seconds. From a thread of its own it only begins
-        the end."""
+        """Stop `member` alone; returns what still runs after `within` seconds. From a thread of its own it only begins
+        the stop."""
         with self._change:
             if member in self._members:
                 self._members.remove(member)
@@ -214,7 +212,7 @@ class RunningManager(Lifecycle):
             return admitted
 
     def _begin(self, member: Member) -> None:
-        # An end that begins here has stopped the member already: then it starts only to end.
+        # If a stop has begun, the member is stopped already and starts only to end.
         member.start()
         if self.phase is Phase.LEADING:
             member.elected()
@@ -235,26 +233,26 @@ class RunningManager(Lifecycle):
                 member.abort()
 
     def stop(self, timeout: Duration | None = None) -> list[StillRunning]:
-        """End the manager; what of it still runs after `timeout` seconds (its `grace` by default), by thread.
+        """Stop the manager; returns the threads that still run after `timeout` seconds (default: its `grace`).
 
-        Blocks until everything has ended or the time is over. Later calls return the same. From a thread that the end
-        waits for (a run, a runnable, a callback of the election, a check, a webhook) it only begins the stop, as no
-        thread can wait for itself. Does nothing in the child of a fork.
+        Blocks until everything has ended or the time is over. Later calls return the same. Called from a thread that
+        the stop waits for (a run, a runnable, a callback of the election, a check, a webhook), it only begins the stop,
+        since a thread cannot wait for itself. Does nothing in the child of a fork.
         """
         return self.still_running if self._stop(self._grace if timeout is None else seconds(timeout)) else []
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` cannot wait for the end, as the end waits for the thread."""
+        """Whether the stop waits for `thread`, so that the thread cannot wait for the stop."""
         return any(owns(thread) for owns in (super().owns, self._candidacy.owns, self.part.owns, self._checks.owns,
                                              self._servers.owns, *(member.owns for member in list(self._members))))
 
     def begin_stop(self, reason: str, grace: float) -> None:
         """Begin to stop, within `grace` seconds. A later call may shorten the time, not lengthen it. Does not block."""
         super().begin_stop(reason, grace)
-        self._stop_members()  # of a time that is shorter now
+        self._stop_members()  # with the shorter time
 
     def abandon(self, heed: float = 0.0) -> None:
-        """Stop what runs at once, and wait for nothing any more. Does not block."""
+        """Stop running work at once, and stop waiting for it. Does not block."""
         super().abandon(heed)
         for member in list(self._members):
             member.abort()
@@ -278,10 +276,10 @@ class RunningManager(Lifecycle):
             log.critical("%s failed; the manager ends: %s", what, described(error),
                          exc_info=None if isinstance(error, KubeError) else error)
         else:
-            log.error("%s failed, too: %s", what, described(error))
+            log.error("%s also failed: %s", what, described(error))
 
     def _end_work(self) -> None:
-        # Others wait for the Lease; what is left of a controller without its runs needs it no more.
+        # Other candidates wait for the Lease; a controller whose runs have ended does not need it any more.
         needing = [member for member in list(self._members) if member.needs_leader]
         working = {member.name for member in needing if not member.finish_work(self._shutdown.time_left())}
         self._candidacy.end(working, self._shutdown.time_left())

@@ -1,6 +1,6 @@
-"""What a manager serves: its servers, and the checks that a program adds to its readiness.
+"""The servers of a manager, and the checks that a program adds to its readiness.
 
-Servers start before everything else and stop after it, so that probes are answered while stores fill, while the process
+Servers start before everything else and stop last, so that probes are answered while stores fill, while the process
 stands by, and while it drains.
 """
 from __future__ import annotations
@@ -28,41 +28,41 @@ if TYPE_CHECKING:
 log = guarded_logger(__name__)
 
 LEAST_SECONDS = 1.0
-"""Seconds that each server and Lease gets to end, when everything before it has used up the time."""
+"""The least seconds that each server and Lease gets to stop, even if the grace period is used up."""
 
 
 class Server(Protocol):
-    """Something that listens while a manager runs."""
+    """A server that listens while a manager runs."""
 
     @property
     def name(self) -> str:
-        """What it is called in logs, and as a check of readiness."""
+        """Its name in logs and readiness checks."""
 
     def start(self) -> None:
-        """Listen, in threads of its own, and log where. Returns when it does; what it raises (the port is taken, say)
-        ends the manager's start."""
+        """Listen in threads of its own, log the address, and return. An exception (for example, the port is taken) ends
+        the manager's start."""
 
     def stop(self, timeout: float) -> None:
-        """Listen no more; blocks until its threads have ended, at most `timeout` seconds. What it raises is logged; a
-        second later nobody waits for it any more."""
+        """Stop listening; blocks until its threads have ended, for at most `timeout` seconds. An exception is logged.
+        The manager waits at most one second longer."""
 
 
 def expect_ready(servers: Iterable[Any]) -> None:
-    """Raise Unhealthy when a server has `why_not_ready`, and it says why. Blocks as they do."""
+    """Raise Unhealthy with the reasons of servers whose `why_not_ready` returns one. Blocks as they do."""
     reasons = [reason for server in servers if (reason := getattr(server, "why_not_ready", ""))]
     if reasons:
         raise Unhealthy("; ".join(reasons))
 
 
 class ServerGroup:
-    """Starts servers in their order, and stops them in the reverse one. For one thread at a time."""
+    """Starts servers in order, and stops them in reverse order. For one thread at a time."""
 
     def __init__(self, shutdown_log: ShutdownLog) -> None:
         self._started: list[Server] = []
         self._log = shutdown_log
 
     def start(self, servers: Iterable[Server]) -> None:
-        """Start each of `servers`. Raises what one of them raises, when those before it have stopped again."""
+        """Start each server. If a server raises, stop the servers before it and raise its error."""
         for server in servers:
             try:
                 server.start()
@@ -72,23 +72,24 @@ class ServerGroup:
             self._started.append(server)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to one of them that says so by `owns(thread)`, and so cannot wait for its end."""
+        """Whether a server says by `owns(thread)` that `thread` is its own, so that the thread cannot wait for the
+        server's end."""
         found = [getattr(server, "owns", None) for server in list(self._started)]
         return any(owns(thread) for owns in found if owns is not None)
 
     def stop(self, time_left: Callable[[], float]) -> None:
-        """Stop each in the time that is left then, `LEAST_SECONDS` seconds at least."""
+        """Stop each server within the time that is left, but at least `LEAST_SECONDS` seconds."""
         while self._started:
             server = self._started[-1]
             timeout = max(LEAST_SECONDS, time_left())
-            # It may be the program's own: then nothing bounds its time but this.
+            # The server may be user code; only this thread bounds its time.
             thread = Thread(target=partial(self._stop, server, timeout), name=f"end of {server.name}", daemon=True)
             try:
                 thread.start()
                 thread.join(timeout + LEAST_SECONDS)
             except RuntimeError:  # the interpreter ends, or there are no more threads
                 self._stop(server, timeout)
-            self._started.pop()  # not before: until then its threads are known
+            self._started.pop()  # only now: until here `owns` must know its threads
             if thread.is_alive():
                 log.error("manager: %s does not stop; it is here:\n%s", server.name, stack_of(thread.ident))
 
@@ -104,11 +105,11 @@ def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, 
                 why_not_alive: Callable[[], str], metrics: Scraped | None, debug: DebugPage | None,
                 debugged: Debugged, routes: Mapping[str, WSGIApplication],
                 client: Client) -> Sequence[Server]:
-    """The servers that `Manager(serve=...)` stands for: `/healthz`, `/readyz`, `/metrics` of `metrics`, `/debug` as
-    `debug` says, and `routes` of the program's own. `ready_checks` gives the checks of `/readyz` at this moment;
-    `why_not_alive` says what only a new process can heal; neither blocks.
+    """The servers of `Manager(serve=...)`: `/healthz`, `/readyz`, `/metrics` with `metrics`, `/debug` as `debug` says,
+    and the program's own `routes`. `ready_checks` returns the current checks of `/readyz`; `why_not_alive` returns what
+    only a restart of the process can repair; neither blocks.
 
-    Called once, at the manager's start, before it starts them. The only place that joins the two.
+    The manager calls it once, before it starts the servers. This is the only place that knows both sides.
     """
     traffic = None if debug is None else Traffic(client.clock)
     if traffic is not None:
@@ -119,8 +120,8 @@ def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, 
 
 
 def metrics_of(client: Client) -> Scraped:
-    """The Metrics that observe a client; where there are none, from now on the shared ones."""
-    from kubectl_runtime.runtime.observe.metrics import (  # prometheus-client, for those who serve metrics
+    """The Metrics that observe a client; if there are none, the shared Metrics, which observe it from now on."""
+    from kubectl_runtime.runtime.observe.metrics import (  # needs prometheus-client, only when metrics are served
         Metrics,
         own_registry,
     )
@@ -139,7 +140,7 @@ CONTROLLER = "controller "
 STORE = "store "
 SERVERS = "servers"
 ELECTION, SHARDING = "election", "sharding"
-"""The names of the manager's own checks, or how they begin."""
+"""The names of the manager's own checks, or their prefixes."""
 
 
 class Checks:
@@ -149,11 +150,11 @@ class Checks:
         self._lock = threading.Lock()
         self._checks: dict[str, TimedCheck] = {}
         self._asking: list[threading.Thread] = []
-        """The threads that are in a check at this moment."""
+        """The threads that are in a check now."""
 
     def add(self, name: str, check: Callable[[], object], timeout: Duration = TIMEOUT) -> None:
-        """Add a check. Raises RequestError when the name is taken, is one of the manager's own, or cannot be the last
-        part of a path, and for a timeout of 0 seconds or less."""
+        """Add a check. Raises RequestError when the name is taken, belongs to the manager, or cannot be the last part
+        of a path, and for a timeout of 0 seconds or less."""
         check_callback(f"the check {name}", check)
         if not name or "/" in name:
             raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
@@ -178,9 +179,9 @@ class Checks:
             self._asking.remove(thread)
 
     def all(self) -> dict[str, TimedCheck]:
-        """Those that were added, by name, in this order."""
+        """The added checks by name, in order."""
         return dict(self._checks)
 
     def failing(self) -> dict[str, str]:
-        """Name and reason of each check that fails, in the order in which they were added. Blocks as they do."""
+        """Name and reason of each failing check, in the order of `add`. Blocks as the checks do."""
         return {name: reason for name, reason in answers(self._checks).items() if reason}

@@ -1,41 +1,38 @@
-"""`step`: which shards a replica takes, keeps and gives up: a function of its state, what has happened, and the time.
+"""`step`: which shards a replica takes, keeps and gives up, as a pure function of its state, what has happened, and
+time.
 
-Each Lease, that of the replica itself and those of the shards, is in the hands of `lease_machine`. Here is decided when
-one stands for a shard, and when it is given up. A shard, for one replica:
+`lease_machine` handles each Lease, that of the replica and those of the shards. This module decides when to stand for a
+shard and when to give it up. A shard, for one replica:
 
     shard      what happened                                            -> shard
     away       free, room in the quota, no run of it is left here, and  asking     Get, then write: ours
                "may take" (below)
     asking     written                                                  at work    runs begin, of all its objects
     asking     another's, conflict, failed                              away       until its time has come again
-    at work    more than the quota, or this replica quits               draining   no run begins any more
-    at work,   not renewed before the deadline, or another holds it     away       runs are told to stop; writes refused
+    at work    more than the quota, or this replica quits               draining   no new runs
+    at work,   not renewed before the deadline, or another holds it     away       runs are stopped; writes are refused
     draining
     draining   room in the quota again                                  at work    runs begin, of all its objects
     draining   no run of it is left                                     releasing  given back
-    draining   `grace` has passed since it began to drain               away       runs are told to stop, writes are
-                                                                                   refused; the Lease runs out by itself
+    draining   `grace` has passed since it began to drain               away       runs are stopped, writes are
+                                                                                   refused; the Lease expires by itself
     releasing  released, or not in time                                 away
 
 The replica itself:
 
-    waiting       Join   -> taking part   keeps its own Lease; while that is good, lists all every `retry` seconds
+    waiting       Join   -> taking part   keeps its own Lease; while that is valid, lists all every `retry` seconds
     any           Quit   -> quitting      deletes its own Lease at once, so that the others have room; quota 0
     quitting      all shards are away, its own Lease is gone, or the time for that is over   -> gone
 
-*May take*: this replica takes part, its own Lease is good, a list that began after it was written has shown every
-replica that counts, and none of them divides the objects by something else or into another number of shards. Of two
-replicas that divide differently the one that comes second sees the first, so they never work side by side. That two of
-one division never work for one shard is the business of the shard's Lease alone, whatever the lists have shown. Where
-objects are divided by ranges, that list began `retry` after the own Lease was written, so that replicas which start
-together see each other first.
+*May take*: this replica takes part, its own Lease is valid, and a list that began after its own Lease was written has
+shown every replica that counts, all with the same division. Of two replicas with different divisions the later sees the
+earlier, so they never work at the same time. Within one division the shard's Lease alone ensures that only one replica
+works for a shard, whatever the lists have shown. Where objects are divided by ranges, the list must have begun `retry`
+after the own Lease was written, so that replicas that start together see each other first.
 
-A dead replica is missed within `lease + retry`, by its own Lease and by its shards' alike; each of its shards is looked
-at in the moment in which its time is over. With that, and as the quotas of all make up all shards, each shard has a
-holder within `lease + retry` after a replica died, and within `retry` after one gave it up.
-
-`ShardState`: what one of several replicas that share work knows, and what follows from that. `ShardRules`: what of
-it does not change. `shard_machine` has the steps.
+A dead replica is noticed within `lease + retry`, by its own Lease and by its shards'. The quotas of all replicas add up
+to all shards, so each shard has a holder within `lease + retry` after a replica died, and within `retry` after a
+replica gave it up.
 """
 from __future__ import annotations
 
@@ -71,7 +68,7 @@ from kubectl_runtime.manager.sharding import (
 
 
 class Phase(StrEnum):
-    """Where a replica stands in its group."""
+    """The phase of a replica in its group."""
 
     WAITING = "waiting for its stores"
     TAKING_PART = "taking part"
@@ -81,22 +78,23 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShardRules:
-    """What does not change. `lease`: the Leases' times and this replica's name; `own_name`: of its own Lease; `shards`:
-    into how many the objects are divided; `grace`: seconds for runs to end when a shard is given up."""
+    """The constants of a replica. `lease`: the Leases' times and this replica's identity; `own_name`: the name of its
+    own Lease; `shards`: the number of shards; `grace`: seconds for runs to end when a shard is given up."""
 
     lease: Rules
     own_name: str
     shards: int
     grace: float
     order: tuple[int, ...]
-    """In which it stands for shards: each replica in another, so that they seldom meet."""
+    """The order in which it stands for shards, different for each replica, so that they seldom collide."""
     by: str = "name"
-    """What decides in which shard an object is."""
+    """The property that decides in which shard an object is."""
 
     @property
     def company(self) -> float:
-        """Seconds that a replica waits for others to show before it takes its first shard. Where objects are divided by
-        ranges a shard that moves costs a list: of replicas that start together none is to take all of them first."""
+        """Seconds that a replica waits for others to appear before it takes its first shard. A shard that moves costs a
+        list where objects are divided by ranges, so the first of several starting replicas should not take all
+        shards."""
         return 0.0 if self.by == "name" else float(self.lease.retry)
 
     @property
@@ -116,27 +114,27 @@ class ShardRules:
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """What a replica knows. Others may ask `works`, `writes_until` and `held`."""
+    """What a replica knows. Other code may call `works`, `writes_until` and `held`."""
 
     replicas: Replicas
     shards: tuple[LeaseState, ...]
     own: LeaseState = field(default_factory=LeaseState)
     phase: Phase = Phase.WAITING
     draining: Mapping[int, float] = field(default_factory=dict)
-    """Shards that are being given up, and when at the latest."""
+    """The draining shards, and when each is given up at the latest."""
     counted_since: float = inf
-    """Since when our own Lease has been good."""
+    """Since when our own Lease has been valid."""
     listed: float = -inf
-    """When the last list began that was answered."""
+    """When the last successful list began."""
     list_asked: float | None = None
-    """When the one began that has not been answered yet."""
+    """When the pending list began."""
     list_at: float = -inf
-    """When the next one is due."""
+    """When the next list is due."""
     delete: Mapping[str, str | None] = field(default_factory=dict)
-    """Leases to delete, and their versions; `deleting` is asked for."""
+    """Leases to delete, and their versions; `deleting` has been requested."""
     deleting: frozenset[str] = frozenset()
     gone_by: float = inf
-    """When this replica is gone, whatever is left."""
+    """When this replica leaves, even if something is left."""
 
     @classmethod
     def first(cls, rules: ShardRules) -> ShardState:
@@ -149,18 +147,18 @@ class ShardState:
         return shard not in self.draining and self.shards[shard].leads_at(at)
 
     def writes_until(self, shard: int) -> float | None:
-        """Until when runs for objects of `shard` may write; None: not any more."""
+        """Until when runs for objects of `shard` may write; None if they may not."""
         lease = self.shards[shard]
         return lease.deadline if lease.phase is LeasePhase.LEADING else None
 
     @property
     def held(self) -> frozenset[int]:
-        """The shards whose Lease is ours as far as we have noticed, those that are being given up included."""
+        """The shards whose Lease is ours as far as we have noticed, draining shards included."""
         return frozenset(n for n, lease in enumerate(self.shards) if lease.phase is LeasePhase.LEADING)
 
     @property
     def at_work(self) -> frozenset[int]:
-        """Those of them that are not being given up."""
+        """The held shards that are not draining."""
         return self.held - self.draining.keys()
 
     @property
@@ -175,23 +173,23 @@ class ShardState:
 
     @property
     def asking(self) -> int:
-        """How many shards are being asked for."""
+        """The number of shards with a pending attempt."""
         return sum(lease.phase is LeasePhase.STANDBY and lease.asked_at is not None for lease in self.shards)
 
     @property
     def room(self) -> int:
-        """How many shards may be asked for besides."""
+        """The number of further shards that may be attempted."""
         return self.quota - len(self.at_work) - self.asking
 
 
 Busy = Sequence[int]
-"""How many runs of each shard are in progress here."""
+"""Returns the number of runs in progress for each shard in this process."""
 
 
 def step(rules: ShardRules, state: ShardState, happened: Input, now: Now, busy: Busy
          ) -> tuple[ShardState, Action]:
-    """The next state, and what to do in it. A request that is to be made counts as begun `now`. Only a Tick or an
-    answer leads to a request. Pure."""
+    """The next state and the action. A request in the action counts as begun `now`. Only a Tick or an answer leads to a
+    request. Pure."""
     follows: Action = Wait(now.at)
     match happened:
         case Answered(which, answer):
@@ -228,7 +226,7 @@ def _with(state: ShardState, which: int, lease: LeaseState) -> ShardState:
 
 
 def _noted(rules: ShardRules, state: ShardState, happened: Listed, now: Now) -> ShardState:
-    """What a list has shown. Of a shard for which a request was made since the list began, that one knows better."""
+    """Apply a list. For a shard with a request since the list began, the request's outcome wins."""
     began = state.list_asked
     assert began is not None, "nothing was listed"
     records = {sight.shard: sight.record for sight in happened.leases
@@ -251,7 +249,7 @@ def _quitting(rules: ShardRules, state: ShardState, gone_by: float) -> ShardStat
 
 
 def _settled(rules: ShardRules, state: ShardState, now: Now, busy: Busy) -> ShardState:
-    """The state after everything that follows from the time and the quota, without any request."""
+    """Apply everything that follows from the time and the quota, without any request."""
     state = _own_settled(rules, state, now)
     state = _shards_settled(rules, state, now)
     held = state.held
@@ -297,7 +295,7 @@ def _own_settled(rules: ShardRules, state: ShardState, now: Now) -> ShardState:
 
 
 def _shards_settled(rules: ShardRules, state: ShardState, now: Now) -> ShardState:
-    """A Lease that was lost or given up is one to stand for again, when its turn comes."""
+    """Stand again for Leases that were lost or given up, when their turn comes."""
     for n, lease in enumerate(state.shards):
         if lease.phase is LeasePhase.STANDBY:
             continue
@@ -318,7 +316,7 @@ def _has_left(state: ShardState) -> bool:
 
 
 def _next_end(state: ShardState) -> float:
-    """When time alone changes something."""
+    """When time alone changes the state."""
     if state.phase is Phase.GONE:
         return inf
     ends = [lease.deadline for lease in (*state.shards, state.own)
@@ -327,7 +325,7 @@ def _next_end(state: ShardState) -> float:
 
 
 def _next(rules: ShardRules, state: ShardState, now: Now, busy: Busy) -> tuple[ShardState, Action]:
-    """The most urgent request that is due; without one, until when there is none."""
+    """The most urgent request that is due, or a wait until the next request is due."""
     if state.phase in (Phase.WAITING, Phase.GONE):
         return state, Wait(inf)
     until = inf

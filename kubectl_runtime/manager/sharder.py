@@ -1,40 +1,36 @@
 """`Sharder`: one replica's part in a sharding, with threads of its own.
 
     thread                 does                                                     ends
-    "sharding NAME 1" ...  make the requests that `shard_machine` asks for          when the replica has left
-    "sharding NAME"        notices deadlines, also while requests hang; tells the   likewise
-                           controllers which objects have come and gone
+    "sharding NAME 1" ...  make the requests of `shard_machine`                     when the replica has left
+    "sharding NAME"        notices deadlines, also while requests hang; notifies    likewise
+                           the controllers of gained and lost shards
 
-A controller hears of one change after the other, from one thread, in the order in which they happened; whether a run
-may begin is asked of the state itself, at its moment.
+A controller receives the changes one after the other, from one thread, in order. Whether a run may begin is decided by
+the current state.
 
-`ShardLeases`: carries out what the shard machine asks for, on the Leases of one group.
+`ShardLeases` carries out the requests of the shard machine on these Leases, which have the label
+sharding.kubectl-runtime.dev/name: my-operator
 
-    coordination.k8s.io/v1 Leases, with the label sharding.kubectl-runtime.dev/name: my-operator
-
-    my-operator-3-of-16             one for each shard; its holder works for it
+    my-operator-3-of-16             one for each shard, held by the replica that works for it
     my-operator-3-of-16-by-uid      likewise, where objects are divided by uid; `-by-namespace` by namespace
-    my-operator-replica-<mark>      one for each replica, labelled with the number of shards, and what it divides by
+    my-operator-replica-<mark>      one for each replica, labelled with its division
 
-One list tells a replica everything: who there is, and which shards are free. It is consistent (no resourceVersion), as
-the rule that two numbers of shards never work side by side needs it to be.
+One list shows all replicas and free shards. The list is consistent (no resourceVersion), so that two numbers of shards
+never work at the same time.
 
-The fence of `Sharder.guard` is that of an election (`only_while_leading`). It begins no write of a run whose shard is
-not, or no more, this replica's, by the key of the run that writes:
+The fence of `Sharder.guard` is that of an election (`only_while_leading`), applied to the shard of the writing run:
 
-    a write by a run           sent while the shard of its object is this replica's, and begun before the deadline of
-                               the shard's Lease; else NotLeaderError, and nothing was sent. A run that began before its
-                               shard was lost stays refused: while it lasts, this replica does not take the shard again
-    a write by anything else   sent while this replica's own Lease is good, or while it quits: of a thread that a
-                               reconciler has started itself nobody knows for which object it works. In a thread to
-                               which the program copied the context (`contextvars.copy_context`,
-                               `asyncio.to_thread`) it is the run's, while that lasts
-    a read                     sent
+- A write by a run is sent while the shard of its object is this replica's, and begins before the deadline of the
+  shard's Lease; otherwise it raises NotLeaderError, and nothing is sent. A run that began before its shard was lost
+  stays refused; while it lasts, this replica does not take the shard again.
+- Any other write is sent while this replica's own Lease is valid, or while it quits: for a thread that a reconciler
+  has started itself, the object is not known. A thread with a copy of the run's context (`contextvars.copy_context`,
+  `asyncio.to_thread`) counts as the run while the run lasts.
+- A read is sent.
 
-A write by a run is refused through the client from outside as well, not only through `ctx.client`.
-
-Between this check and the first byte at the server is the same window as there, and what it leaves open is left to the
-object's resourceVersion: a blind write (apply, merge patch, delete without preconditions) has no fence inside of it.
+A write by a run is also refused through the client that the program passed, not only through `ctx.client`. Between the
+check and the first byte at the server is the same window as in an election: an object's resourceVersion guards it, and
+a blind write (apply, merge patch, delete without preconditions) is unguarded there.
 """
 from __future__ import annotations
 
@@ -91,17 +87,17 @@ from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 NAME = "sharding.kubectl-runtime.dev/name"
 SHARDS = "sharding.kubectl-runtime.dev/shards"
 BY = "sharding.kubectl-runtime.dev/by"
-"""For people: the number of shards says it, too."""
+"""Only informative: the label with the number of shards also contains it."""
 NUMBERED_FROM = {"name": 0, "namespace": 1000, "uid": 2000}
-"""What is added to the number of shards in the label: replicas of a version that knows division by name alone see
-another number there, and so do not work beside replicas that divide by something else."""
+"""The suffix of the number of shards in the label: replicas of a version that divides only by name see a different
+number, and so do not work at the same time as replicas that divide differently."""
 SHARD = "sharding.kubectl-runtime.dev/shard"
-"""Of a shard's Lease alone."""
+"""The label of a shard's Lease only."""
 
 
 class ShardLeases:
-    """Reads and writes the Leases of a group of replicas. Safe to use from any thread, as long as there is one request
-    for each Lease at a time. Raises nothing."""
+    """Reads and writes the Leases of a group of replicas. Thread-safe, with one request per Lease at a time. Raises
+    nothing."""
 
     def __init__(self, client: Client, sharding: Sharding, namespace: str, own_name: str) -> None:
         """Nothing is sent yet."""
@@ -109,7 +105,7 @@ class ShardLeases:
         whose, repeated_within = f"sharding {namespace}/{sharding.name}", seconds(sharding.renew_deadline)
         self.trouble = Trouble(whose, client.clock, repeated_within)
         self._deletions = Trouble(whose, client.clock, repeated_within)
-        """No work depends on these."""
+        """For list and delete, on which no work depends."""
         labels = {NAME: sharding.name, SHARDS: str(NUMBERED_FROM[sharding.by] + sharding.shards), BY: sharding.by}
         self._params = ListParams(label_selector={NAME: sharding.name})
         self._stores = {n: LeaseStore(client, sharding.election(n).name, namespace, self.trouble,
@@ -117,7 +113,7 @@ class ShardLeases:
         self._stores[OWN] = LeaseStore(client, own_name, namespace, self.trouble, labels=labels)
 
     def perform(self, action: Action, timeout: float) -> Input:
-        """Make the request that is asked for; what came of it."""
+        """Make the requested call and return its outcome."""
         match action:
             case Ask(which, request):
                 return self.ask(which, request, timeout)
@@ -128,11 +124,11 @@ class ShardLeases:
         return Tick()
 
     def ask(self, which: int, request: Request, timeout: float) -> Answered:
-        """Blocks for `timeout` seconds at most, as all of these."""
+        """Make the request for a Lease. Blocks for `timeout` seconds at most, like the other methods."""
         return Answered(which, self._stores[which].perform(request, timeout))
 
     def list(self, timeout: float) -> Listed | NotListed:
-        """All Leases of the group."""
+        """List all Leases of the group."""
         try:
             sights = tuple(sight for lease in self._api.list(self._params, timeout=timeout)
                            if (sight := _sight(lease)) is not None)
@@ -143,8 +139,8 @@ class ShardLeases:
         return Listed(sights)
 
     def delete(self, name: str, version: str | None, timeout: float) -> Deleted:
-        """Delete a Lease; one that has changed or is gone is left alone. A failure is told, and not more: what is left
-        does not count any more when its time is over."""
+        """Delete a Lease, unless it has changed or is gone. A failure is only reported, since a leftover Lease no
+        longer counts once it has expired."""
         guard = None if version is None else Preconditions(resource_version=version)
         try:
             self._api.delete(name, DeleteParams(preconditions=guard), timeout=timeout)
@@ -155,7 +151,7 @@ class ShardLeases:
 
 
 def _sight(lease: Lease) -> Sight | None:
-    """None for what has the label and no sense: somebody's else."""
+    """Return None for an object with the label that is not one of ours."""
     try:
         shard, number = lease.labels.get(SHARD), int(lease.labels.get(SHARDS, ""))
         by = next((by for by, start in NUMBERED_FROM.items() if start < number <= start + MOST_SHARDS), "")
@@ -168,20 +164,20 @@ def _sight(lease: Lease) -> Sight | None:
 log = guarded_logger(__name__)
 
 REQUESTS = 4
-"""At once: one that hangs must not cost the other shards."""
+"""Concurrent requests: a hanging request must not cost the other shards."""
 
 TOGETHER = 0.5
-"""Seconds for which shards that come one after the other are told together, as listeners go through all objects."""
+"""Seconds for which gained shards are collected into one notification, as listeners go through all objects."""
 _JOIN_SECONDS = 2.0
 
 
 class Sharder:
-    """The `Partition` of each controller of a manager whose replicas share the objects. Safe to use from any thread."""
+    """The `Partition` of each controller of a manager whose replicas share the objects. Thread-safe."""
 
     def __init__(self, client: Client, sharding: Sharding, *, grace: float,
                  failed: Callable[[BaseException], None], rng: random.Random | None = None) -> None:
-        """Nothing is requested before `join`. `grace`: seconds that runs have when a shard is given up. `failed` hears
-        of a defect, which ends this replica's part; it must not block."""
+        """Makes no request before `join`. `grace`: seconds for runs when a shard is given up. `failed` is called with a
+        defect, which ends this replica's part; it must not block."""
         self.sharding = sharding
         self.namespace = sharding.namespace or client.default_namespace
         self._client, self._clock, self._observer = client, client.clock, client.observer
@@ -189,17 +185,17 @@ class Sharder:
         self._begin_as_another()
         self._fence = only_while_leading(self._may_write_until, self._why_not, client.clock)
         self._view: tuple[frozenset[int], float] = frozenset(), inf
-        """The shards at work, and until when that is so by the clock alone: what each trigger asks for."""
+        """The shards at work, and until when, by the clock alone; each trigger reads this."""
         self._busy = [0] * sharding.shards
         self._lost = [StopToken(clock=self._clock) for _ in range(sharding.shards)]
         self._terms = [0] * sharding.shards
-        """How often work for each shard has begun here."""
+        """How often work for each shard has begun in this process."""
         self._holds = [0] * sharding.shards
         """How often the Lease of each shard has become this replica's."""
         self._told: dict[int, int] = {}
-        """The shards that the listeners know of, and as of which term."""
+        """The shards known to the listeners, each with its term."""
         self._told_held: dict[int, int] = {}
-        """The same of the shards that this replica holds, those that are being given up included."""
+        """The same for the shards that this replica holds, draining shards included."""
         self._listeners: dict[object, PartitionListener] = {}
         self._fresh: set[object] = set()
         """Listeners that have not been notified of anything yet."""
@@ -210,7 +206,7 @@ class Sharder:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork, which is another replica: what this one works for is the parent's."""
+        """In the child of a fork, become another replica: the shards of this one belong to the parent."""
         self._changed, self._view = threading.Condition(), (frozenset(), inf)
         self._begin_as_another()
 
@@ -220,7 +216,7 @@ class Sharder:
         self._leases = ShardLeases(self._client, self.sharding, self.namespace, self._rules.own_name)
         self._state = ShardState.first(self._rules)
 
-    # What one can ask
+    # Queries
 
     @property
     def by(self) -> DividedBy:
@@ -234,15 +230,15 @@ class Sharder:
 
     @property
     def shards(self) -> frozenset[int]:
-        """The shards that this replica works for at this moment."""
+        """The shards that this replica works for now."""
         at = self._clock.boottime()
         shards, until = self._view
         return shards if at < until else frozenset(n for n in shards if self._state.works(n, at))
 
     @property
     def replicas(self) -> dict[str, list[int]]:
-        """Who shares the objects, by identity, and which shards each one holds: as the Leases say that this replica
-        has seen. Does not block."""
+        """The replicas by identity, and the shards that each holds, as far as this replica has seen their Leases. Does
+        not block."""
         state, at = self._state, self._clock.boottime()
         found: dict[str, list[int]] = {member: [] for member in state.replicas.members}
         for n, lease in enumerate(state.shards):
@@ -254,8 +250,8 @@ class Sharder:
 
     @property
     def trouble(self) -> str:
-        """Why this replica cannot take part: its requests for Leases fail. Empty while they are answered, and once it
-        has left. Does not block."""
+        """Why this replica cannot take part: its requests for Leases fail. Empty while they succeed, and once it has
+        left. Does not block."""
         return "" if self.has_left else self._leases.trouble.reason
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
@@ -272,7 +268,7 @@ class Sharder:
         self.end_in(shard_of(key, self.sharding.shards))
 
     def begin_in(self, shard: int) -> StopToken | None:
-        """A run for an object of `shard` begins: as `Partition.begin`."""
+        """Begin a run for an object of `shard`: as `Partition.begin`."""
         with self._changed:
             if not self._state.works(shard, self._clock.boottime()):
                 return None
@@ -280,7 +276,7 @@ class Sharder:
             return self._lost[shard]
 
     def end_in(self, shard: int) -> None:
-        """The run has ended: as `Partition.end`."""
+        """End the run: as `Partition.end`."""
         with self._changed:
             self._busy[shard] -= 1
             if not self._busy[shard] and shard not in self._state.at_work:
@@ -288,8 +284,8 @@ class Sharder:
                 self._changed.notify_all()
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:
-        """As `Partition.listen`. Where stores hold everything, the first list shows a listener what it has missed. By
-        ranges it is notified of the shards that are at work already."""
+        """As `Partition.listen`. Where stores hold everything, a new listener learns the state from the first list. By
+        ranges it is notified of the shards that are already at work."""
         key = object()
         with self._changed:
             self._listeners[key] = listener
@@ -305,11 +301,11 @@ class Sharder:
         return forget
 
     def guard(self, client: Client) -> Client:
-        """`client`, whose writes are refused as the module says."""
+        """Return a client whose writes are refused as the module describes."""
         return client.with_layer(self._fence)
 
     def _shard_of_run(self) -> int | None:
-        """The shard of the run that this thread works for; None outside of this part's runs."""
+        """The shard of the run of this thread; None outside of this sharder's runs."""
         scope = current_scope()
         if scope is None or scope.run is None or self._fence not in scope.fences:
             return None
@@ -326,13 +322,13 @@ class Sharder:
     def _why_not(self) -> str:
         group, shard = f"{self.namespace}/{self.sharding.name}", self._shard_of_run()
         if shard is not None:
-            return f"shard {shard} of {group} is not, or no more, that of {self.identity}"
+            return f"shard {shard} of {group} does not belong to {self.identity}, or no longer"
         return f"{self.identity} has no Lease of its own in sharding {group}"
 
-    # From its beginning to its end
+    # Lifecycle
 
     def join(self) -> None:
-        """Take part, in threads. Does not block."""
+        """Take part, in threads of its own. Does not block."""
         self._client.grow(REQUESTS)
         name = self.sharding.name
         bodies = {f"sharding {name}": self._keep_telling,
@@ -351,13 +347,13 @@ class Sharder:
             thread.start()
 
     def quit(self, within: float) -> None:
-        """Give up all shards, each when no run of it is left, in `within` seconds at most. Does not block. Safe to
-        repeat: a later one can only shorten the time."""
+        """Give up all shards, each when its runs have ended, within `within` seconds. Does not block. A later call can
+        only shorten the time."""
         self.step(Quit(within))
 
     def close(self, timeout: float) -> None:
-        """What is left of `quit` has so many seconds; blocks for them at most, and a moment for its threads."""
-        timeout = 0.0 if self._client.is_closed else timeout  # then nothing can be given back
+        """Give the rest of `quit` `timeout` seconds. Blocks for them at most, and a moment for the threads."""
+        timeout = 0.0 if self._client.is_closed else timeout  # a closed client cannot release anything
         self.quit(timeout)
         patience = time.monotonic() + timeout + _JOIN_SECONDS  # real time: these are threads of the operating system
         for thread in self._threads:
@@ -370,18 +366,18 @@ class Sharder:
                 self._observer.election_ended(self.sharding.election(n).name)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is one of its own."""
+        """Whether `thread` belongs to the sharder."""
         return thread in self._threads
 
     @property
     def has_left(self) -> bool:
-        """Whether all shards have been given up, for good."""
+        """Whether all shards have been given up permanently."""
         return self._state.phase is Phase.GONE
 
-    # Steps, for the threads or by hand
+    # Steps, for the threads or for tests
 
     def step(self, happened: Input) -> Action:
-        """Let this have happened; what to do."""
+        """Process an input and return the action."""
         follows: list[Callable[[], object]] = []
         with self._changed:
             before = self._state
@@ -397,12 +393,12 @@ class Sharder:
         return action
 
     def perform(self, action: Action) -> Input:
-        """Make the request that is asked for; what came of it. Blocks as requests do."""
+        """Make the requested call and return its outcome. Blocks as requests do."""
         which = action.which if isinstance(action, Ask) else None
         return self._leases.perform(action, self._request_timeout(which))
 
     def tell(self) -> None:
-        """Tell the listeners what has come and gone since they were told last. For one thread."""
+        """Notify the listeners of shards gained and lost since the last notification. For one thread."""
         with self._changed:
             state = self._state
             now = {n: self._terms[n] for n in state.at_work}
@@ -415,7 +411,7 @@ class Sharder:
         left = frozenset(n for n, hold in held_before.items() if held.get(n) != hold)
         lost = frozenset(n for n, term in before.items() if now.get(n) != term)
         gained = frozenset(n for n, term in now.items() if before.get(n) != term)
-        # One that is given up is drained, or released, first.
+        # A shard that is given up is drained or released first.
         taken = frozenset(n for n in lost if n not in state.draining and state.shards[n].phase in (
             LeasePhase.STANDBY, LeasePhase.LOST, LeasePhase.LEADING) and state.phase is Phase.TAKING_PART)
         if lost or gained:
@@ -434,7 +430,7 @@ class Sharder:
                 listener.gained(InShards(frozenset(now), self.sharding.shards))
 
     def _what_follows(self, before: ShardState, state: ShardState) -> list[Callable[[], object]]:
-        """What is to be done without the lock."""
+        """The calls to make without the lock."""
         follows: list[Callable[[], object]] = []
         self._view = state.at_work, min((state.shards[n].deadline for n in state.at_work), default=inf)
         for n in state.at_work - before.at_work:
@@ -443,7 +439,7 @@ class Sharder:
             self._lost[n] = StopToken(clock=self._clock)
             self._holds[n] += 1
         for n in before.held - state.held:
-            reason = f"shard {n} of {self.sharding.name} is this replica's no more"
+            reason = f"shard {n} of {self.sharding.name} no longer belongs to this replica"
             follows.append(partial(self._lost[n].set, reason))
         follows += [partial(self._observer.leadership_changed, self.sharding.election(n).name, n in state.held)
                     for n in state.held ^ before.held]
@@ -466,7 +462,7 @@ class Sharder:
     def _guarded(self, body: Callable[[], None]) -> None:
         try:
             body()
-        except BaseException as error:  # a defect: nobody must go on half alive
+        except BaseException as error:  # a defect: the replica must not stay half alive
             log.critical("sharding %s failed; this replica no longer takes part", self.sharding.name, exc_info=error)
             with self._changed:
                 before, self._state = self._state, replace(ShardState.first(self._rules), phase=Phase.GONE)
@@ -505,12 +501,12 @@ class Sharder:
 
     @property
     def _has_lost(self) -> bool:
-        """Whether listeners do not know yet of a shard that is gone: what is gained may wait a moment, this not."""
+        """Whether listeners have not been notified of a lost shard, which is urgent, unlike a gained shard."""
         return not (self._told.keys() <= self._state.at_work and self._told_held.keys() <= self._state.held)
 
     def _pause(self, until: float, seen: int) -> None:
-        """Until that time, or until something has changed since `seen`; `retry` seconds at most, since the time for
-        which the machine is suspended does not count here."""
+        """Wait until that time, or until a change since `seen`; for `retry` seconds at most, since the wait does not
+        count time for which the machine is suspended."""
         with self._changed:
             left = min(until - self._clock.boottime(), self._rules.lease.retry)
             if left > 0 and self._changes == seen and not self.has_left:
@@ -527,6 +523,6 @@ def _names(what: str, shards: frozenset[int]) -> str:
 
 
 def _division(one: Division, own: Division) -> str:
-    """In words; what is alike in all goes without saying."""
+    """Describe a division, without what all divisions share."""
     number, by = one
     return f"{number} shards" + (f" by {by or 'something else'}" if (by, own[1]) != ("name", "name") else "")

@@ -1,8 +1,7 @@
-"""`Sharding`: how several replicas share the objects of their controllers; and `shard_of`: which shard an object is in.
+"""`Sharding`: how several replicas share the objects of their controllers; `shard_of`: the shard of an object.
 
-Objects are divided into a fixed number of shards, and each shard has a Lease. Whoever holds it works for the objects of
-that shard. The number of shards does not follow the number of replicas: these may come and go, and only shards move,
-whole, from one to another.
+Objects are divided into a fixed number of shards. Each shard has a Lease, and its holder works for the objects of the
+shard. The number of shards is independent of the number of replicas: replicas come and go, and whole shards move.
 
     by          an object's shard                            what a replica watches and stores
     name        a rendezvous hash of namespace and name      everything
@@ -11,22 +10,13 @@ whole, from one to another.
     uid         the range in which the hash of its uid is    the objects of its shards, of the kind that a controller
                                                              reconciles
 
-What happens to a replica that shares work, and what it does: the words of `shard_machine`'s table.
+`Replicas` counts the replicas, which decides how many shards each takes. Each replica keeps a labelled Lease for this
+count. The shards' Leases do not show a replica without shards; a Deployment's `replicas` counts Pods that do not exist
+or cannot work, and needs permissions and names that a program outside of the cluster lacks. A Lease counts until it has
+been seen unchanged for its own duration, so a dead replica and its shards expire at the same time. What a list has
+shown counts until another list shows that it is over: an unreachable API server makes no replica count as dead.
 
-`Replicas`: which replicas there are, as one of them sees it: by the Leases that each keeps for itself.
-
-The number of replicas decides how many shards each one takes. It is counted by a Lease for each replica, with a label,
-because nothing else says it: who holds no shard yet does not show in the shards' Leases; a Deployment's `replicas`
-counts Pods that are not there, or cannot work, and reading it or its Pods needs rights and names that a program which
-runs elsewhere does not have. The rule for all Leases is the same: one counts until it has not changed, as far as we
-have seen, for the time that is written in it. So a replica that dies is missed at the same time as its shards.
-
-    listed   a Lease that has changed, or is new       counts from now on
-             the same                                  counts until its time is over
-             without a holder, or none any more        does not count
-
-What a list has shown counts until another list shows it to be over, however long that takes: nobody is taken for dead
-because the server does not answer us.
+The remaining classes are the inputs and actions in the table of `shard_machine`.
 """
 from __future__ import annotations
 
@@ -47,7 +37,7 @@ from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.reconcile.runner import DividedBy
 
 MOST_SHARDS = 256
-"""Each one costs its holder a request every `retry` seconds."""
+"""A limit, because each shard costs its holder a request every `retry` seconds."""
 
 _WORD = 4
 
@@ -56,20 +46,20 @@ _WORD = 4
 class Sharding:
     """How replicas share the work: `Sharding("my-operator", shards=16)`. Durations are seconds or `timedelta`.
 
-    All replicas that share have the same `name` and `namespace` (default: the client's own, which in a cluster is the
-    Pod's). `shards` is the number of parts of the objects: take several times the number of replicas, then each
-    replica gets about the same share. To change it, start replicas with the new number beside the old ones. They take
-    nothing until the last replica with the old number has ended. Each shard has a Lease: `identity`, `lease`,
-    `renew_deadline` and `retry` are those of a `LeaderElection`.
+    All replicas of a group have the same `name` and `namespace` (default: the client's own, which in a cluster is the
+    Pod's). `shards` is the number of parts; with several times the number of replicas, each replica gets about the same
+    share. To change the number, start replicas with the new number beside the old ones: they take nothing until the
+    last replica with the old number has ended. Each shard has a Lease with the times `lease`, `renew_deadline` and
+    `retry` and the `identity` of a `LeaderElection`.
 
-    `by`: what decides in which shard an object is. "name" divides runs and writes alone. "namespace" and "uid" are
-    experimental, as the server's feature gate ShardedListAndWatch is alpha. They divide the watches as well: a replica
-    receives and stores only what is in its shards. By "namespace" this holds for the kind that a controller reconciles,
-    which has to be namespaced, and for those that it `owns`; namespaces whose names differ only in their last letters
-    mostly share a shard. By "uid" it holds for the reconciled kind. A name that is created again may then belong to
-    another replica while a run for the old object lasts: the fence between both is the resourceVersion. A server
-    without the gate sends everything to each replica, which is logged once. A replica takes no shard while others
-    divide by something else, or into another number.
+    `by` decides in which shard an object is. "name" divides runs and writes only. "namespace" and "uid" are
+    experimental, since the server's feature gate ShardedListAndWatch is alpha. They also divide the watches: a replica
+    receives and stores only its own shards. By "namespace" this holds for the kind that a controller reconciles, which
+    must be namespaced, and for the kinds that it `owns`; namespaces whose names differ only in their last letters
+    mostly share a shard. By "uid" it holds for the reconciled kind; when a name is created again, the new object may
+    belong to another replica while a run for the old object lasts, and only the resourceVersion separates their writes.
+    A server without the gate sends everything to each replica, which is logged once. A replica takes no shard while
+    others divide differently.
 
     Needs the verbs get, list, create, update and delete on leases. Raises RequestError for a name that is not a label
     value, a number of shards outside of 1 to 256, another `by`, and times that do not fit together.
@@ -120,12 +110,12 @@ def check_divisible(plan: Plan, sharding: Sharding) -> None:
 
 
 def shard_of(key: Key, shards: int) -> int:
-    """The shard, counted from 0, of the object with this namespace and name. About 2 microseconds for 16 shards.
+    """The shard, counted from 0, of the object with this namespace and name. Takes about 2 microseconds for 16 shards.
 
-    A rendezvous hash (Thaler and Ravishankar, 1996): each shard draws a number from the key, and the highest wins. So
-    with more shards a key stays where it is or goes to one of the new ones, and it is the same in every process, on
-    every machine. The numbers are the words of SHAKE128 of `namespace/name`, of which a longer output begins with the
-    shorter one. Cluster-scoped objects have an empty namespace.
+    This is a rendezvous hash (Thaler and Ravishankar, 1996): each shard draws a number from the key, and the highest
+    number wins. With more shards, a key stays or moves to a new shard, and all processes on all machines agree. The
+    numbers are the words of SHAKE128 of `namespace/name`; a longer output begins with the shorter output.
+    Cluster-scoped objects have an empty namespace.
     """
     drawn = _words(shards)(shake_128(f"{key[0] or ''}/{key[1]}".encode()).digest(_WORD * shards))
     return drawn.index(max(drawn))
@@ -133,7 +123,8 @@ def shard_of(key: Key, shards: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class InShards:
-    """Whether the object of a key is in one of these `numbers` of `shards`, as `Sharding(by="name")` divides."""
+    """Whether the object of a key is in one of the shards `numbers` out of `shards`, as `Sharding(by="name")`
+    divides."""
 
     numbers: frozenset[int]
     shards: int
@@ -148,16 +139,16 @@ def _words(shards: int) -> Callable[[bytes], tuple[int, ...]]:
 
 
 OWN = -1
-"""In place of a shard: the replica's own Lease."""
+"""The number that stands for the replica's own Lease in place of a shard."""
 
 
 Division: TypeAlias = tuple[int, str]
-"""Into how many shards objects are divided, and by what: replicas that differ must not work side by side."""
+"""The number of shards and the `by` of a group: replicas that differ must not work at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Time has passed, and whoever asks makes no requests."""
+    """Time has passed; the caller makes no requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +158,14 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """This replica takes no more part. `within`: seconds for its runs to end; a later one may only shorten them."""
+    """This replica leaves. `within`: seconds for its runs to end; a later Quit may only shorten them."""
 
     within: float
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The request for the Lease of shard `which`, or OWN, was answered, or failed."""
+    """The request for the Lease of shard `which`, or OWN, succeeded or failed."""
 
     which: int
     answer: Answer
@@ -182,7 +173,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """All Leases of the group, in one moment."""
+    """A consistent list of all Leases of the group."""
 
     leases: tuple[Sight, ...]
 
@@ -194,15 +185,15 @@ class NotListed:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The deletion of this Lease was answered, or failed."""
+    """The deletion of this Lease succeeded or failed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A Lease of the group, as it was listed. `shard`: whose it is, None for a replica's own; `shards` and `by`: into
-    how many its writer divides the objects, and by what."""
+    """A listed Lease of the group. `shard`: its shard, None for a replica's own Lease; `shards` and `by`: how its
+    writer divides the objects."""
 
     name: str
     version: str
@@ -219,7 +210,7 @@ class Sight:
 
 Input: TypeAlias = Tick | Look | Join | Quit | Answered | Listed | NotListed | Deleted
 
-# What to do.
+# Actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +228,7 @@ class ListLeases:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the Lease `name`, if it still has this version (None: whatever it is)."""
+    """Delete the Lease `name`, if it still has this version (None: any version)."""
 
     name: str
     version: str | None
@@ -247,27 +238,27 @@ Action: TypeAlias = Ask | ListLeases | Delete | Wait
 
 
 FORGOTTEN_AFTER = 10
-"""So many times the time of a Lease after it was last seen to change, one of a shard of another number is deleted."""
+"""A shard's Lease of another number of shards is deleted after this many lease durations without a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A Lease, and since when it has been as it is."""
+    """A Lease, and since when it has been unchanged."""
 
     sight: Sight
     since: float
     counts: bool
 
     def until(self, otherwise: float) -> float:
-        """When its time is over; `otherwise`: seconds, where it does not say."""
+        """When the Lease expires; `otherwise`: its duration in seconds, if it states none."""
         duration = self.sight.record.duration
         return self.since + (otherwise if duration is None else duration)
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Which replicas share the work, as far as this one has seen. Immutable. `lease`: the seconds that count where a
-    Lease does not say any; times are on the caller's clock."""
+    """The replicas that share the work, as far as this replica has seen. Immutable. `lease`: the duration in seconds
+    for a Lease that states none; times are on the caller's clock."""
 
     identity: str
     shards: int
@@ -281,7 +272,7 @@ class Replicas:
         return self.shards, self.by
 
     def listed(self, sights: Iterable[Sight], at: float) -> Replicas:
-        """What is known after a list, of Leases of other replicas and of shards of another number."""
+        """Return the replicas after a list of the Leases of other replicas and of shards of another number."""
         seen: dict[str, Seen] = {}
         for sight in sights:
             if sight.record.holder == self.identity or (sight.shard is not None and sight.division == self.division):
@@ -294,31 +285,32 @@ class Replicas:
 
     @property
     def members(self) -> list[str]:
-        """Who shares our shards, ourselves among them: identities, in an order that is the same for all."""
+        """The identities of all replicas of our division, ourselves included, in an order that is the same for all."""
         others = {one.sight.record.holder for one in self.seen.values()
                   if one.counts and one.sight.shard is None and one.sight.division == self.division}
         return sorted({self.identity, *others})
 
     @property
     def other_divisions(self) -> list[Division]:
-        """How others divide the same objects: as long as there are any, two could work for one."""
+        """The other divisions of the same objects. While there are any, two replicas could work for one object."""
         return sorted({one.sight.division for one in self.seen.values() if one.counts} - {self.division})
 
     @property
     def quota(self) -> int:
-        """How many shards are ours to take: the quotas of all members together are all shards, and differ by one."""
+        """The number of shards for this replica. The quotas of all members add up to all shards and differ by at most
+        one."""
         members = self.members
         least, more = divmod(self.shards, len(members))
         return least + (members.index(self.identity) < more)
 
     @property
     def next_end(self) -> float:
-        """When the next of those that count has had its time: then a list tells."""
+        """When the next counted Lease expires, so that a new list is needed."""
         return min((one.until(self.lease) for one in self.seen.values() if one.counts), default=inf)
 
     def forgotten(self, at: float) -> dict[str, str]:
-        """Leases to delete, and their versions: of dead replicas at once, so that one that comes now does not count
-        them for the time of a Lease, as it would anything that it sees for the first time; of shards of another number
-        when nobody has used them for long."""
+        """The Leases to delete, with their versions. Leases of dead replicas are deleted at once, so that a new
+        replica, which counts each Lease that it sees for the first time, does not count them. Leases of shards of
+        another number are deleted when they have been unused for long."""
         return {name: one.sight.version for name, one in self.seen.items() if not one.counts and (
             one.sight.shard is None or at >= one.since + FORGOTTEN_AFTER * (one.until(self.lease) - one.since))}

@@ -98,7 +98,7 @@ def test_a_failure_during_the_end_is_told_and_the_first_one_is_raised(client: Cl
         manager.run()
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert told == ["runnable early failed; the manager ends: ValueError: first",
-                    "runnable late failed, too: KeyError: 'second'"]
+                    "runnable late also failed: KeyError: 'second'"]
 
 
 def test_a_runnable_that_ends_because_it_was_told_to_is_no_failure(client: Client,
