@@ -1,14 +1,9 @@
-"""Webhooks: admission and conversion, as classes and as a WSGI application. Nothing here needs a cluster.
+"""Webhooks: admission and conversion, as classes and as a WSGI application. Only the server needs a cluster.
 
-    handler          `Admission`, `Denied`: what a user writes
-    request          `AdmissionRequest[Kind]`: what it is asked
-    options          what the class says of its configuration
-    configurations   the manifests that follow from it
-    answering        review in, answer out: bytes
-    difference       the JSON patch of a change; the only user of jsonpatch
-    application      the paths, and HTTP
-
-`WebhookServer` listens, with certificates.
+- `handler`: `Admission`, `AdmissionRequest`, `Denied` and the options of a webhook class
+- `answering`: reviews in, responses out; the WSGI application
+- `configurations`: the manifests of webhooks, and the CA bundles in them
+- `server`, `serving_certificates`: `WebhookServer` and its certificates
 """
 from kubectl_runtime.facade import door
 

@@ -1,39 +1,27 @@
-"""From the bytes of a review to the bytes of its answer: no HTTP, no threads.
+"""Answers reviews: from the bytes of a review to the bytes of its response, and the WSGI application around that.
 
-    admission_answer(handler, "validate", body, guard)
-    conversion_answer(converter, body, guard)
+`admission_answer(handler, "validate", body, guard)` gives:
 
-    the handler returns                 allowed, with the patch that its change makes
-    Denied(reason, code)                denied: reason and code
-    DecodeError of the request's        denied, 400: the object is not what its class says; path and expectation
-    own objects
-    anything else, SystemExit too       denied, 500, without the exception's text, which is in the log: who sends a Pod
-                                        need not see what the webhook knows
-    what is not a review                   BadReview: there is no uid to answer to
-    a review that is broken further in  denied, 400, to its uid
+- allowed, with the patch of the handler's change, when the handler returns
+- denied with reason and code for `Denied(reason, code)`
+- denied with 400 for a DecodeError of the request's own objects
+- denied with 500 for any other exception, SystemExit included; the text of the exception is only logged, since the
+  author of a Pod need not see the webhook's data
+- BadReview for a body that is no review, since there is no uid to answer to
 
-Warnings and audit annotations go with every answer. Each answer names the uid of its question and has its version.
-
-From an object as it came and as it is to be, to the JSON patch between the two.
-
-This is the only module that imports the package jsonpatch, at the first use; the extra ``kubectl_runtime[webhooks]``
-brings it. What did not change is not in the patch, byte for byte: neither defaults of a class nor its forms of numbers
-and dates, since the objects are compared as plain JSON values, in which 1 is neither true nor 1.0.
-
-`application`: admission webhooks and conversions as a WSGI application, which any server runs.
+Warnings and audit annotations are part of every response. Patches compare plain JSON values, in which 1 differs from
+true and 1.0, so that defaults of a class and its formats of numbers and dates never appear as changes. The package
+jsonpatch (extra ``kubectl_runtime[webhooks]``) is imported at the first use, only here.
 
     app = application({"/quota": Quota(), "/convert": Conversion({("v1", "v2"): to_v2, ("v2", "v1"): to_v1})})
 
-    POST /quota/validate, /quota/mutate    AdmissionReview in, AdmissionReview out: those that the class defines
+    POST /quota/validate, /quota/mutate    AdmissionReview in, AdmissionReview out, as far as the class defines them
     POST /convert                          ConversionReview in, ConversionReview out
 
-    200   every review that has a uid, whatever its answer is
-    400   no review, or one of another version      405   another method than POST      411   without Content-Length
-    404   another path                              408   the body came too slowly      413   more than `limit` bytes
-    415   another content type than JSON
-
-What is not 200 has a Status as its body, as everything of Kubernetes: the API server shows its message to whoever is
-concerned. Nothing is encrypted here, and nobody is asked who he is: that is the server's business.
+The HTTP status is 200 for every review with a uid, 400 for a body that is no supported review, 404 for another path,
+405 for another method, 408 for a slow body, 411 without Content-Length, 413 for more than `limit` bytes, 415 for
+another content type. The body of an error is a Status, whose message the API server passes on. Encryption and
+authentication are the server's task.
 """
 from __future__ import annotations
 
@@ -75,7 +63,7 @@ Object = dict[str, Any]
 
 
 def require_jsonpatch() -> Any:
-    """The package jsonpatch. Raises MissingExtra when it cannot be imported."""
+    """Import jsonpatch. Raises MissingExtra when it is not installed."""
     try:
         import jsonpatch
     except ImportError as error:
@@ -84,11 +72,12 @@ def require_jsonpatch() -> Any:
 
 
 def patch_between(before: Object, after: Object) -> list[Object]:
-    """The operations that make `after` of `before`, of which neither is changed; none if both are the same JSON.
+    """Return the operations that turn `before` into `after`; none if both are the same JSON. Neither argument is
+    changed.
 
-    Each changed value is replaced where it stands; a list that became longer or shorter is compared by jsonpatch, which
-    finds what was inserted, removed or moved. Raises MissingExtra if jsonpatch is not there, whatever has changed: a
-    webhook that fails for some objects only would be found late.
+    Each changed value is replaced in place. A list of another length is compared by jsonpatch, which finds inserted,
+    removed and moved items. Raises MissingExtra without jsonpatch, even for other changes, so that the missing package
+    is noticed at once.
     """
     require_jsonpatch()
     operations: list[Object] = []
@@ -100,7 +89,7 @@ def patch_between(before: Object, after: Object) -> list[Object]:
 
 
 def _operations(path: Path, old: Any, new: Any) -> list[Object]:
-    """What makes `new` of `old`, which differ, at the place `path`."""
+    """The operations for two different values at `path`."""
     place = pointer(*path)
     if new is MISSING:
         return [{"op": "remove", "path": place}]
@@ -112,7 +101,7 @@ def _operations(path: Path, old: Any, new: Any) -> list[Object]:
 def _list_patch(old: list[Any], new: list[Any], path: str) -> list[Object]:
     jsonpatch = require_jsonpatch()
     found: list[Object] = jsonpatch.make_patch(old, new).patch
-    # Its shortest patches have been wrong before; one that leads the server to something else must never leave.
+    # jsonpatch has produced wrong patches before; a patch with another result must never be sent.
     if not same_json(jsonpatch.apply_patch(old, found), new):
         return [{"op": "replace", "path": path, "value": new}]
     return [{**one, **{key: path + one[key] for key in ("path", "from") if key in one}} for one in found]
@@ -124,24 +113,24 @@ VERSIONS = ("v1", "v1beta1")
 
 
 class Converts(Protocol):
-    """Something that brings objects to another version of their kind, such as a `Conversion`."""
+    """Converts objects to another version of their kind, such as a `Conversion`."""
 
     def convert(self, obj: Any, version: Any, /) -> Any:
-        """The object, a dict, in another version of its group."""
+        """Return the object, a dict, in another version of its group."""
 
 
 class BadReview(KubeError):
-    """The body that came is not a review that could be answered; the text says why, to the API server's log."""
+    """The body is not a review that can be answered; the text explains it in the API server's log."""
 
 
 def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, guard: Guard) -> bytes:
-    """The answer of `handler`, whose failures are `guard`'s to tell. Blocks as the handler does. Raises BadReview."""
+    """Return the response of `handler`; `guard` reports its failures. Blocks as the handler does. Raises BadReview."""
     try:
         review = AdmissionReview.decode(body)
     except DecodeError as error:
         return _broken(_envelope(body, admission.GROUP, admission.KIND), error).encode()
     _check_version(review.api_version, admission.GROUP, admission.KIND)
-    assert review.request is not None  # else it would not have been decoded
+    assert review.request is not None  # decoding has checked it
     request: AdmissionRequest[Any] = AdmissionRequest(review.request, type(handler).kind())
     answer = _decided(handler, verb, request, guard)
     if warnings := request.warnings():
@@ -150,13 +139,14 @@ def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, guard: Gu
         answer = answer.with_audit_annotations(request.audit_annotations)
     try:
         return answer.into_review(review).encode()
-    except (KubeError, ValueError) as error:  # a text that is not Unicode, say
+    except (KubeError, ValueError) as error:  # ValueError: for example invalid Unicode
         said = _failed(guard, error, request)
         return _refused(AdmissionResponse.of(review.request), said, 500).into_review(review).encode()
 
 
 def conversion_answer(converter: Converts, body: bytes, guard: Guard) -> bytes:
-    """The answer of `converter`; all objects are converted or none. Blocks as it does. Raises BadReview."""
+    """Return the response of `converter`; all objects are converted or none. Blocks as the converter does. Raises
+    BadReview."""
     try:
         review = ConversionReview.decode(body)
     except DecodeError as error:
@@ -211,7 +201,7 @@ def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any]
 
 
 def _is_own(ref: ObjectRef | None, review: admission.AdmissionRequest) -> bool:
-    """Whether what cannot be decoded came with the request, and is none of the objects that a handler looks up."""
+    """Whether the object that could not be decoded came with the request, and is not one that the handler looked up."""
     return ref is None or (ref.resource.gvk == review.kind and ref.name == review.name)
 
 
@@ -225,23 +215,24 @@ def _refused(answer: AdmissionResponse, reason: str, code: int,
 
 
 def _failed(guard: Guard, error: BaseException, request: AdmissionRequest[Any] | None = None) -> str:
-    """Log what user code raised; what is said of it to whoever asked."""
+    """Log what user code raised; returns the message for the client."""
     guard.failed(error, repr, request) if request is not None else guard.failed(error)
     return f"the webhook failed with {type(error).__name__}; its log says more"
 
 
 def _check_passed(returned: Any) -> None:
-    """Raise TypeError for anything returned: a False or a coroutine may be meant as a no, and would pass in silence."""
+    """Raise TypeError for any returned value: a False or a coroutine may be meant as a refusal, and would be
+    ignored."""
     if returned is not None:
         _wrong(f"validate returned {returned!r:.40}; it returns None to let the request pass, and raises Denied to "
                "refuse it")
 
 
 def _changes(changed: Any, request: AdmissionRequest[Any], where: str) -> list[dict[str, Any]]:
-    """The patch that makes what `mutate` returned of what came."""
+    """The patch from the received object to what `mutate` returned."""
     obj = request.read_object
     if changed is None:
-        # Whether it was looked at can be told at once; whether that changed it, only by comparing.
+        # The object was read, so it may have been changed; only a comparison shows that.
         if (obj is not None and request.operation in WITH_CONTENT and obj.to_record(named=False) is not obj.record
                 and patch_between(_received(request), obj.to_dict())):
             log.warning("%s: %r: mutate changed the object and returned None, so it stays as it was: return it", where,
@@ -263,7 +254,7 @@ def _received(request: AdmissionRequest[Any]) -> dict[str, Any]:
 
 
 def _unicode(text: str) -> str:
-    """`text` as it can be sent, whatever is in it."""
+    """`text` without characters that cannot be encoded."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -272,7 +263,7 @@ def _wrong(text: str) -> NoReturn:
 
 
 class _Envelope(NamedTuple):
-    """What can be told of a review before its request is read."""
+    """The part of a review that is decoded before its request."""
 
     api_version: str
     uid: str
@@ -292,7 +283,7 @@ _decode_envelope = decoder_of(_Review)
 
 
 def _envelope(body: bytes, group: str, kind: str) -> _Envelope:
-    """Raises BadReview for what has no uid to be answered, and for versions that nobody here answers in."""
+    """Decode the envelope. Raises BadReview for a body without a uid, and for unsupported versions."""
     if not body.strip():
         raise BadReview(f"the body is empty; it has to be a {kind}")
     try:
@@ -321,17 +312,17 @@ def _broken(envelope: _Envelope, error: DecodeError) -> AdmissionReview:
 
 
 LIMIT = 7 << 20
-"""Bytes of an AdmissionReview, as in controller-runtime: it holds the object and the old one, each of up to the 3 MiB
-that the API server itself reads."""
+"""The most bytes of an AdmissionReview, as in controller-runtime: it holds the object and the old object, each of up to
+the 3 MiB that the API server itself reads."""
 CONVERSION_LIMIT = 64 << 20
-"""Bytes of a ConversionReview, which holds all objects of a list that somebody asked for in another version."""
+"""The most bytes of a ConversionReview, which holds all objects of a list that a client reads in another version."""
 
 Answer = Callable[[bytes], bytes]
 
 
 class Application:
-    """Answers the reviews of API servers, as a WSGI application; made by `application`. Immutable; safe for any number
-    of threads, if the handlers are.
+    """Answers the reviews of API servers, as a WSGI application; made by `application`. Immutable; thread-safe, if the
+    handlers are.
 
     >>> class Quota(Admission[Pod]):
     ...     def validate(self, request: AdmissionRequest[Pod]) -> None:
@@ -344,7 +335,7 @@ class Application:
         if not isinstance(routes, Mapping):
             raise RequestError(f"an application needs a mapping from paths to webhooks, not {type(routes).__name__}")
         self.handlers = dict(routes)
-        """As they were given: by path."""
+        """The handlers by path, as given."""
         self._routes: dict[str, tuple[Answer, int]] = {}
         for mount, handler in routes.items():
             _check_mount(mount)
@@ -364,27 +355,27 @@ class Application:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths at which it answers."""
+        """The served paths."""
         return tuple(self._routes)
 
     @property
     def verbs(self) -> frozenset[str]:
-        """`validate` and `mutate`, if any class defines it, and `convert` if there is a conversion."""
+        """`validate` and `mutate`, if a class defines them, and `convert` if there is a conversion."""
         admissions = [handler for handler in self.handlers.values() if isinstance(handler, Admission)]
         found = {verb for handler in admissions for verb in type(handler).verbs()}
         return frozenset({*found, "convert"} if len(admissions) < len(self.handlers) else found)
 
     @property
     def definitions(self) -> tuple[str, ...] | None:
-        """The names of the CustomResourceDefinitions that it converts; None where a conversion does not know its own,
-        since its versions are named by texts."""
+        """The names of the CustomResourceDefinitions that the application converts; None if a conversion does not know
+        its own, because its versions are given as texts."""
         names = [getattr(handler, "crd_name", None) for handler in self.handlers.values()
                  if not isinstance(handler, Admission)]
         known = tuple(name for name in names if isinstance(name, str))
         return known if len(known) == len(names) else None
 
     def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """The HTTP status and the body of the answer to a review, without HTTP: for tests and servers of other kinds.
+        """Return the HTTP status and the body for a review, without HTTP: for tests and other kinds of servers.
 
         Blocks as the handler does; raises nothing but a KeyboardInterrupt in the main thread.
         """
@@ -402,7 +393,7 @@ class Application:
             return _status(400, str(error))
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """As PEP 3333 says."""
+        """Answer a WSGI request (PEP 3333)."""
         code, body = self._handle(environ)
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         if code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -438,14 +429,13 @@ class Application:
 
 
 def application(routes: Mapping[str, Admission[Any] | Converts], *, limit: int = LIMIT) -> Application:
-    """A WSGI application of the webhooks in `routes`, by path. `limit`: the most bytes of an AdmissionReview.
+    """Make a WSGI application of the webhooks in `routes`, by path. `limit`: the most bytes of an AdmissionReview.
 
     An Admission at `/quota` is served at `/quota/validate` and `/quota/mutate`, as far as its class defines them; a
     Conversion is served at its path.
 
-    Raises RequestError for a path that cannot be one and for anything but a webhook, with what it lacks. A webhook that
-    changes objects needs the extra `webhooks` when it is served: a WebhookServer does not start without it, under other
-    servers each of its changes fails.
+    Raises RequestError for an invalid path and for anything but a complete webhook. A webhook that changes objects
+    needs the extra `webhooks`: without it a WebhookServer does not start, and under other servers each change fails.
 
     >>> class Labelled(Admission[Pod]):
     ...     def mutate(self, request: AdmissionRequest[Pod]) -> Pod:
@@ -483,7 +473,7 @@ def _admission_routes(mount: str, handler: Admission[Any]) -> Iterable[tuple[str
 
 
 def _check_mount(mount: str) -> None:
-    # Go's server and clients clean paths; what they would change must not be the path of anything.
+    # Go's server and clients clean paths; a path that they would change is refused.
     parts = mount.split("/")[1:] if isinstance(mount, str) and mount.startswith("/") else [""]
     if mount != "/" and not all(part and part not in (".", "..") and part.isprintable() and part.isascii()
                                 and not set(part) & set(" ?#%") for part in parts):

@@ -1,25 +1,20 @@
-"""The manifests that make an API server call webhooks: from what their classes say, and where they are served.
+"""The manifests that make an API server call webhooks, from the options of their classes and their address.
 
     configurations(app, "quota", Target.service("shop/quota"))
 
-    ValidatingWebhookConfiguration quota     a webhook for each class that defines `validate`
-    MutatingWebhookConfiguration quota       ... `mutate`, for operations that have something to change
-    CustomResourceDefinition widgets.…       `spec.conversion` alone, to be applied beside the rest of the definition,
-                                             for each Conversion between classes
+gives a ValidatingWebhookConfiguration with a webhook for each class that defines `validate`, a
+MutatingWebhookConfiguration with a webhook for each class that defines `mutate` (for operations with an object to
+change), and for each Conversion between classes the `spec.conversion` of the CustomResourceDefinition, to be applied
+beside the rest of the definition. `apply_webhooks` applies them by server-side apply.
 
-`apply_webhooks`: have the API server call one's webhooks, by server-side apply of what their classes say.
+`CaBundles` keeps the CA of a webhook server in each clientConfig whose `service` is ours or whose `url` has one of our
+hosts: in webhook configurations (webhooks[*].clientConfig) and CRDs (spec.conversion.webhook.clientConfig). It watches
+them, so that new or overwritten objects are repaired at once. A bundle is a set that also holds the CAs of other
+servers (see `merged`), and each write is conditional on the resourceVersion. At the end our CA is removed, unless it is
+the last.
 
-`CaBundles`: keeps the authority of a webhook server in everything that tells an API server to call it.
-
-    ValidatingWebhookConfiguration, MutatingWebhookConfiguration    webhooks[*].clientConfig
-    CustomResourceDefinition                                        spec.conversion.webhook.clientConfig
-
-whose `service` is ours, or whose `url` has one of our hosts. Each is watched, so that one that comes later, or that
-somebody overwrites, is mended at once. A bundle is a set: other servers keep theirs in it (see `merged`), and each
-write holds only if nobody else has written since. At the end our authority is taken out, unless it is the last one.
-
-Needs list, watch and patch on the three resources. Where the program's own objects are known by name, patch on those is
-enough: an object of others that may not be written is logged once, and keeps nobody waiting.
+It needs list, watch and patch on the three resources. Where the names of the program's own objects are known, patch on
+these is enough: another object that may not be written is logged once, and does not affect readiness.
 """
 from __future__ import annotations
 
@@ -67,7 +62,8 @@ _KINDS = {"validate": ("ValidatingWebhookConfiguration", OPERATIONS),
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an API server finds the webhooks: a Service of the cluster, or a URL. Made by the class methods."""
+    """The address at which an API server finds the webhooks: a Service of the cluster, or a URL. Made by the class
+    methods."""
 
     namespace: str = ""
     name: str = ""
@@ -91,7 +87,7 @@ class Target:
 
     @classmethod
     def url(cls, text: str) -> Target:
-        """`https://HOST:PORT`, with a path before those of the application if there is one. Raises RequestError."""
+        """`https://HOST:PORT`, with a path in front of the application's paths if there is one. Raises RequestError."""
         try:
             parts = urllib.parse.urlsplit(text)
             right = parts.scheme == "https" and parts.hostname and parts.port != 0 and not (
@@ -103,7 +99,7 @@ class Target:
         return cls(base=text.rstrip("/"))
 
     def client_config(self, path: str, ca_bundle: bytes = b"") -> Object:
-        """How to call what is served at `path`, and whom to trust."""
+        """The clientConfig for `path`, with the CA to trust."""
         trust = {"caBundle": base64.b64encode(ca_bundle).decode()} if ca_bundle else {}
         if self.base:
             return {"url": f"{self.base}{path}", **trust}
@@ -113,11 +109,11 @@ class Target:
 
 def configurations(app: Application | Mapping[str, Admission[Any] | Converts], name: str, target: Target, *,
                    ca_bundle: bytes = b"", annotations: Mapping[str, str] | None = None) -> list[Object]:
-    """The manifests, as dicts: see the module. `name`: of the configurations.
+    """Return the manifests, as dicts: see the module. `name`: the name of the configurations.
 
-    `ca_bundle`: PEM, whom the API server is to trust; without it that is somebody else's to write, cert-manager's say,
-    which `annotations` may ask. Raises RequestError for webhooks without a name or a rule of their own, and for two of
-    one name.
+    `ca_bundle`: PEM, the CA that the API server trusts; without it another component, such as cert-manager, must write
+    it, which `annotations` may request. Raises RequestError for webhooks without a name or a rule, and for two of one
+    name.
     """
     if not name:
         raise RequestError("a configuration has a name: configurations(app, 'quota', Target.service('shop/quota'))")
@@ -143,7 +139,7 @@ def _webhook(mount: str, handler: Admission[Any], verb: str, operations: tuple[s
     cls = type(handler)
     rules = cls.options.rules_for(resource_of(cls.kind()), operations)
     if not rules:
-        raise RequestError(f"{mount}: {cls.__name__}.{verb} would never be called: say rules=(Rule(...),) for several "
+        raise RequestError(f"{mount}: {cls.__name__}.{verb} would never be called: give rules=(Rule(...),) for several "
                            f"kinds, and operations= of {', '.join(operations)}")
     return {"name": cls.webhook_name(mount), "clientConfig": target.client_config(f"{mount.rstrip('/')}/{verb}",
                                                                                  ca_bundle),
@@ -154,7 +150,7 @@ def _check_names(kind: str, hooks: list[Object]) -> None:
     names = [hook["name"] for hook in hooks]
     for name in names:
         if names.count(name) > 1:
-            raise RequestError(f"two webhooks of the {kind} are called {name}: say name= in one of their classes")
+            raise RequestError(f"two webhooks of the {kind} are called {name}: give name= in one of their classes")
 
 
 def _conversion(mount: str, definition: str, target: Target, ca_bundle: bytes) -> Object:
@@ -165,10 +161,10 @@ def _conversion(mount: str, definition: str, target: Target, ca_bundle: bytes) -
 
 
 CONVERSION = "-conversion"
-"""What a field manager's name ends with where it applies a conversion alone. One manager cannot apply both a definition
-and a part of it: each apply takes back what the other one said."""
+"""The suffix of the field manager that applies a conversion alone. One manager cannot apply both a definition and a
+part of it, since each apply would remove the other's fields."""
 BUNDLES = "kubectl-runtime-webhooks"
-"""Whose field a caBundle is that `CaBundles` wrote."""
+"""The field manager of a caBundle that `CaBundles` wrote."""
 
 CLASSES: dict[str, type[Resource]] = {kind.api_resource.kind: kind for kind in (
     CustomResourceDefinition, MutatingWebhookConfiguration, ValidatingWebhookConfiguration)}
@@ -178,16 +174,17 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
                    service: str | None = None, url: str | None = None, ca_bundle: bytes = b"",
                    annotations: Mapping[str, str] | None = None, field_manager: str = "kubectl_runtime",
                    force: bool = False) -> list[Resource]:
-    """Apply the configurations called `name` for the webhooks of `app`, and the conversion of their CRDs; the objects.
+    """Apply the configurations called `name` for the webhooks of `app`, and the conversion of their CRDs; return the
+    objects.
 
-    `service`: `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT`; or `url`: `https://HOST:PORT`. `ca_bundle`: PEM, whom the API
-    server is to trust (`WebhookServer.ca_bundle`); what is in a bundle already stays in it. A CRD must be there before.
-    `annotations`: for the configurations. `force` takes over fields of other managers, a conversion that somebody else
-    set up included. The conversion of a CRD is applied by a field manager of its own, `FIELD_MANAGER-conversion`, so
-    that `apply_crd` may own the rest of the definition under the same name.
+    `service`: `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT`; or `url`: `https://HOST:PORT`. `ca_bundle`: PEM, the CA that
+    the API server trusts (`WebhookServer.ca_bundle`); the CAs already in a bundle stay. CRDs must exist before.
+    `annotations`: for the configurations. `force` takes over fields of other managers, including another's conversion.
+    The conversion of a CRD is applied by a field manager of its own, `FIELD_MANAGER-conversion`, so that `apply_crd`
+    may own the rest of the definition under the same name.
 
-    Blocks for the calls. Raises RequestError for what makes no sense, ApiError when the server refuses. Needs get,
-    create and patch on the three resources, where they are used.
+    Blocks for the calls. Raises RequestError for invalid arguments, ApiError when the server refuses. Needs get, create
+    and patch on those of the three resources that are used.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):
@@ -206,7 +203,7 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
         api: Api[Any] = Api.all(client, CLASSES[manifest["kind"]])
         manager, taking = field_manager, force
         if manifest["kind"] == "CustomResourceDefinition":
-            there = api.get(manifest["metadata"]["name"])  # a part of a definition makes none
+            there = api.get(manifest["metadata"]["name"])  # a partial definition cannot be created
             manager = converting
             taking = force or _may_be_taken(there.to_dict(), {field_manager, converting})
         else:
@@ -218,8 +215,8 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
 
 
 def _may_be_taken(definition: dict[str, Any], ours: set[str]) -> bool:
-    """Whether the conversion belongs to nobody else: it does not convert yet (the default counts as a field of the
-    definition's creator), or only managers that are `ours` have applied it."""
+    """Whether no other manager owns the conversion: it is still the default (which counts as a field of the
+    definition's creator), or only managers in `ours` have applied it."""
     conversion = (definition.get("spec") or {}).get("conversion") or {}
     if conversion.get("strategy", "None") == "None":
         return True
@@ -229,8 +226,8 @@ def _may_be_taken(definition: dict[str, Any], ours: set[str]) -> bool:
 
 
 def _keep_bundles(manifest: dict[str, Any], there: dict[str, Any], ca_bundle: bytes) -> None:
-    """Put into `manifest` the bundles that the object has, with ours: who applies owns the field, and would otherwise
-    take the authorities of other replicas out of it."""
+    """Merge the object's bundles into `manifest`, since an apply owns the field and would otherwise remove the CAs of
+    other replicas."""
     held = {name: config.get("caBundle") for name, config in _client_configs(there)}
     for name, config in _client_configs(manifest):
         if bundle := held.get(name):
@@ -239,7 +236,7 @@ def _keep_bundles(manifest: dict[str, Any], there: dict[str, Any], ca_bundle: by
 
 
 def _client_configs(content: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """By the webhook's name; the one of a conversion has none."""
+    """The clientConfigs by webhook name; that of a conversion has no name."""
     found = [(hook["name"], hook["clientConfig"]) for hook in content.get("webhooks") or ()]
     webhook = ((content.get("spec") or {}).get("conversion") or {}).get("webhook") or {}
     return [*found, ("", webhook["clientConfig"])] if webhook.get("clientConfig") else found
@@ -248,9 +245,9 @@ def _client_configs(content: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]
 log = guarded_logger(__name__)
 
 AT_THE_END = 2.0
-"""Seconds for the requests that take our authority out again, where nothing is left of the time."""
+"""Seconds for the requests that remove our CA, if no time is left."""
 AGAIN = 1.0
-"""Seconds after which an object that changed meanwhile is tried again, if no news of the change brings that forward."""
+"""Seconds until the retry after a conflict, unless the watch reports the change earlier."""
 KINDS = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration, CustomResourceDefinition)
 
 
@@ -278,13 +275,13 @@ class _Definition(FrozenPart, frozen=True):
 
 
 class Caller(PartialView, frozen=True):
-    """What is kept of an object that tells an API server whom to call."""
+    """The part of an object that makes an API server call a webhook."""
 
     webhooks: tuple[_Webhook, ...] = ()
     spec: _Definition = _Definition()
 
     def places(self) -> Iterator[tuple[str, _ClientConfig]]:
-        """Each clientConfig, and the JSON pointer to it."""
+        """Each clientConfig with its JSON pointer."""
         for index, webhook in enumerate(self.webhooks):
             if webhook.client_config is not None:
                 yield pointer("webhooks", index, "clientConfig"), webhook.client_config
@@ -294,21 +291,19 @@ class Caller(PartialView, frozen=True):
 
 
 class CaBundles:
-    """Keeps the authority of a server in the webhook configurations and CRDs that name it. Safe to use from any
-    thread."""
+    """Keeps the CA of a server in the webhook configurations and CRDs that name it. Thread-safe."""
 
     def __init__(self, client: Client, wanted: SelfSigned, certificates: OwnCertificates) -> None:
-        """Nothing is sent before `start`."""
+        """Sends nothing before `start`."""
         self._client, self._wanted, self._certificates = client, wanted, certificates
         self._running: list[Running[Any]] = []
         self._own: dict[str, Collection[str]] = {}
         self._refused: dict[tuple[str, str], None] = {}
-        """Plural and name of objects of others, which name this server and which it may not write."""
+        """Plural and name of other objects that name this server and that it may not write."""
 
     def start(self, kinds: Mapping[Any, Collection[str]], port: int) -> None:
-        """Begin to watch, in threads of its own. `kinds`: which of the three, and the names of their objects that are
-        this program's own, where they are known; `port`: tells these controllers from those of another server of the
-        client."""
+        """Begin to watch, in threads of its own. `kinds`: which of the three kinds, with the known names of the
+        program's own objects; `port` distinguishes these controllers from those of another server of the client."""
         self._own = {kind.api_resource.plural: names for kind, names in kinds.items() if names}
         for kind in kinds:
             api: Any = Api.all(self._client, kind)
@@ -320,16 +315,16 @@ class CaBundles:
             self._running.append(running)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is one of its own."""
+        """Whether `thread` belongs to it."""
         return any(running.owns(thread) for running in self._running)
 
     def renewed(self) -> None:
-        """The authorities have changed: look at everything again."""
+        """Check all objects again, since the CAs have changed."""
         for running in self._running:
             running.trigger_all()
 
     def why_not_ready(self) -> str:
-        """Which object does not hold the present authorities yet; empty when all do. Does not block."""
+        """Which object does not hold the present CAs yet; empty when all do. Does not block."""
         for running in self._running:
             try:
                 running.wait_until_ready(0)
@@ -346,8 +341,8 @@ class CaBundles:
         return ""
 
     def stop(self, timeout: float) -> None:
-        """Watch no more, and take our authority out of every bundle that holds another one. Blocks, at most `timeout`
-        seconds and `AT_THE_END`; what cannot be written stays, and expires."""
+        """Stop watching, and remove our CA from every bundle that holds another. Blocks for at most `timeout` seconds
+        plus `AT_THE_END`; a CA that cannot be removed stays until it expires."""
         end = time.monotonic() + timeout
         named = [(running.store.resource, caller) for running in self._running for caller in _readable(running)]
         for running in self._running:
@@ -397,7 +392,7 @@ class CaBundles:
             log.debug("%s %s keeps the authority of this webhook server: %s", resource.kind, caller.name, error)
 
     def _write(self, api: Any, caller: Caller, change: Callable[[bytes], bytes], timeout: float | None = None) -> bool:
-        """Whether something was written. Raises ApiError for a conflict as well: then there is a newer one."""
+        """Returns whether it wrote. Raises ApiError, also for a conflict, which means that there is a newer object."""
         operations: list[dict[str, Any]] = []
         for place, config in caller.places():
             if self._is_ours(config):

@@ -1,4 +1,4 @@
-"""`Admission[Kind]`: a class that says of requests for objects of a kind whether they pass, and how they change.
+"""`Admission[Kind]`: a class that decides whether requests for objects of a kind pass, and how they change.
 
     class Quota(Admission[Pod], failure_policy="Fail"):
         def validate(self, request: AdmissionRequest[Pod]) -> None:          # raises Denied, or lets it pass
@@ -9,12 +9,9 @@
             request.object.labels["checked"] = "yes"
             return request.object
 
-What a class defines of the two is served. One instance answers all requests, several at once, each in a thread of its
-server. Class keywords are those of `WebhookOptions`.
-
-`AdmissionRequest[Kind]`: what a webhook is asked, with its objects as the class that the webhook reads.
-
-What a webhook class says of its configuration: the class keywords, and the rules that follow from its kind.
+The server calls the methods that the class defines. One instance answers all requests, several at once, each in a
+thread of its server. Class keywords are those of `WebhookOptions`; they and the rules derived from the kind make up the
+webhook's configuration. `AdmissionRequest[Kind]` is a request, with its objects decoded as the webhook's class.
 """
 from __future__ import annotations
 
@@ -45,8 +42,8 @@ WITH_CONTENT = ("CREATE", "UPDATE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Which requests come: a rule of the configuration. `*` stands for all; `resources` may name subresources
-    (`pods/status`, `pods/*`). `operations` are those of the class if none are given.
+    """A rule of the configuration: which requests reach the webhook. `*` stands for all; `resources` may name
+    subresources (`pods/status`, `pods/*`). `operations` default to those of the class.
 
     >>> from kubectl_runtime import webhooks
     >>> class Audit(Admission[Pod], rules=(webhooks.Rule(groups=("",), resources=("pods", "pods/status")),)):
@@ -68,12 +65,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """The class keywords; what is not given is left to the server's default.
+    """The class keywords; a keyword that is not given is left to the server's default.
 
-    `name`: the webhook's own, with two dots at least; by default `class.plural.group`. `rules` take the place of the
-    one that follows from the kind, which `operations` and `subresources` complete. `match_conditions`: CEL by name, all
-    of which must be true. `timeout`: 1 to 30 whole seconds. `reinvocation` is for `mutate` alone: `IfNeeded` has it
-    asked again when a webhook after it changed the object.
+    `name`: the webhook's name, with at least two dots; by default `class.plural.group`. `rules` replace the rule that
+    follows from the kind, `operations` and `subresources`. `match_conditions`: CEL expressions by name, which must all
+    be true. `timeout`: 1 to 30 whole seconds. `reinvocation` is only for `mutate`: `IfNeeded` calls it again when a
+    later webhook has changed the object.
     """
 
     name: str | None = None
@@ -90,7 +87,7 @@ class WebhookOptions:
     reinvocation: Literal["Never", "IfNeeded"] | None = None
 
     def rules_for(self, resource: ApiResource | None, operations: Iterable[str]) -> list[dict[str, Any]]:
-        """The rules as the configuration has them, limited to `operations`; none where nothing is left of them."""
+        """The rules as in the configuration, limited to `operations`; empty if none remain."""
         allowed = tuple(operations)
         rules = self.rules
         if not rules and resource is not None:
@@ -101,14 +98,14 @@ class WebhookOptions:
             mine = self.operations if rule.operations is None else rule.operations
             kept = [one for one in mine if one in allowed] if "*" not in mine else list(allowed)
             if kept:
-                # With the server's default written out: rules are one value to server-side apply, and a second manager
+                # The server's default is written out: rules are one value to server-side apply, and a second manager
                 # that left a part of it to the server would conflict with the first.
                 found.append({"apiGroups": list(rule.groups), "apiVersions": list(rule.versions), "operations": kept,
                               "resources": list(rule.resources), "scope": rule.scope})
         return found
 
     def to_dict(self, *, mutating: bool) -> dict[str, Any]:
-        """What stands in the configuration beside name, client and rules."""
+        """The fields of the configuration beside name, client and rules."""
         said: dict[str, Any] = {
             "failurePolicy": self.failure_policy, "matchPolicy": self.match_policy,
             "namespaceSelector": _selector(self.namespace_selector), "objectSelector": _selector(self.object_selector),
@@ -128,8 +125,8 @@ _CONDITION = re.compile(r"(?:[-A-Za-z0-9.]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z
 
 
 def options_of(cls: type, given: Mapping[str, Any], base: WebhookOptions) -> WebhookOptions:
-    """The options of class keywords, on top of those of the base class. TypeError, which names the nearest right one,
-    for what the server would refuse."""
+    """Return the options of class keywords, on top of those of the base class. Raises TypeError, with the nearest valid
+    keyword, for what the server would refuse."""
     said = f"class {cls.__name__}"
     for name in given:
         if name not in OPTIONS:
@@ -188,17 +185,17 @@ K = TypeVar("K", bound=Resource)
 R = TypeVar("R", bound=Resource)
 
 TOTAL, EACH = 4096, 256
-"""Characters of all warnings together; of each, where they are more: kube-apiserver's `truncateAtTotalRunes` and
-`truncateItemRunes`. It asks for 120 at most."""
+"""The most characters of all warnings together, and of each if they are longer in total: kube-apiserver's
+`truncateAtTotalRunes` and `truncateItemRunes`. Its documentation recommends at most 120."""
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 class AdmissionRequest(Generic[K]):
-    """What an admission webhook is asked: `object` (None for a deletion) and `old`, typed, `operation`, `user`,
+    """A request to an admission webhook: `object` (None for a deletion) and `old`, typed, `operation`, `user`,
     `dry_run`.
 
-    `warn(text)` adds a warning that kubectl shows. It belongs to the thread that answers it; its objects are this
-    reader's own and may be changed.
+    `warn(text)` adds a warning that kubectl shows. A request is for the thread that answers it; its objects are copies
+    and may be changed.
 
     >>> class Labels(Admission[ConfigMap]):
     ...     def mutate(self, request: AdmissionRequest[ConfigMap]) -> ConfigMap | None:
@@ -211,9 +208,11 @@ class AdmissionRequest(Generic[K]):
     __slots__ = ("_audit", "_kind", "_object", "_old", "_warnings", "review")
 
     def __init__(self, review: admission.AdmissionRequest, kind: type[K]) -> None:
-        """`kind` reads the objects; a class without a kind of its own (DynamicObject, say) takes that of the review."""
+        """`kind` decodes the objects; a class without a kind of its own (such as DynamicObject) takes the kind of the
+        review."""
         self.review = review
-        """The request as it came, with what has no name here: options, the kind and resource before a conversion."""
+        """The request as received, with the fields that this class lacks: options, the kind and resource before a
+        conversion."""
         self._kind = kind
         self._object: K | None = None
         self._old: K | None = None
@@ -223,8 +222,8 @@ class AdmissionRequest(Generic[K]):
     @classmethod
     def of(cls, obj: K | None = None, *, old: K | None = None, user: str | UserInfo = "kubernetes-admin",
            dry_run: bool = False, sub_resource: str = "") -> AdmissionRequest[K]:
-        """A request as the API server would ask it, for tests: `obj` alone is created, `old` alone deleted, both are an
-        update. Raises RequestError without an object."""
+        """Make a request as the API server would send it, for tests: `obj` alone is created, `old` alone deleted, both
+        are an update. Raises RequestError without an object."""
         shown = obj if obj is not None else old
         if shown is None:
             raise RequestError("a request is about an object: AdmissionRequest.of(obj), of(obj, old=...), of(old=...)")
@@ -240,11 +239,10 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def object(self) -> K:
-        """The object as it will be; for a DELETE, the one that goes. What is changed in it is sent when `mutate`
-        returns it. Below a subresource with a kind of its own, such as `scale` or `exec`, it is a DynamicObject of that
-        kind (Scale, PodExecOptions). Raises DecodeError for what is not an object, RequestError where it is of another
-        kind.
-        """
+        """The new object; for a DELETE, the object to be deleted. Changes are sent when `mutate` returns it. For a
+        subresource with a kind of its own, such as `scale` or `exec`, it is a DynamicObject of that kind (Scale,
+        PodExecOptions). Raises DecodeError for content that is not an object, RequestError for an object of another
+        kind."""
         if self._object is None:
             deleted = self.review.operation == "DELETE"
             found = self._read(self.review.raw_old_object if deleted else self.review.raw_object, "object")
@@ -255,7 +253,7 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def old(self) -> K | None:
-        """The object as it is; None for a CREATE. Raises as `object`."""
+        """The stored object; None for a CREATE. Raises as `object`."""
         if self._old is None:
             self._old = self._read(self.review.raw_old_object, "old object")
         return self._old
@@ -267,12 +265,12 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def user(self) -> UserInfo:
-        """Who sent the request: user name, uid, groups and extra data."""
+        """The user who sent the request: user name, uid, groups and extra data."""
         return self.review.user_info
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing will be stored: what the webhook does besides answering must not happen then."""
+        """Whether nothing will be stored. The webhook must then have no side effects."""
         return bool(self.review.dry_run)
 
     @property
@@ -287,24 +285,23 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def sub_resource(self) -> str:
-        """The subresource that is written, such as `status` or `scale`; empty for the object itself."""
+        """The written subresource, such as `status` or `scale`; empty for the object itself."""
         return self.review.sub_resource
 
     def warn(self, text: str) -> None:
-        """Show `text` to the person who sent the request, beside the answer. Keep it below 120 characters; the server
-        shows 4096 of all warnings together. Line breaks become blanks, because the server would drop the text for them.
-        Raises RequestError for anything but a text.
-        """
+        """Show `text` to the user who sent the request, beside the response. Keep it below 120 characters; the server
+        shows 4096 of all warnings together. Line breaks become spaces, because the server would drop a text with line
+        breaks. Raises RequestError for anything but a text."""
         said = _BREAKS.sub(" ", _text("a warning", text)).strip()
         if said and said not in self._warnings:
             self._warnings.append(said)
 
     def audit(self, key: str, value: str) -> None:
-        """Write `key` and `value` into the audit log. The server puts the webhook's name before the key."""
+        """Write `key` and `value` into the audit log. The server prefixes the key with the webhook's name."""
         self._audit[_text("the key of an audit annotation", key)] = _text("an audit annotation", value)
 
     def warnings(self) -> tuple[str, ...]:
-        """The warnings that `warn` was told, cut as the server would cut them."""
+        """The texts passed to `warn`, cut as the server would cut them."""
         if sum(map(len, self._warnings)) <= TOTAL:
             return tuple(self._warnings)
         kept, left = [], TOTAL
@@ -317,12 +314,12 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def audit_annotations(self) -> dict[str, str]:
-        """The annotations that `audit` was told."""
+        """The annotations passed to `audit`."""
         return self._audit
 
     @property
     def read_object(self) -> K | None:
-        """The object that `object` gave; None if it was not asked for."""
+        """The object that `object` returned; None if it was not read."""
         return self._object
 
     def __repr__(self) -> str:
@@ -347,7 +344,7 @@ _identity = decoder_of(_Identity)
 
 
 def _kind_in(content: bytes) -> GroupVersionKind | None:
-    """What the object says it is; None if it does not, or cannot be read, of which its class then complains."""
+    """The kind in the content; None if it has none or cannot be decoded, which its class then reports."""
     try:
         found = _identity(content)
     except DECODE_FAILURES:
@@ -356,7 +353,7 @@ def _kind_in(content: bytes) -> GroupVersionKind | None:
 
 
 def reader_of(kind: type[R], review: admission.AdmissionRequest, said: GroupVersionKind | None, what: str) -> type[R]:
-    """The class that reads an object which says that it is `said`. Raises RequestError when it is of another kind."""
+    """The class that decodes an object of the kind `said`. Raises RequestError for an object of another kind."""
     found = said or review.kind
     own: ApiResource | None = getattr(kind, "api_resource", None)
     if own is None:
@@ -364,7 +361,7 @@ def reader_of(kind: type[R], review: admission.AdmissionRequest, said: GroupVers
         plural = review.resource.resource if found == review.kind and not review.sub_resource else ""
         resource = ApiResource.from_gvk(found, plural=plural or None, scope=scope)
         return cast("type[R]", cast("Any", kind).of(resource))
-    if own.gvk != found and review.sub_resource:  # of a kind of its own, such as Scale or PodExecOptions
+    if own.gvk != found and review.sub_resource:  # the subresource has its own kind, such as Scale or PodExecOptions
         return cast("type[R]", dynamic(ApiResource.from_gvk(found)))
     if own.gvk != found:
         raise RequestError(f"the {what} is a {found.kind} of {found.api_version}, and {kind.__name__} is {own.kind} of "
@@ -387,7 +384,7 @@ VERBS: tuple[Verb, ...] = ("validate", "mutate")
 
 
 class HasCause(Protocol):
-    """What is wrong with one field."""
+    """An error in one field."""
 
     @property
     def reason(self) -> str | None:
@@ -395,7 +392,7 @@ class HasCause(Protocol):
 
     @property
     def message(self) -> str | None:
-        """What is wrong."""
+        """The error."""
 
     @property
     def field(self) -> str | None:
@@ -412,7 +409,7 @@ def _cause(given: Any) -> StatusCause:
 
 
 class Denied(KubeError):
-    """Raised by an admission webhook: the request is refused with `code` (403), and the person sees `reason`.
+    """Raised by an admission webhook: the request is refused with `code` (403), and the user sees `reason`.
 
     >>> raise Denied("at most five containers", code=422)
     Traceback (most recent call last):
@@ -422,9 +419,9 @@ class Denied(KubeError):
 
     def __init__(self, reason: str, code: int = 403, *,
                  causes: Mapping[str, str] | Iterable[HasCause] = ()) -> None:
-        """`code`: the HTTP status of the answer, from 400 to 599. `causes`: what is wrong where, by the path of the
-        field (`spec.replicas`), or as `CustomResource.violations` returns it; clients get them in `details.causes`.
-        Raises RequestError for another code, and for a reason or causes that are no texts."""
+        """`code`: the HTTP status of the response, from 400 to 599. `causes`: error messages by field path
+        (`spec.replicas`), or the result of `CustomResource.violations`; clients get them in `details.causes`. Raises
+        RequestError for another code, and for a reason or causes that are no texts."""
         super().__init__(reason)
         given: Any = reason
         if not isinstance(given, str):
@@ -440,9 +437,9 @@ class Denied(KubeError):
 class Admission(Generic[K]):
     """An admission webhook for one kind: `validate` refuses by raising Denied, `mutate` returns the changed object.
 
-    Define one of them or both. Class keywords such as `operations` and `failure_policy` say for which operations it is
-    called and what happens when it does not answer. Subclasses keep those of their base. One instance serves all
-    requests at once, from any thread. Other exceptions are logged and answered as an error of the webhook.
+    Define one of them or both. Class keywords such as `operations` and `failure_policy` set for which operations it is
+    called and what happens when it does not respond. Subclasses inherit the keywords of their base. One instance serves
+    all requests at once, from any thread. Other exceptions are logged and answered as an error of the webhook.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):
@@ -472,24 +469,25 @@ class Admission(Generic[K]):
             cls.options = options_of(cls, given, cls.options)
 
     def validate(self, request: AdmissionRequest[K]) -> None:
-        """Return, and the request passes; raise `Denied`, and it does not. Called after every mutation.
+        """Return to let the request pass; raise `Denied` to refuse it. Called after all mutations.
 
-        May block, but not longer than the webhook's timeout (10 s by default). Whatever else it raises is logged, and
-        refuses the request with status 500. So does a value that it returns: a False would let the request pass.
+        May block, but not longer than the webhook's timeout (10 s by default). Any other exception is logged, and
+        refuses the request with status 500. So does a returned value, since a False would otherwise let the request
+        pass.
         """
 
     def mutate(self, request: AdmissionRequest[K]) -> K | None:
-        """The object of the request, changed; or None, and it stays. Called for a CREATE or UPDATE, and maybe again:
-        what it did already it must leave alone. Raises as `validate`."""
+        """Return the changed object of the request, or None to leave it as it is. Called for a CREATE or UPDATE,
+        possibly repeatedly, so it must be idempotent. Raises as `validate`."""
 
     @classmethod
     def verbs(cls) -> tuple[Verb, ...]:
-        """Which of `validate` and `mutate` the class defines."""
+        """The methods that the class defines, of `validate` and `mutate`."""
         return tuple(verb for verb in VERBS if getattr(cls, verb) is not getattr(Admission, verb))
 
     @classmethod
     def kind(cls) -> type[Resource]:
-        """The class between the brackets of `Admission[Pod]`. Raises TypeError when the class has none."""
+        """The class between the brackets of `Admission[Pod]`. Raises TypeError if there is none."""
         for base in cls.__mro__:
             for generic in getattr(base, "__orig_bases__", ()):
                 found = _argument(generic, base)
@@ -500,22 +498,22 @@ class Admission(Generic[K]):
 
     @classmethod
     def webhook_name(cls, mount: str) -> str:
-        """What it is called in its configuration. Raises RequestError where nothing says it.
+        """The name of the webhook in its configuration. Raises RequestError if it cannot be derived.
 
-        `mount`: where the application serves it, for messages.
+        `mount`: the path of the application, for messages.
         """
         if cls.options.name is not None:
             return cls.options.name
         resource = resource_of(cls.kind())
         if resource is None:
-            raise RequestError(f"{mount}: {cls.__name__} is for several kinds, so its name cannot be made of one: say "
+            raise RequestError(f"{mount}: {cls.__name__} is for several kinds, so its name cannot be derived: write "
                                f"class {cls.__name__}(..., name='labels.shop.example.com')")
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).replace("_", "-").strip("-").lower()
         return f"{words}.{resource.plural}.{resource.group or 'core'}"
 
 
 def resource_of(kind: type[Resource]) -> ApiResource | None:
-    """What a class is bound to, if it is."""
+    """The ApiResource of a class, or None."""
     return getattr(kind, "api_resource", None)
 
 

@@ -1,33 +1,26 @@
-"""`WebhookServer`: serves a WSGI application over HTTPS, to API servers.
+"""`WebhookServer`: serves a WSGI application over HTTPS to API servers.
 
     app = webhooks.application({"/quota": Quota()})
     WebhookServer(app, ":9443", certificates="/certs").start()                           files, followed
-    WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()     its own authority
+    WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()     its own CA
     manager.add_server(WebhookServer(...))                                               before and after all else
 
-    starting   listens; with a client, the configurations are applied and get the authority, in threads of its own
-    ready      the authority is in every object that names this server; without a client, at once
-    stopping   nobody new; each connection ends with the answer under way; our authority is taken out of the bundles
+At the start it listens; with a client, it applies the configurations and writes its CA, in threads of its own. It is
+ready when every object that names it holds the CA; without a client, at once. When stopping, it accepts no new
+connections, finishes responses in progress, and removes its CA from the bundles.
 
-The Pod's readiness has to depend on it (a Manager sees to that): without a webhook everything is refused, or passes,
-as its failure policy says. Between SIGTERM and the last call some seconds pass, in which the Service still leads here:
-a `preStop` that sleeps for 5 s keeps the server for them.
+The Pod's readiness must depend on it (a Manager ensures that): without a webhook its requests are refused, or pass,
+depending on the failure policy. After SIGTERM the Service still routes calls here for some seconds: use a `preStop`
+that sleeps for 5 s.
 
-`WebhookSetup`: applies the configurations of a webhook server, and keeps them applied.
+`WebhookSetup` applies the configurations and keeps them applied. A failure is logged and retried after 1 s, doubling up
+to 30 s, or sooner when one of the objects changes. Objects that others delete or change are logged and applied again:
+at once, or after 1 s, doubling up to 30 s, if that happened within the last minute; until then the server is not ready.
+An object that another process applied with the same field manager is left alone, since another version of the program
+is being rolled out. A CA file is checked each minute. With its own CA, `CaBundles` keeps the CA in the objects. Fields
+that a webhook's class leaves to the server's default are not compared.
 
-    fails                           logged, and tried again: after 1 s, doubling up to 30 s, sooner when one of the
-                                    objects changes
-    applied                         ready; the objects are watched
-    deleted, or changed by others   logged; not ready until it is applied again: at once, and after 1 s, doubling up to
-                                    30 s, if it happened within the last minute
-    applied by another process      left alone: another version of the program is being rolled out
-    with the same field manager
-    a CA file that has changed      added; the file is looked at each minute
-
-Where the authority is the server's own, `CaBundles` keeps it in the objects. What a webhook's class leaves to the
-server's default is not compared: others may set it.
-
-`observed`: a WSGI application whose requests an observer hears of.
+`observed` reports the requests of a WSGI application to an observer.
 """
 from __future__ import annotations
 
@@ -77,18 +70,18 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 ANY = "*"
-"""What all requests to an application are called that does not say what its webhooks are: its paths may be anything,
-and each would make series of its own."""
+"""The common metrics label for an application that does not list its webhooks: its paths may be anything, and each
+would create a series of its own."""
 
 
 def webhooks_of(application: WSGIApplication) -> tuple[str, ...]:
-    """What the webhooks of an application are called in metrics: its paths."""
+    """The names of an application's webhooks in metrics: its paths."""
     return application.paths if isinstance(application, Application) else (ANY,)
 
 
 def observed(application: WSGIApplication, observer: Observer, clock: Clock) -> WSGIApplication:
-    """`application`, with each request to one of its webhooks told of. What is at no path of it is told to nobody: that
-    is not a webhook. `observer` raises nothing (see `together`)."""
+    """Wrap `application` so that `observer` receives each request to one of its webhooks. Requests to other paths are
+    not reported. `observer` raises nothing (see `together`)."""
     if not is_heard(observer):
         return application
     webhooks = webhooks_of(application)
@@ -97,7 +90,7 @@ def observed(application: WSGIApplication, observer: Observer, clock: Clock) -> 
         webhook = ANY if webhooks == (ANY,) else environ.get("PATH_INFO") or "/"
         if webhook not in webhooks:
             return application(environ, start_response)
-        code = 500  # what the server answers for an application that raises
+        code = 500  # the server's response when the application raises
 
         def started(status: str, *more: Any) -> Any:
             nonlocal code
@@ -109,7 +102,7 @@ def observed(application: WSGIApplication, observer: Observer, clock: Clock) -> 
         try:
             body = application(environ, started)
             try:
-                return [*body]  # reviews are small, and an answer is over when all of it is there
+                return [*body]  # reviews are small; the response is complete here
             finally:
                 if (close := getattr(body, "close", None)) is not None:
                     close()
@@ -127,44 +120,43 @@ log = guarded_logger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between two attempts, doubling."""
 CALM = 60.0
-"""Seconds without a change by others after which the next one is undone at once."""
+"""Seconds without a change by others after which the next change is undone at once."""
 LOOK = 60.0
-"""Seconds between two looks at a CA in a file."""
+"""Seconds between two checks of a CA file."""
 
 Named = tuple[str, str]
 """The kind and name of an object."""
 
 
 class WebhookSetup:
-    """Applies the configurations of a server's webhooks, and keeps them. `run` is for one thread, the rest safe from
-    any."""
+    """Applies the configurations of a server's webhooks, and keeps them. `run` is for one thread; the rest is
+    thread-safe."""
 
     def __init__(self, client: Client, app: Application, name: str, *, service: str | None, url: str | None,
                  ca_bundle: Callable[[], bytes], follows: bool,
                  add_thread: Callable[[str, Callable[[], None]], None] | None = None) -> None:
-        """As the arguments of `apply_webhooks`. `follows`: whether `ca_bundle` is to be looked at again. `add_thread`
-        starts a thread, by its name, which ends soon after the token of `run` is set. Without it what others change
-        is not noticed."""
+        """Arguments as for `apply_webhooks`. `follows`: whether to check `ca_bundle` repeatedly. `add_thread` starts a
+        named thread, which ends soon after the token of `run` is set. Without it, changes by others are not noticed."""
         self._client, self._app, self._name = client, app, name
         self._service, self._url = service, url
         self._ca_bundle, self._follows, self._add_thread = ca_bundle, follows, add_thread
         self._change = threading.Lock()
         self._not_applied = f"the configurations called {name} are not applied yet"
         self._lacking: dict[Named, str] = {}
-        """By object: what others have taken out of it."""
+        """By object: what others have changed."""
         self._applied_at: dict[Named, str] = {}
-        """When our field manager last applied an object, as the answer to our own request says."""
+        """When our field manager last applied an object, from the response to our own request."""
         self._news = threading.Event()
 
     @property
     def why_not_ready(self) -> str:
-        """Which configuration is not as it should be, for people; empty when all are."""
+        """Which configuration is wrong, as text; empty when all are applied."""
         with self._change:
             return self._not_applied or "; ".join(self._lacking.values())
 
     def run(self, end: StopToken) -> None:
-        """Apply and keep them. Blocks until `end` is set, which ends a call under way as well, or until nothing is left
-        to be kept."""
+        """Apply and keep the configurations. Blocks until `end` is set, which also ends a call in progress, or until
+        there is nothing left to keep."""
         forget = end.on_set(self._news.set)
         try:
             with calls_obey(end):
@@ -178,7 +170,7 @@ class WebhookSetup:
         while not end.is_set():
             bundle = self._ca_bundle()
             if not self._applied(bundle):
-                # What hinders it may be gone when one of the objects changes: a CRD that was missing is back.
+                # The obstacle may be gone when one of the objects changes, for example when a missing CRD is created.
                 if not end.wait(FIRST_PAUSE):
                     self._news.wait(pause - FIRST_PAUSE)
                 pause = min(2 * pause, LONGEST_PAUSE)
@@ -202,7 +194,7 @@ class WebhookSetup:
         try:
             found = apply_webhooks(self._client, self._app, self._name, service=self._service, url=self._url,
                                    ca_bundle=bundle, field_manager=self._name, force=True)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it has to be logged, and may pass
+        except BaseException as error:  # noqa: BLE001 - any error is logged, and may pass
             pass_interrupt(error)
             reason = f"the configurations called {self._name} are not applied: {described(error)}"
             with self._change:
@@ -220,7 +212,7 @@ class WebhookSetup:
         return True
 
     def _await_news(self, bundle: bytes, end: StopToken) -> bool:
-        """Block until something has to be applied again; whether others have changed it."""
+        """Block until the objects must be applied again; returns whether others have changed them."""
         while not end.is_set():
             if self._news.wait(LOOK):
                 return not end.is_set()
@@ -228,7 +220,7 @@ class WebhookSetup:
                 return False
         return False
 
-    # What others do
+    # Changes by others
 
     def _watch(self, end: StopToken, add_thread: Callable[[str, Callable[[], None]], None]) -> None:
         target = Target.url(self._url) if self._url is not None else Target.service(self._service or "")
@@ -254,7 +246,7 @@ class WebhookSetup:
             self._news.set()
 
     def _difference(self, manifest: Object, found: Object) -> str:
-        """What others have changed; empty if nothing, or if another process applied it as we do."""
+        """What others have changed; empty if nothing, or if another process applied it with our field manager."""
         named = manifest["kind"], manifest["metadata"]["name"]
         at = self._time_of(found)
         place = lacking({**manifest, "metadata": {}}, found, "")
@@ -267,7 +259,7 @@ class WebhookSetup:
         return f"was changed by others at {place}" if place and not is_another else ""
 
     def _time_of(self, found: Object) -> str:
-        """When our field manager last applied the object; empty when it owns nothing of it."""
+        """When our field manager last applied the object; empty when it owns no fields of it."""
         manager = f"{self._name}{CONVERSION}" if found["kind"] == "CustomResourceDefinition" else self._name
         times = [str(entry.get("time", "")) for entry in found["metadata"].get("managedFields") or ()
                  if entry.get("manager") == manager and entry.get("operation") == "Apply"]
@@ -275,8 +267,8 @@ class WebhookSetup:
 
 
 def lacking(wanted: Any, found: Any, path: str) -> str:
-    """The place of the first value in `wanted` that `found` does not have; empty when it has all of them. Further keys
-    may be there, and further objects in lists of named ones.
+    """The path of the first value in `wanted` that `found` does not have; empty when it has all of them. `found` may
+    have further keys, and further objects in lists of named objects.
 
     >>> lacking({"a": [{"name": "x", "b": 1}]}, {"a": [{"name": "y"}, {"name": "x", "b": 2, "c": 3}]}, "")
     'a.x.b'
@@ -295,7 +287,7 @@ def lacking(wanted: Any, found: Any, path: str) -> str:
 
 
 def _holds(found: Object, bundle: bytes) -> bool:
-    """Whether each place of `found` that tells whom to call holds the authorities of `bundle`."""
+    """Whether each clientConfig of `found` holds the CAs of `bundle`."""
     wanted = set(certificates_in(bundle))
     conversion = ((found.get("spec") or {}).get("conversion") or {}).get("webhook")
     for webhook in [conversion] if conversion else found.get("webhooks") or ():
@@ -309,22 +301,21 @@ def _holds(found: Object, bundle: bytes) -> bool:
 
 
 CONNECTIONS = 1000
-"""Each API server has one for every call under way; it limits itself to 600 requests by default."""
+"""An API server has one connection per call in progress, and limits itself to 600 requests by default."""
 LONGEST_LOOK = 60.0
-"""Seconds between two looks whether the certificate is to be renewed: a machine that was suspended wakes late."""
+"""Seconds between two checks of the certificate's age: a machine that was suspended wakes late."""
 
 
-_USE = "it is for webhooks, and WebhookServer(app, ':9444') says another address"
+_USE = "it is for webhooks; WebhookServer(app, ':9444') sets another address"
 
 
 class WebhookServer:
     """An HTTPS server for webhooks. It renews its own certificate, or reads certificate files again when they change.
 
-    `app` is what `kubectl_runtime.webhooks.answering` made, or any WSGI application. `certificates`: a folder with
-    tls.crt and tls.key, or `SelfSigned()`. With `SelfSigned` and a `client` it writes its authority into the webhook
+    `app` is an application of `kubectl_runtime.webhooks`, or any WSGI application. `certificates`: a folder with
+    tls.crt and tls.key, or `SelfSigned()`. With `SelfSigned` and a `client` it writes its CA into the webhook
     configurations and CRDs that name it. `start` does not block. In a `with` block it listens until the end of the
-    block. `Manager.add_server` runs it in a manager. Sizes of requests, times and connections are limited. Safe to use
-    from any thread.
+    block. `Manager.add_server` runs it in a manager. Sizes of requests, times and connections are limited. Thread-safe.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):
@@ -340,21 +331,24 @@ class WebhookServer:
                  host: str | None = None, port: int | None = None, configuration: str | None = None,
                  url: str | None = None, limit: Duration = 30, clock: Clock | None = None,
                  observer: Observer | None = None) -> None:
-        """`app`: of `webhooks.answering`, or any other. `certificates`: a folder with `tls.crt` and `tls.key`, or
-        `SelfSigned`. `client`: writes the authority of a SelfSigned where this server is named; it is not closed.
+        """Make a server. It reads and sends nothing before `start`.
 
-        `address` is `":9443"` (the default: all addresses of this host), `"127.0.0.1:9443"`, `"[::1]:9443"`, or host
-        and port; port 0 is a free one. `host` and `port` say the same in two arguments, in place of `address`.
+        - `app`: an application of `webhooks.application`, or any other.
+        - `address`: `":9443"` (the default: all addresses of this host), `"127.0.0.1:9443"`, `"[::1]:9443"`, or a pair
+          of host
+          and port; port 0 is a free port. `host` and `port` are an alternative to `address`.
+        - `certificates`: a folder with `tls.crt` and `tls.key`, or `SelfSigned`. With a folder, its `ca.crt` is added
+          to what
+          the API server trusts, again when it changes.
+        - `client`: writes the CA of a SelfSigned into the objects that name this server; the server does not close it.
+        - `configuration`: the name under which the configurations of the application's classes are applied at the
+          start, for
+          the Service of the SelfSigned or for `url`. Deleted or changed parts are restored, and the server is not ready
+          until then. None: the configurations are managed elsewhere.
+        - `limit`: seconds for a request to arrive, and again for its response; an API server waits for at most 30.
+        - `observer`: is notified of each request (default: the client's observer).
 
-        `configuration`: the name under which the configurations of the application's classes are applied at the start,
-        with the Service of the SelfSigned, or `url`, as the place to call. What others delete or change of them is put
-        back, and the server is not ready until it is. None: they are somebody else's. From a folder
-        `ca.crt` is added to what the API server trusts, again when it changes. `limit`: seconds for a request to come,
-        and as many for its answer; 30 is the longest that an API server waits. `observer`: hears of each request
-        (default: the client's).
-
-        Raises RequestError for an argument that cannot be used, and says which can; TypeError for an observer that is
-        no Observer. Nothing is read or sent before `start`.
+        Raises RequestError for an argument that cannot be used; TypeError for an observer that is not an Observer.
         """
         given: Any = app
         if not callable(given) or isinstance(given, type):
@@ -388,57 +382,57 @@ class WebhookServer:
         self._is_started = False
         self._threads: list[Thread] = []
         self._owners: list[Callable[[threading.Thread], bool]] = []
-        """Of its parts that have threads: whether one is theirs. They stay when the parts have ended."""
+        """The `owns` functions of its parts; they stay when the parts have ended."""
         self._setup: WebhookSetup | None = None
         self._process = 0
 
     @property
     def name(self) -> str:
-        """What it is called in logs and as a check, and its threads: `webhook server HOST:PORT`."""
+        """Its name in logs, checks and threads: `webhook server HOST:PORT`."""
         return f"webhook server {self._address}"
 
     @property
     def app(self) -> WSGIApplication:
-        """The application that it serves."""
+        """The served application."""
         return self._app
 
     @property
     def configuration(self) -> str | None:
-        """The name of the configurations that it applies at the start; None when somebody else does that."""
+        """The name of the configurations that it applies; None when they are managed elsewhere."""
         return self._configuration
 
     @property
     def service(self) -> str | None:
-        """The Service under which the API server calls it, `NAMESPACE/NAME`; None when it does not know one."""
+        """The Service under which the API server calls it, `NAMESPACE/NAME`; None if unknown."""
         wanted = self._wanted
         return wanted.service or None if isinstance(wanted, SelfSigned) else None
 
     @property
     def certificate_folder(self) -> str | None:
-        """The folder of its certificate's files; None when it makes its own."""
+        """The folder of its certificate files; None with a certificate of its own."""
         wanted = self._wanted
         return None if isinstance(wanted, SelfSigned) else os.fspath(wanted)
 
     @property
     def url(self) -> str | None:
-        """The URL under which the API server calls it, if it was given one."""
+        """The URL under which the API server calls it, if given."""
         return self._url
 
     @property
     def port(self) -> int:
-        """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
+        """The port at which it listens; before `start` the given port, 0 for a free port."""
         listener = self._listener
         return self._address.port if listener is None else listener.port
 
     @property
     def ca_bundle(self) -> bytes:
-        """The authorities that a caller has to trust, as PEM: the two of a SelfSigned, or `ca.crt` in the folder, empty
-        when there is none. Raises RequestError before `start`."""
+        """The CAs that a caller must trust, as PEM: the two of a SelfSigned, or `ca.crt` in the folder; empty when
+        there is none. Raises RequestError before `start`."""
         return self._serving().ca_bundle
 
     @property
     def why_not_ready(self) -> str:
-        """Why it is not ready, for people; empty when it is. Does not block."""
+        """Why it is not ready, as text; empty when it is ready. Does not block."""
         if self._end.is_set():
             return f"{self.name} is stopping"
         if self._listener is None:
@@ -447,8 +441,8 @@ class WebhookServer:
         return not_applied or ("" if self._bundles is None else self._bundles.why_not_ready())
 
     def rights(self) -> list[Right]:
-        """What its client has to be allowed: to keep the authority where it belongs, to apply the configurations. Each
-        is for the names that are known: what it only watches, and what is not there yet, has none."""
+        """The permissions that its client needs to keep its CA in the objects and to apply the configurations. Each is
+        restricted to the known names; watching and creating cannot be restricted to names."""
         found: dict[Right, None] = {}
         for kind in _callers_of(self._app):
             group, plural = kind.api_resource.group, kind.api_resource.plural
@@ -466,19 +460,19 @@ class WebhookServer:
         return list(found)
 
     def _names_of(self, kind: Any) -> tuple[str, ...]:
-        """What the objects that name this server are called; empty where that is not known."""
+        """The names of the objects that name this server; empty if unknown."""
         if kind is not CustomResourceDefinition:
             return () if self._configuration is None else (self._configuration,)
         names = self._app.definitions if isinstance(self._app, Application) else None
         return () if names is None else names
 
     def start(self) -> None:
-        """Listen, and return. Raises OSError when the address is taken or not this host's, ConfigError for files that
-        cannot be used, MissingExtra for a SelfSigned without the extra `tls` and for a webhook that changes objects
-        without `webhooks`, RequestError the second time."""
+        """Listen, and return. Raises OSError when the address is taken or belongs to another host, ConfigError for
+        files that cannot be used, MissingExtra for a SelfSigned without the extra `tls` and for a webhook that changes
+        objects without `webhooks`, RequestError on a second call."""
         if isinstance(self._app, Application) and "mutate" in self._app.verbs:
             require_jsonpatch()
-        with self._change:  # only for this: observers and log handlers are told of the start
+        with self._change:  # released before observers and log handlers run
             if self._is_started or self._end.is_set():
                 raise RequestError(f"the {self.name} was started or stopped already: make a new one")
             self._is_started = True
@@ -491,18 +485,18 @@ class WebhookServer:
             app = observed(self._app, self._observer, self._clock)
             listener = Listener(self._address.listen(_USE), app, self.name, self._limit,
                                 connections=CONNECTIONS, context=self._certificates.context)
-        except BaseException:  # of what can be mended, such as an address that is taken
+        except BaseException:  # the caller may repair it, such as a taken address
             self._is_started = False
             raise
         self._observer.webhooks_served(webhooks_of(self._app))
         self._listener, self._process = listener, os.getpid()
         try:
             self._begin(listener, own)
-        except BaseException:  # no more threads, say
+        except BaseException:  # for example, no more threads
             self._end.set("it could not be started")
             self.stop(0)
             raise
-        if self._end.is_set():  # meanwhile, by another thread, which may have come before what has begun now
+        if self._end.is_set():  # another thread has called stop() during the start
             self.stop(0)
         log.info("%s listens at port %d", self.name, self.port)
 
@@ -524,13 +518,13 @@ class WebhookServer:
             self._add_thread(f"{self.name} setup", lambda: setup.run(self._end))
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is in one of its webhooks, or is another of its own, and so cannot wait for its end."""
+        """Whether `thread` is in one of its webhooks or belongs to the server, and so cannot wait for its end."""
         return thread in self._threads or any(owns(thread) for owns in self._owners)
 
     def stop(self, timeout: Duration = 5) -> None:
-        """Stop listening, finish the answers in progress, and end. After `timeout` seconds it breaks them off. Later
-        calls do nothing. Called by one of its webhooks, it does not wait for the answer of that one. In the child of a
-        fork it only closes its copy of the parent's socket."""
+        """Stop listening, finish the responses in progress, and end; responses that take longer than `timeout` seconds
+        are aborted. Later calls do nothing. A call from one of its webhooks does not wait for the response of that
+        webhook. In the child of a fork it only closes its copy of the parent's socket."""
         deadline = time.monotonic() + seconds(timeout)
         self._end.set("stop() was called")
         with self._change:
@@ -550,8 +544,8 @@ class WebhookServer:
             log.info("%s has stopped", self.name)
 
     def renew(self) -> None:
-        """Let the next authority of a SelfSigned take over now, and not only when it is time. Raises RequestError for
-        files, which are renewed by whoever writes them, and before `start`."""
+        """Switch to the next CA of a SelfSigned now. Raises RequestError for files, which are renewed elsewhere, and
+        before `start`."""
         own = self._serving()
         if not isinstance(own, OwnCertificates):
             raise RequestError(f"the {self.name} has its certificate from files: renew() does not write them")
@@ -580,12 +574,12 @@ class WebhookServer:
 
     def _renew_in_time(self, own: OwnCertificates) -> None:
         while not self._end.wait(min(max(0.0, own.time_left()), LONGEST_LOOK)):
-            if own.time_left() <= 0:  # somebody may have done it meanwhile
+            if own.time_left() <= 0:  # unless renew() was called during the wait
                 self.renew()
 
 
 def _callers_of(app: Any) -> list[Any]:
-    """The kinds of objects that may name the application: all of them, if nothing is known of it."""
+    """The kinds of objects that may name the application; all of them if its webhooks are not known."""
     if not isinstance(app, Application):
         return list(KINDS)
     return [kind for verb, kind in zip(("validate", "mutate", "convert"), KINDS, strict=True) if verb in app.verbs]

@@ -1,7 +1,7 @@
-"""Where a webhook server has its certificate from: `CertificateFolder` follows files, `SelfSigned` makes its own.
+"""The certificates of a webhook server: `CertificateFolder` follows files, `SelfSigned` makes its own.
 
-    context()        for the connection that is made now; does not block but for files
-    ca_bundle        what clients have to trust; empty where only somebody else knows it
+`context()` is the TLS context for a new connection; it blocks only to read files. `ca_bundle` is the CA that clients
+must trust; it is empty where the CA is managed elsewhere.
 """
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from kubectl_runtime.core.base.guard import guarded_logger
 log = guarded_logger(__name__)
 
 AUTHORITY_NAME = "kubectl-runtime webhook"
-"""The name of every authority that is made here: those of dead processes are known by it."""
+"""The name of every CA made here, by which CAs of dead processes are recognized."""
 CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
-"""The files of a Secret of type `kubernetes.io/tls`, as cert-manager fills and a Pod mounts it."""
+"""The files of a Secret of type `kubernetes.io/tls`, as cert-manager writes it and a Pod mounts it."""
 
 
 class ServingCertificates(Protocol):
-    """What a server identifies itself with: files, or certificates of its own. Safe to use from any thread."""
+    """The certificates of a server: files, or certificates of its own. Thread-safe."""
 
     @property
     def ca_bundle(self) -> bytes:
-        """PEM: whom a caller has to trust; empty when that is not known."""
+        """PEM: the CA that a caller must trust; empty if it is not known."""
 
     def context(self) -> ssl.SSLContext:
         """The TLS context for a connection that is accepted now."""
 
 
 class CertificateFolder:
-    """`tls.crt` and `tls.key` in a folder, read again when they change: the next connection has the new ones.
+    """`tls.crt` and `tls.key` in a folder, read again when they change; the next connection uses the new pair.
 
-    While they do not fit each other, as in the middle of a replacement, the last pair stays, with one warning.
+    While the files do not match, as in the middle of a replacement, the last pair stays in use, with one warning.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Raises ConfigError, which names the file, when they cannot be used now."""
+        """Raises ConfigError, which names the file, if the files cannot be used now."""
         self._folder = Path(folder)
         self._certificate = FollowedFile(self._folder / CERTIFICATE, "certificate")
         self._key = FollowedFile(self._folder / KEY, "key")
@@ -56,14 +56,14 @@ class CertificateFolder:
 
     @property
     def ca_bundle(self) -> bytes:
-        """The content of `ca.crt` in the folder; empty when it is not there."""
+        """The content of `ca.crt` in the folder; empty if the file does not exist."""
         try:
             return (self._folder / CA).read_bytes()
         except OSError:
             return b""
 
     def context(self) -> ssl.SSLContext:
-        """The context with the certificate that is in the folder now. Reads files that have changed."""
+        """The context with the folder's present certificate. Reads files that have changed."""
         if not (self._certificate.has_changed() or self._key.has_changed()) or not self._lock.acquire(blocking=False):
             return self._context
         problem = None
@@ -80,7 +80,7 @@ class CertificateFolder:
         return self._context
 
     def _read(self) -> ssl.SSLContext:
-        try:  # both, before either is judged: what is not read is found changed for ever
+        try:  # read both before judging either: an unread file would be found changed at every check
             certificate = self._certificate.read()
         finally:
             key = self._key.read()
@@ -94,12 +94,12 @@ class CertificateFolder:
 
 @dataclass(frozen=True)
 class SelfSigned:
-    """A certificate of an authority that the process makes for itself, renewed when two thirds of `validity` are over.
+    """A certificate of the process's own CA, renewed when two thirds of `validity` are over.
 
-    `service`: `NAMESPACE/NAME` of the Service through which the API server calls; `hosts`: names and addresses besides
-    (without either: those of this host's loopback). Where the server has a client, the authority is written into the
-    configurations and CRDs that name the service or one of the hosts. The key never leaves the process, so each replica
-    has an authority of its own, beside the others in the bundle. Raises RequestError for what makes no sense.
+    `service`: `NAMESPACE/NAME` of the Service through which the API server calls; `hosts`: further names and addresses
+    (with neither: those of this host's loopback). If the server has a client, its CA is written into the configurations
+    and CRDs that name the service or one of the hosts. The key never leaves the process, so each replica has its own CA
+    beside the others in the bundle. Raises RequestError for invalid values.
 
     >>> SelfSigned(service="default/quota").service
     'default/quota'
@@ -123,7 +123,7 @@ class SelfSigned:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the certificate is for: the API server calls a Service as `NAME.NAMESPACE.svc`."""
+        """The names in the certificate; the API server calls a Service as `NAME.NAMESPACE.svc`."""
         if self.service is None:
             return tuple(self.hosts) or HOSTS
         namespace, _, name = self.service.partition("/")
@@ -133,31 +133,28 @@ class SelfSigned:
 class OwnCertificates:
     """The certificates of a `SelfSigned`.
 
-    The authority after the present one is made beforehand and is in the bundle as well: when it takes over, whoever
-    calls has trusted it for long, and no call fails.
-
-        made          serves with a certificate of authority 1; the bundle is 1 and 2
-        `renew()`     serves with one of authority 2; the bundle is 2 and 3; 1 is gone
+    The next CA is made in advance and is in the bundle as well. When `renew` makes it the present CA, callers already
+    trust it, so no call fails: the server first uses CA 1 with the bundle 1 and 2, then CA 2 with the bundle 2 and 3.
     """
 
     def __init__(self, wanted: SelfSigned, clock: Clock) -> None:
-        """Raises MissingExtra."""
+        """Raises MissingExtra without the extra `tls`."""
         self._wanted, self._clock = wanted, clock
         self._lock = threading.Lock()
         self._authority = self._new_authority()
         self._next = self._new_authority()
         self.gone: tuple[bytes, ...] = ()
-        """Authorities that are not used any more."""
+        """CAs that are no longer used."""
         self._serve()
 
     @property
     def authorities(self) -> tuple[bytes, bytes]:
-        """The one that issued the present certificate, and the one that will issue the next."""
+        """The CA of the present certificate, and the next CA."""
         return self._authority.pem, self._next.pem
 
     @property
     def ca_bundle(self) -> bytes:
-        """PEM: the two authorities, that of the present certificate and that of the next."""
+        """PEM: the CA of the present certificate and the next CA."""
         return b"".join(self.authorities)
 
     def context(self) -> ssl.SSLContext:
@@ -165,7 +162,7 @@ class OwnCertificates:
         return self._context
 
     def time_left(self) -> float:
-        """Seconds until it is to be renewed."""
+        """Seconds until the certificate must be renewed."""
         return self._renew_at - self._clock.boottime()
 
     @property
@@ -174,14 +171,14 @@ class OwnCertificates:
         return self._expires
 
     def renew(self) -> None:
-        """Let the next authority take over. New connections have its certificate; those that are open stay."""
+        """Make the next CA the present one. New connections use its certificate; open connections stay."""
         with self._lock:
             self.gone = (*self.gone[-1:], self._authority.pem)
             self._authority, self._next = self._next, self._new_authority()
             self._serve()
 
     def _new_authority(self) -> Authority:
-        # It waits for one validity at most before it is used for another one.
+        # It waits for at most one validity period before it is used for another.
         return Authority(AUTHORITY_NAME, 2 * self._wanted.validity)
 
     def _serve(self) -> None:
