@@ -1,29 +1,22 @@
-"""`apply_manifests`: bring a set of objects onto a server, in an order that works, and wait until they are ready.
+"""`apply_manifests`, `delete_manifests`, `diff_manifests`: a set of objects applied, deleted or compared.
 
-    1  Namespaces and CRDs are applied, and waited for: active; established, and each version served
-    2  everything else is applied, in the order of the source; configurations of webhooks last
-    3  with `wait`, everything that can be ready is waited for (readiness.py says what that is)
+`apply_manifests` first applies Namespaces and CRDs and waits until the Namespaces are active and each version of the
+CRDs is served. Then it applies everything else in the order of the source, webhook configurations last. With `wait` it
+waits for everything that can become ready (see readiness.py). A kind that one API server of a cluster does not know yet
+is retried. An object that is still being deleted would take the applied state along with it: its end is awaited after
+all others are applied, and then it is applied again. All of that happens within one deadline.
 
-A server of a cluster of several may not know yet of a kind that another one serves: objects of such kinds are tried
-again. In 1 and 2, an object that is still being deleted from before would take what is applied along with it: its end
-is waited for, when all others are applied, and then it is applied again. All this within the one time.
+`delete_manifests` deletes in reverse order: first everything except Namespaces and CRDs, the last of the source first;
+then the CRDs, then the Namespaces, so that finalizers can still do their work.
 
-`delete_manifests`: take a set of objects off a server, in the reverse of the order in which they were applied.
+`diff_manifests` is `kubectl diff --server-side`: each object is applied in a dry run, with the server's defaults, rules
+and admission, and the response is compared with the stored object. An object whose namespace or CRD comes with the same
+set is shown as new and marked as unchecked.
 
-    1  everything but Namespaces and CRDs, the last of the source first; all are asked to go, then waited for
-    2  the CRDs, then the Namespaces, likewise: while they are there, the others' finalizers can do their work
-
-`diff_manifests`: what applying a set would change. `kubectl diff --server-side`, for scripts.
-
-Each object is applied in a dry run, so that the server's defaults and rules and its admission have their say, and what
-it answers is compared with what is there. Nothing is changed. What the server cannot judge yet, since its namespace or
-its CRD comes with the same set, is shown as new and marked: nobody checked it.
-
-The difference between what is on the server and what would be, as a unified diff of YAML: kubectl's `diff`.
-
-Left out is what the server alone writes: managedFields, uid, resourceVersion, generation, creationTimestamp, selfLink,
-and the status of kinds that have a subresource for it. Values of Secrets, and annotations in which kubectl keeps a copy
-of them, are stars, as kubectl has it: `***`, or `*** (before)` and `*** (after)` where they differ.
+Differences are unified diffs of YAML without the fields that only the server writes: managedFields, uid,
+resourceVersion, generation, creationTimestamp, selfLink, and the status of kinds with a status subresource. Values of
+Secrets, and annotations in which kubectl keeps a copy of them, are shown as stars, as in kubectl: `***`, or `***
+(before)` and `*** (after)` where they differ.
 """
 from __future__ import annotations
 
@@ -54,7 +47,7 @@ _STARS, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 
 
 def comparable(content: Mapping[str, Any], *, status: bool) -> dict[str, Any]:
-    """An object without what the server alone writes. `status`: whether the status is that."""
+    """An object without the fields that only the server writes. `status`: whether the status is one of them."""
     kept = {key: value for key, value in content.items() if not (status and key == "status")}
     metadata = content.get("metadata")
     if isinstance(metadata, Mapping):
@@ -63,8 +56,8 @@ def comparable(content: Mapping[str, Any], *, status: bool) -> dict[str, Any]:
 
 
 def difference(name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any], *, checked: bool = True) -> str:
-    """A unified diff of two comparable forms of the object called `name`; empty when they are alike. `before` is None
-    when there is none; `after` says where the server has not `checked` it."""
+    """A unified diff of two comparable forms of the object `name`; empty when they are equal. `before` is None for a
+    new object; the header of `after` says if the server has not `checked` it."""
     if equal_json(before, after):
         return ""
     if after.get("kind") == "Secret" and after.get("apiVersion") == "v1":
@@ -79,7 +72,7 @@ def _lines(content: Mapping[str, Any] | None) -> list[str]:
 
 
 def _withheld(content: Any, other: Any, *, mark: str = _BEFORE) -> Any:
-    """A Secret with stars for its values."""
+    """A Secret with stars in place of its values."""
     if content is None:
         return None
     hidden = dict(content)
@@ -109,15 +102,16 @@ def _part(content: Any, key: str) -> Any:
 def diff_manifests(client: Client, source: Manifests, *, field_manager: str, namespace: str | None = None,
                    force: bool = False, recursive: bool = False, progress: TextIO | bool = False,
                    stop: StopToken | None = None) -> ManifestReport:
-    r"""What `apply_manifests` would do with the same arguments: created, updated or unchanged, and the difference.
+    r"""Return what `apply_manifests` would do with the same arguments: created, updated or unchanged, and the
+    difference.
 
         report = diff_manifests(client, "deploy/", field_manager="release")
         print(report.difference, end="")                            # unified diffs of YAML; empty: nothing would change
         sys.exit(report.changed)
 
-    Left out is what the server alone writes (managedFields, uid, resourceVersion, generation, creationTimestamp,
-    status); the values of Secrets are stars. Of a stop, errors and what is raised: as `apply_manifests`, conflicts
-    between field managers included. Blocks for two calls an object. Needs the verbs get, create and patch.
+    Fields that only the server writes (managedFields, uid, resourceVersion, generation, creationTimestamp, status) are
+    left out; the values of Secrets are stars. `stop`, errors and exceptions are as for `apply_manifests`, including
+    conflicts between field managers. Blocks for two calls per object. Needs the verbs get, create and patch.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: red}"
     >>> print(diff_manifests(client, text, field_manager="me", namespace="default", force=True).difference)
@@ -151,7 +145,7 @@ def _compare(run: ManifestRun, placed: Placed, field_manager: str, force: bool) 
 
 
 def _comes_with_the_set(run: ManifestRun, placed: Placed, error: ApiError) -> bool:
-    """Whether it is the namespace or the kind that is missing, which applying the set would make first."""
+    """Whether the error is a missing namespace or kind that the set itself would create."""
     if isinstance(error, KindNotServedError):
         return placed.to_come
     return placed.ref.namespace in run.namespaces_to_come
@@ -160,38 +154,39 @@ def _comes_with_the_set(run: ManifestRun, placed: Placed, error: ApiError) -> bo
 T = TypeVar("T")
 
 PREPARATION = 60.0
-"""Seconds, without `wait`, for Namespaces and CRDs and for what is still being deleted."""
+"""Seconds, without `wait`, for Namespaces, CRDs and objects that are still being deleted."""
 _PAUSE = 0.2
-"""Seconds until a kind that a server did not know is asked for again."""
+"""Seconds until a request for an unknown kind is retried."""
 
 
 def apply_manifests(client: Client, source: Manifests, *, field_manager: str, namespace: str | None = None,
                     wait: Duration | None = None, ready: Mapping[str, Condition] | None = None, force: bool = False,
                     dry_run: bool = False, recursive: bool = False, progress: TextIO | bool = True,
                     stop: StopToken | None = None) -> ManifestReport:
-    r"""Apply every object of `source` by server-side apply as `field_manager`; what became of each.
+    r"""Apply every object of `source` by server-side apply as `field_manager`; return the outcome of each.
 
         apply_manifests(client, "deploy/", field_manager="release", wait=300)
 
     `source`: a file or folder (`str` or `Path`), ``-`` for standard input, a text of YAML or JSON, a resource object or
-    dict, or an iterable of these; `recursive` goes into the folders of folders. `namespace`: for objects that say none;
-    by default the client's own. `force` takes fields over that other managers own.
+    dict, or an iterable of these; `recursive` includes subfolders. `namespace`: for objects without one; by default the
+    client's own. `force` takes over fields of other managers.
 
-    `wait`: block until all are ready, at most so long from the call on, for all of them together (seconds or
-    `timedelta`): Deployments, StatefulSets and DaemonSets rolled out, ReplicaSets and ReplicationControllers with all
-    replicas, Jobs complete, Pods ready. `ready` adds conditions by kind, or replaces these:
-    `{"Service": conditions.is_service_loadbalancer_provisioned, "Certificate.cert-manager.io": is_issued}`. Without
-    `wait` it blocks for the calls, and up to 60 s where Namespaces and CRDs are still coming.
+    `wait`: block until all objects are ready, for at most this time (seconds or `timedelta`) from the call on, for all
+    of them together: Deployments, StatefulSets and DaemonSets rolled out, ReplicaSets and ReplicationControllers with
+    all replicas, Jobs complete, Pods ready. `ready` adds or replaces conditions by kind: `{"Service":
+    conditions.is_service_loadbalancer_provisioned, "Certificate.cert-manager.io": is_issued}`. Without `wait` it blocks
+    for the calls, and up to 60 s until Namespaces and CRDs can be used.
 
-    `dry_run` changes nothing and is `diff_manifests`. `progress`: a line for each object, and on a terminal one that
-    says what is waited for, to standard error; another stream, or False for none. `stop` ends the wait and skips the
+    `dry_run` changes nothing and is `diff_manifests`. `progress`: a line for each object on standard error, and on a
+    terminal a line that shows what is awaited; another stream, or False for none. `stop` ends the wait and skips the
     rest.
 
-    Raises, before anything is sent, ManifestError and OSError for what cannot be read, RequestError for objects without
-    kind or name, or twice in the set, and what discovery raises. An object that fails keeps no other from being tried:
-    all failures come together at the end as ManifestsFailed, with the report and where each stands. Calls are retried
-    as always and end within the client's deadline, even past `wait`. Needs the verbs get, create and patch; to wait,
-    list and watch, and to say why Pods do not run, list of pods. For one thread; different calls may run at once.
+    Raises, before anything is sent, ManifestError and OSError for unreadable manifests, RequestError for objects
+    without kind or name and for duplicates, and what discovery raises. After a failure the other objects are still
+    tried; all failures are raised together at the end as ManifestsFailed, with the report and the place of each object.
+    Calls are retried as usual and end within the client's deadline, even past `wait`. Needs the verbs get, create and
+    patch; for waiting, list and watch, and list of pods to explain why Pods do not run. Each call uses one thread;
+    calls may run concurrently.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}"
     >>> report = apply_manifests(client, text, field_manager="release", namespace="default", progress=False)
@@ -215,7 +210,7 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
 
 
 def _apply(run: ManifestRun, items: Iterable[Item], field_manager: str, force: bool) -> list[Placed]:
-    """Apply these; the ones that are there now, and stay."""
+    """Apply these items; returns those that now exist and stay."""
     going: dict[Placed, str] = {}
 
     def act(placed: Placed) -> ManifestOutcome:
@@ -237,7 +232,7 @@ def _apply(run: ManifestRun, items: Iterable[Item], field_manager: str, force: b
 
 
 def _once_served(run: ManifestRun, placed: Placed, call: Callable[[], T]) -> T:
-    """What `call` returns; while a server does not know a kind that was seen to be served, it is called again."""
+    """Return the result of `call`, which is repeated while a server does not know a kind that is already served."""
     waiting = run.stop or StopToken(clock=run.client.clock)
     while True:
         try:
@@ -264,16 +259,16 @@ def _prepare(run: ManifestRun, applied: Iterable[Placed]) -> None:
 def delete_manifests(client: Client, source: Manifests, *, namespace: str | None = None,
                      wait: Duration | None = 120, params: DeleteParams | None = None, recursive: bool = False,
                      progress: TextIO | bool = True, stop: StopToken | None = None) -> ManifestReport:
-    r"""Delete every object of `source` and block until all are gone; what became of each: deleted, or absent.
+    r"""Delete every object of `source` and block until all are gone; return the outcome of each: deleted, or absent.
 
         delete_manifests(client, "deploy/")
 
-    Only kind, name and namespace of the manifests count. `wait`: at most so long from the call on, for all of them
-    together (seconds or `timedelta`); None only asks for the deletions. `params`: of each deletion. An object that is
-    not there, or whose kind came with a CRD of the set that is not there, is not an error. `source`, `namespace`,
-    `recursive`, `progress` and `stop` are those of `apply_manifests`, and so is what is raised: ManifestsFailed at the
-    end names what was refused or did not go, and the finalizers that hold it. Each object is looked up first, and the
-    deletion is bound to its uid. Needs the verbs list and delete; to wait, watch.
+    Only kind, name and namespace of the manifests are used. `wait`: the most time for all objects together from the
+    call on (seconds or `timedelta`); None only requests the deletions. `params`: for each deletion. An object that does
+    not exist, or whose kind comes with a missing CRD of the set, is not an error. `source`, `namespace`, `recursive`,
+    `progress`, `stop` and the exceptions are as for `apply_manifests`: ManifestsFailed at the end names the objects
+    that were refused or still exist, and the finalizers that hold them. Each object is read first, and the deletion is
+    bound to its uid. Needs the verbs list and delete; for waiting, watch.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}"
     >>> report = delete_manifests(client, text, namespace="default", progress=False)
@@ -294,7 +289,7 @@ def delete_manifests(client: Client, source: Manifests, *, namespace: str | None
 
 
 def _delete(run: ManifestRun, items: Iterable[Item], params: DeleteParams | None) -> dict[Placed, str]:
-    """Ask for these to be deleted; the ones that go, with their uids."""
+    """Request the deletion of these items; returns those that are being deleted, with their uids."""
     going: dict[Placed, str] = {}
 
     def act(placed: Placed) -> ManifestOutcome:

@@ -1,27 +1,20 @@
-"""`drain`: take all Pods off a Node, as `kubectl drain` does, and say what became of each.
+"""`drain`: evicts all Pods of a Node, as `kubectl drain` does, and reports the outcome of each.
 
-The Node is cordoned, and its Pods are sorted before anything is evicted:
+The Node is cordoned, and its Pods are classified before the first eviction:
 
-    Pod                                                  what happens to it
-    of a DaemonSet, not finished                         stays with ignore_daemonsets, else refused; when its DaemonSet
-                                                         is gone: as one without a controller
-    a mirror of a static Pod                             stays
-    with an emptyDir, not finished                       goes with delete_emptydir_data, else refused
-    without a controller, not finished                   goes with force, else refused
-    any other                                            goes
+- a Pod of a DaemonSet that has not finished stays with ignore_daemonsets, and is refused otherwise; if its DaemonSet no
+  longer exists, it counts as a Pod without a controller
+- a mirror of a static Pod stays
+- a Pod with an emptyDir that has not finished is evicted with delete_emptydir_data, and refused otherwise
+- a Pod without a controller that has not finished is evicted with force, and refused otherwise
+- any other Pod is evicted
 
-If one is refused, nothing is evicted: DrainError. Else each that goes is evicted:
+If a Pod is refused, nothing is evicted, and DrainError is raised. Otherwise the response to an eviction decides:
+success waits until the Pod is gone or replaced; 404 means it is gone; 429 (a disruption budget), 5xx, no response and a
+terminating namespace are retried after 5 s while time is left; any other error fails this Pod only.
 
-    the answer          what then
-    done                waits until the Pod is gone, or another of its name has come
-    404                 it is gone
-    429                 a disruption budget forbids it: again after 5 s, for as long as the time lasts
-    5xx, no answer,     again after 5 s
-    namespace ending
-    anything else       it failed; the others go on
-
-(kubectl 1.32, `k8s.io/kubectl/pkg/drain`.) One thread, the caller's: Pods take turns, so that one which has to wait
-holds up no other.
+The rules are those of kubectl 1.32, `k8s.io/kubectl/pkg/drain`. Everything runs in the caller's thread; Pods take
+turns, so that a waiting Pod delays no other.
 """
 from __future__ import annotations
 
@@ -49,41 +42,41 @@ from kubectl_runtime.core.requests.rights import foresee
 log = guarded_logger(__name__)
 
 RETRY_BUDGET = 5.0
-"""Seconds between two tries to evict a Pod that a budget protects: kubectl's number."""
+"""Seconds between two attempts to evict a Pod that a budget protects: kubectl's number."""
 POLL = 1.0
-"""Seconds between two looks at the Pods that are going: kubectl's number."""
+"""Seconds between two checks of the terminating Pods: kubectl's number."""
 
 MIRROR = "kubernetes.io/config.mirror"
-"""The annotation of a Pod that only shows a static one, which its node's kubelet runs."""
+"""The annotation of a mirror Pod, which represents a static Pod of its node's kubelet."""
 
 _PODS = ApiResource("", "v1", "Pod", "pods")
 _NODES = ApiResource("", "v1", "Node", "nodes", Scope.CLUSTER)
 _DAEMON_SETS = ApiResource("apps", "v1", "DaemonSet", "daemonsets")
-_CALL = 10.0  # seconds for one eviction: what the server asks to wait longer is waited out here, not in the call
+_CALL = 10.0  # seconds for one eviction call; a longer Retry-After is waited out here, not in the call
 
 
 class PodOutcome(Enum):
-    """What became of a Pod when its Node was drained: gone, left where it is, refused, failed, or still there.
+    """The outcome of a Pod when its Node is drained: gone, left in place, refused, failed, or still pending.
 
     >>> PodOutcome.__members__["GONE"].name
     'GONE'
     """
 
     GONE = "gone"
-    """It was evicted, or ended by itself, and is no longer there."""
+    """It was evicted, or ended by itself, and no longer exists."""
     LEFT = "left"
-    """It was not to be evicted: it is of a DaemonSet, or mirrors a static Pod."""
+    """It is not evicted: it belongs to a DaemonSet, or mirrors a static Pod."""
     REFUSED = "refused"
-    """It may not go without a flag; nothing was evicted."""
+    """It may not be evicted without a flag; nothing was evicted."""
     PENDING = "pending"
-    """It was not evicted yet when another one was refused, or when the time was up."""
+    """It was not evicted yet when another Pod was refused, or when the time was up."""
     FAILED = "failed"
     """The server refused to evict it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainedPod:
-    """One Pod of a drain, and why: the flag that is missing, the budget that forbids, the error."""
+    """One Pod of a drain, and the reason of its outcome: the missing flag, the disruption budget, the error."""
 
     ref: ObjectRef
     outcome: PodOutcome
@@ -92,7 +85,7 @@ class DrainedPod:
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """What `drain` did: `pods` holds what became of each Pod of the Node, by namespace and name. As text, a line for
+    """The result of `drain`: `pods` holds the outcome of each Pod of the Node, by namespace and name. As text, one line
     each.
 
     >>> DrainReport("node-1", ()).pods
@@ -108,12 +101,12 @@ class DrainReport:
 
     @property
     def is_drained(self) -> bool:
-        """Whether everything is gone that was to go."""
+        """Whether all Pods that should be evicted are gone."""
         return all(pod.outcome in (PodOutcome.GONE, PodOutcome.LEFT) for pod in self.pods)
 
 
 class DrainError(KubeError):
-    """The Node is cordoned, but not drained; `report` says what became of each Pod.
+    """The Node is cordoned, but not drained; `report` has the outcome of each Pod.
 
     >>> issubclass(DrainError, KubeError)
     True
@@ -127,14 +120,14 @@ class DrainError(KubeError):
 def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemonsets: bool = False,
           delete_emptydir_data: bool = False, force: bool = False, grace_period_seconds: int | None = None,
           pod_selector: LabelSelection | None = None, stop: StopToken | None = None) -> DrainReport:
-    """Cordon `node`, evict its Pods, and block until they are gone. Returns what became of each.
+    """Cordon `node`, evict its Pods, and block until they are gone. Returns the outcome of each.
 
-    `timeout`: the longest time (None: for ever). As for `kubectl drain`, some Pods are refused unless you allow it:
-    those of a DaemonSet (`ignore_daemonsets` leaves them), with emptyDir volumes (`delete_emptydir_data`), and without
-    a controller (`force`). `grace_period_seconds`: in place of each Pod's own. `pod_selector`: only these Pods. Raises
-    DrainError, with a report, when a Pod is refused, when an eviction failed, when the time is up, and when `stop` is
-    set; ApiError for a Node that does not exist; RequestError, before anything is sent, for a timeout that is not above
-    0. Safe from any thread.
+    `timeout`: the longest time (None: unlimited). As for `kubectl drain`, some Pods are refused unless you allow it:
+    Pods of a DaemonSet (`ignore_daemonsets` leaves them in place), with emptyDir volumes (`delete_emptydir_data`), and
+    without a controller (`force`). `grace_period_seconds` replaces each Pod's own. `pod_selector`: only these Pods.
+    Raises DrainError, with a report, when a Pod is refused, when an eviction fails, when the time is up, and when
+    `stop` is set; ApiError for a Node that does not exist; RequestError, before anything is sent, for a timeout that is
+    not above 0. Thread-safe.
 
     >>> _ = Api.all(client, Node).create(Node(name="node-1"))
     >>> drain(client, "node-1", timeout=10).pods
@@ -167,7 +160,7 @@ def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemons
 
 
 def _empty(clock: Clock, going: list[_Going], span: float | None, stop: StopToken) -> str:
-    """Give each Pod its turns until all have an outcome; why it ended before that, "" if it did not."""
+    """Give each Pod its turns until all have an outcome; returns why it ended earlier, or ""."""
     deadline = math.inf if span is None else clock.monotonic() + span
     while pending := [pod for pod in going if pod.outcome is PodOutcome.PENDING]:
         now = clock.monotonic()
@@ -193,7 +186,7 @@ def _said(pods: Iterable[DrainedPod]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Flags:
-    """What may go, by the caller's flags."""
+    """The caller's flags, which decide which Pods are evicted."""
 
     client: Client
     ignore_daemonsets: bool
@@ -201,7 +194,7 @@ class _Flags:
     force: bool
 
     def judge(self, pod: DynamicObject) -> DrainedPod:
-        """LEFT, REFUSED, or PENDING for what goes."""
+        """Return LEFT, REFUSED, or PENDING for a Pod that will be evicted."""
         return DrainedPod(pod.ref, *self._verdict(pod))
 
     def _verdict(self, pod: DynamicObject) -> tuple[PodOutcome, str]:
@@ -229,7 +222,7 @@ class _Flags:
 
 
 class _Going:
-    """One Pod on its way: to be evicted, then gone. `due`: when it has its next turn."""
+    """One Pod on its way: to be evicted, then gone. `due`: the time of its next turn."""
 
     def __init__(self, client: Client, pod: DynamicObject, grace: int | None) -> None:
         self.ref, self.uid, self.reason = pod.ref, pod.uid, "its eviction was not asked for yet"
@@ -243,7 +236,7 @@ class _Going:
         return DrainedPod(self.ref, self.outcome, self.reason)
 
     def step(self, now: float) -> None:
-        """Take a turn. What a network or a server does is gone through; what the server refuses is the outcome."""
+        """Take a turn. Errors of the network or the server are retried; a refusal by the server is the outcome."""
         try:
             self._turn(now)
         except KindNotServedError as error:
@@ -259,7 +252,7 @@ class _Going:
         elif error.code == HTTPStatus.TOO_MANY_REQUESTS:
             self.due, self.reason = now + max(RETRY_BUDGET, error.retry_after or 0.0), _budget(error)
             log.info("drain: %s/%s is not evicted yet: %s", self.ref.namespace, self.ref.name, self.reason)
-        elif error.is_conflict:  # another Pod of its name, perhaps: then this one is gone
+        elif error.is_conflict:  # perhaps another Pod of its name, so that this Pod is gone
             self.due, self.reason, self._turn = now, str(error), self._look
         elif error.code >= HTTPStatus.INTERNAL_SERVER_ERROR or _namespace_ends(error):
             self.due, self.reason = now + RETRY_BUDGET, str(error)
@@ -277,7 +270,7 @@ class _Going:
             self.outcome, self.reason = PodOutcome.GONE, ""
             return
         self.due = now + POLL
-        if found.metadata.deletion_timestamp is None:  # the eviction was refused, or lost
+        if found.metadata.deletion_timestamp is None:  # the eviction was not carried out
             self._turn = self._evict
 
 
@@ -287,5 +280,5 @@ def _budget(error: ApiError) -> str:
 
 
 def _namespace_ends(error: ApiError) -> bool:
-    """Whether nothing can be created, an Eviction neither, since the namespace and its Pods are going anyway."""
+    """Whether the namespace is terminating, so that no Eviction can be created; its Pods are deleted anyway."""
     return any(cause.reason == "NamespaceTerminating" for cause in error.status.causes)

@@ -1,19 +1,12 @@
-"""`ManifestRun`: what applying, comparing and deleting a set of manifests share.
+"""`ManifestRun`: what applying, comparing and deleting a set of manifests share, and the set itself.
 
-    each object     its kind is found (in the CRDs of the set, else by discovery), then the verb's function is called
-    it fails        the error is kept, and the next object is tried
-    no answer       the server or the credentials are gone: what is left is skipped, since each would wait as long
-    a stop          what is left is skipped
+A run finds the kind of each object (in the CRDs of the set, or by discovery) and calls the function of the verb. After
+a failure it tries the next object. If the server or the credentials do not respond, or a stop is requested, it skips
+the rest. Not thread-safe.
 
-For one thread.
-
-What a set of manifests holds, before anything is sent: its objects, and in which order they are to be applied.
-
-    first     Namespaces, then CustomResourceDefinitions: what the others need to be there
-    then      everything else, in the order of the source, but configurations of webhooks last
-
-What can be seen to be wrong without a server is told of all objects at once: no kind, no name, one object twice (the
-second apply would take away what the first one set).
+A set is read before anything is sent. Namespaces come first, then CustomResourceDefinitions, then everything else in
+the order of the source, webhook configurations last. Errors that need no server are reported for all objects at once:
+no kind, no name, duplicates (the second apply would remove what the first has set).
 """
 from __future__ import annotations
 
@@ -48,7 +41,7 @@ from kubectl_runtime.runtime.logs import said
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """One object of a set. `namespace` is what it says itself; empty when it says none."""
+    """One object of a set. `namespace` is the namespace in the manifest, or empty."""
 
     content: Mapping[str, Any] = field(repr=False)  # it may be a Secret
     place: str
@@ -68,18 +61,18 @@ class Item:
 
     @property
     def is_configuration(self) -> bool:
-        """Whether it makes the API server ask somebody before it stores an object."""
+        """Whether it makes the API server call a webhook before it stores an object."""
         return self.gvk.group == "admissionregistration.k8s.io" and self.gvk.kind.endswith("WebhookConfiguration")
 
     @property
     def comes_first(self) -> bool:
-        """Whether other objects may need it: a Namespace or a CustomResourceDefinition."""
+        """Whether other objects may depend on it: a Namespace or a CustomResourceDefinition."""
         return self.is_namespace or self.is_crd
 
 
 def read_set(source: Manifests, default_namespace: str, *, recursive: bool = False) -> tuple[Item, ...]:
-    """The objects of `source`, in its order. Raises ManifestError and OSError as `read_objects`, RequestError that
-    lists all that is wrong with the objects, with where they stand."""
+    """Return the objects of `source` in its order. Raises ManifestError and OSError as `read_objects`, and
+    RequestError, which lists all errors in the objects with their positions."""
     items, problems = [], []
     seen: dict[tuple[str, str, str, str], str] = {}
     for content, place in read_objects(source, recursive=recursive, defaults=False):
@@ -100,18 +93,18 @@ def read_set(source: Manifests, default_namespace: str, *, recursive: bool = Fal
 
 
 def first_ones(items: Iterable[Item]) -> list[Item]:
-    """Of these, the Namespaces, then the CustomResourceDefinitions."""
+    """The Namespaces among these items, then the CustomResourceDefinitions."""
     return sorted((item for item in items if item.comes_first), key=lambda item: item.is_crd)
 
 
 def other_ones(items: Iterable[Item]) -> list[Item]:
-    """Of these, all but the Namespaces and CustomResourceDefinitions. Configurations of webhooks are at the end:
-    earlier they would have objects of the same set refused, as nothing may answer yet."""
+    """The items except Namespaces and CustomResourceDefinitions. Webhook configurations are at the end: earlier they
+    would make the server refuse objects of the same set, while no webhook answers yet."""
     return sorted((item for item in items if not item.comes_first), key=lambda item: item.is_configuration)
 
 
 def kinds_to_come(items: Iterable[Item]) -> Iterator[ServedKind]:
-    """The kinds that the CRDs of the set define. What is wrong with a CRD is left to the server to say."""
+    """The kinds that the CRDs of the set define. Errors in a CRD are left to the server."""
     for item in items:
         if not item.is_crd:
             continue
@@ -149,7 +142,7 @@ def _text(part: Mapping[str, Any], key: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """An object of the set, and where it goes. `to_come`: its kind comes with a CRD of the set."""
+    """An object of the set with its Api. `to_come`: its kind comes with a CRD of the set."""
 
     item: Item
     kind: ServedKind
@@ -159,14 +152,14 @@ class Placed:
 
     @property
     def body(self) -> dict[str, object]:
-        """What is sent. A cluster-scoped object says no namespace, as kubectl has it, whatever its manifest does."""
+        """The body to send. A cluster-scoped object has no namespace, as in kubectl, even if its manifest has one."""
         content = dict(self.item.content)
         if not self.kind.resource.namespaced:
             content["metadata"] = {key: value for key, value in content["metadata"].items() if key != "namespace"}
         return content
 
     def outcome(self, action: ManifestAction, *, difference: str = "", checked: bool = True) -> ManifestOutcome:
-        """What is reported of this object: the action, and the difference to the server's object."""
+        """The outcome of this object: the action, and the difference from the server's object."""
         return ManifestOutcome(self.ref, self.item.place, action, difference=difference, checked=checked)
 
 
@@ -175,8 +168,8 @@ class ManifestRun:
 
     def __init__(self, client: Client, verb: str, source: Manifests, *, namespace: str | None, recursive: bool,
                  timeout: Duration, progress: TextIO | bool, stop: StopToken | None) -> None:
-        """Reads the set and asks the server for its kinds: raises what `read_set` and `Discovery.kinds` raise, and
-        RequestError for a timeout that is not above 0 seconds."""
+        """Reads the set and the server's kinds. Raises what `read_set` and `Discovery.kinds` raise, and RequestError
+        for a timeout that is not above 0 seconds."""
         span = period_of(f"{verb}: wait", timeout)
         self.client = client
         self.verb = verb
@@ -186,7 +179,7 @@ class ManifestRun:
         self.stop = stop
         self.progress = Progress(progress)
         self.outcomes: dict[Item, ManifestOutcome] = {}
-        self.served: set[GroupVersionKind] = set()  # kinds of the set that were seen to be served
+        self.served: set[GroupVersionKind] = set()  # kinds of the set that are known to be served
         self.namespaces_to_come = {item.name for item in self.items if item.is_namespace}
         self._to_come = {kind.resource.gvk: kind for kind in kinds_to_come(self.items)}
         self._discovery = Discovery(client)
@@ -195,7 +188,7 @@ class ManifestRun:
             self._discovery.kinds()
 
     def each(self, items: Iterable[Item], act: Callable[[Placed], ManifestOutcome]) -> list[Placed]:
-        """Call `act` for each item; those that did not fail, to be waited for."""
+        """Call `act` for each item; returns the items that did not fail, to be awaited."""
         went_well = []
         for item in items:
             if self.stop is not None and self.stop.is_set():
@@ -214,7 +207,7 @@ class ManifestRun:
         return went_well
 
     def await_each(self, placed: Sequence[tuple[Placed, Missing]], word: str) -> list[Placed]:
-        """Wait for these; the ones that came to be `word`."""
+        """Wait for these objects; returns those that became `word`."""
         by_wait = {Wait(one.api, one.ref, missing, word): one for one, missing in placed}
         came = []
         for wait, error in await_all(list(by_wait), self.left, self.stop, self.progress):
@@ -229,20 +222,20 @@ class ManifestRun:
         return came
 
     def fail(self, placed: Placed, error: KubeError) -> None:
-        """What was done is done, but what was waited for did not come."""
+        """Record that the action succeeded, but the wait did not."""
         self.progress.done(f"{said(placed.ref)}: {error}")
         self.outcomes[placed.item] = replace(self.outcomes[placed.item], ready=False, error=error)
 
     def report(self) -> ManifestReport:
-        """What became of all of them. Raises ManifestsFailed when any failed or was skipped."""
+        """Return the report. Raises ManifestsFailed when an object failed or was skipped."""
         report = ManifestReport(tuple(self.outcomes[item] for item in self.items))
         if report.failed or any(outcome.action == "skipped" for outcome in report):
             raise ManifestsFailed(self.verb, report, self._over)
         return report
 
     def place(self, item: Item, *, ask: bool = True) -> Placed:
-        """Where the object goes. `ask`: ask the server again for a kind that it did not have before. Raises
-        DiscoveryError for a kind that there is not."""
+        """Find the Api of an object. `ask`: ask the server again for a kind that it did not have before. Raises
+        DiscoveryError for a kind that does not exist."""
         to_come = self._to_come.get(item.gvk)
         kind = to_come or self._served(item.gvk, ask)
         resource = kind.resource
@@ -253,7 +246,7 @@ class ManifestRun:
         return Placed(item, kind, Api.all(self.client, resource), ObjectRef(resource, item.name), to_come is not None)
 
     def versions_of(self, crd: Item) -> list[ApiResource]:
-        """What this CRD of the set defines."""
+        """The kinds that this CRD of the set defines."""
         return [kind.resource for kind in kinds_to_come([crd])]
 
     def _served(self, gvk: GroupVersionKind, ask: bool) -> ServedKind:
@@ -267,7 +260,7 @@ class ManifestRun:
         raise DiscoveryError(f"the server has no kind {gvk.kind} in {gvk.api_version}; {hint}")
 
     def _unplaced(self, item: Item, action: ManifestAction, error: KubeError | None) -> ManifestOutcome:
-        """The outcome of an object whose kind may not be known."""
+        """The outcome of an object whose kind may be unknown."""
         try:
             ref = self.place(item, ask=False).ref
         except KubeError:

@@ -1,22 +1,18 @@
-"""When an object that was applied is ready: a function from the object to what is still missing, empty when nothing is.
+"""When an applied object is ready: a function from the object to what is missing, empty when the object is ready.
 
-    workloads                             by their rules (`kubectl_runtime.runtime.conditions`)
-    everything else                       nothing to wait for, unless the caller gives a condition
+Workloads are ready by the rules of `kubectl_runtime.runtime.conditions`; other kinds need no wait, unless the caller
+gives a condition.
 
-`await_all`: waiting for several objects at once, in one thread, under one deadline.
+`await_all` waits for several objects in one thread under one deadline. Each round, 5 s at most, checks every remaining
+object once (a list of one), so that a permanent failure is known at once, and then watches the first. Finished waits
+are reported as they end. At the deadline, or when a stop is requested, the rest fail with what was last seen of each.
 
-    each round, 5 s at most    every object that is left is looked at once (a list of one), so that what fails for good
-                               is known at once, whatever else takes long; then the first of them is watched
-
-Ended waits are told as they end. At the deadline, or when a stop is asked for, all that are left fail with what was
-last seen of each, and with what keeps their Pods from running.
-
-`PodTroubles`: why the Pods of a workload that is not ready do not run, in the words of scheduler and kubelet.
+`PodTroubles` explains why the Pods of an unready workload do not run, in the words of scheduler and kubelet, as
+`kubectl describe pod` would:
 
     deployments web: 0 of 1 updated replicas are available; Pod web-7d9f: main: ImagePullBackOff: manifest unknown
 
-What one would look up next with `kubectl describe pod`. It is best effort, at the end of a wait that failed already:
-who may not list Pods, or gets no answer, is told no more than before.
+It is best effort at the end of a failed wait: without permission to list Pods, or without a response, nothing is added.
 """
 from __future__ import annotations
 
@@ -47,8 +43,8 @@ from kubectl_runtime.runtime.wait import WaitError, WaitStopped, WaitTimeout, aw
 
 
 def missing_of(gvk: GroupVersionKind, ready: Mapping[str, Condition]) -> Missing | None:
-    """How to tell whether objects of this kind are ready; None when there is nothing to wait for. `ready` are the
-    caller's conditions by kind, ``Certificate`` or ``Certificate.cert-manager.io``."""
+    """Return the readiness function of this kind; None when there is nothing to wait for. `ready`: the caller's
+    conditions by kind, ``Certificate`` or ``Certificate.cert-manager.io``."""
     condition = ready.get(f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind) or ready.get(gvk.kind)
     if condition is not None:
         return _by_condition(condition)
@@ -56,8 +52,7 @@ def missing_of(gvk: GroupVersionKind, ready: Mapping[str, Condition]) -> Missing
 
 
 def gone(uid: str) -> Missing:
-    """What tells of an object whether the one with this `uid` is gone: a function that returns what is missing of that,
-    empty when it is gone."""
+    """Return a function that says what still holds the object with this `uid`; empty when the object is gone."""
     def missing(obj: Any) -> str:
         if obj is None or obj.uid != uid:
             return ""
@@ -68,7 +63,7 @@ def gone(uid: str) -> Missing:
 
 _REMAINING = ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionParsingFailure",
               "NamespaceDeletionContentFailure", "NamespaceContentRemaining", "NamespaceFinalizersRemaining")
-"""The conditions by which a Namespace says what keeps it."""
+"""The conditions of a Namespace that say why its deletion waits."""
 
 
 def is_namespace(obj: Any) -> bool:
@@ -78,8 +73,8 @@ def is_namespace(obj: Any) -> bool:
 
 
 def held_by(obj: Any) -> str:
-    """What an object that is being deleted waits for: its finalizers, and what a Namespace says of its content. Empty
-    where nothing is said. Raises DecodeError."""
+    """What the deletion of an object waits for: its finalizers, and a Namespace's remaining content. Empty if unknown.
+    Raises DecodeError."""
     held = [f"its finalizers {', '.join(obj.finalizers)}"] if obj.finalizers else []
     if is_namespace(obj):
         held += [str(condition_of(obj, kind).get("message")) for kind in _REMAINING if holds(obj, kind)]
@@ -87,13 +82,13 @@ def held_by(obj: Any) -> str:
 
 
 def is_active(obj: Any) -> str:
-    """What is missing until objects can be made in a Namespace; empty when nothing is."""
+    """What is missing until objects can be created in a Namespace; empty when it is active."""
     phase = part_of(obj, "status").get("phase") or "nothing yet"
     return ABSENT if obj is None else "" if phase == "Active" else f"its phase is {phase}"
 
 
 def is_established(obj: Any) -> str:
-    """What is missing until the kind of a CustomResourceDefinition is served; empty when nothing is."""
+    """What is missing until the kind of a CustomResourceDefinition is served; empty when it is established."""
     if obj is None:
         return ABSENT
     if why := names_refused(obj):
@@ -114,31 +109,30 @@ def _by_condition(condition: Condition) -> Missing:
 
 PODS = ApiResource("", "v1", "Pod", "pods")
 MOST_PODS = 50
-"""Pods that are looked at: those of one workload mostly have one trouble."""
+"""The most Pods to check, since the Pods of one workload mostly share one problem."""
 MOST_TOLD = 3
-"""Troubles that are told."""
+"""The most problems to report."""
 PATIENCE = 5.0
-"""Seconds for the one call."""
+"""Seconds for the call."""
 
 _USUAL = frozenset(("", "ContainerCreating", "PodInitializing"))
 
 
 class PodTroubles:
-    """Looks up the Pods of one workload after the other, until the server does not answer. For one thread."""
+    """Looks up the Pods of one workload after the other, until the server does not respond. Not thread-safe."""
 
     def __init__(self) -> None:
         self._usable = True
 
     def of(self, api: Api[Any], obj: Any) -> str:
-        """What is to be said behind the reason; empty when nothing is known. Blocks for one call, `PATIENCE` at
-        most."""
+        """The text to append to the reason; empty when nothing is known. Blocks for one call, `PATIENCE` at most."""
         labels = mapping(part_of(obj, "spec").get("selector")).get("matchLabels")
         if not self._usable or not api.namespace or not isinstance(labels, Mapping) or not labels:
             return ""
         try:
             pods = Api.namespaced(api.client, PODS, api.namespace).list(label_selector=labels, limit=MOST_PODS,
                                                                         timeout=PATIENCE)
-            told: dict[str, str] = {}  # one Pod for each trouble
+            told: dict[str, str] = {}  # one Pod for each problem
             for pod in pods:
                 for trouble in _troubles(pod):
                     told.setdefault(trouble, pod.name)
@@ -149,7 +143,8 @@ class PodTroubles:
 
 
     def ending(self, api: Api[Any], namespace: str) -> str:
-        """The same of the Pods that a Namespace waits for: they are given time to end, which it says nothing of."""
+        """The same for the Pods that a terminating Namespace waits for; the Namespace itself does not mention their
+        grace period."""
         if not self._usable:
             return ""
         try:
@@ -186,18 +181,18 @@ def _said(reason: Any, message: Any) -> str:
 
 
 ROUND = 5.0
-"""Seconds after which every object is looked at again, at the latest."""
+"""The most seconds between two checks of every object."""
 
 
 @dataclass(slots=True, eq=False)
 class Wait:
-    """One object, what is missing of it, and the word for what it is to be: ready, gone."""
+    """One object, what it lacks, and the word for the goal: ready, gone."""
 
     api: Api[Any]
     ref: ObjectRef
     missing: Missing
     word: str
-    why: str = "nothing was seen of it yet"
+    why: str = "it was not read yet"
     seen: Any = None
     took_time: bool = False
     """Whether something was missing at first."""
@@ -217,7 +212,7 @@ class Wait:
 
 def await_all(waits: Sequence[Wait], left: TimeLeft, stop: StopToken | None, progress: Progress
               ) -> Iterator[tuple[Wait, KubeError | None]]:
-    """Each wait as it ends, with the error if it did not end well. Blocks until `left` is over, at most."""
+    """Yield each wait as it ends, with its error if it failed. Blocks until `left` is over, at most."""
     pending = list(waits)
     while pending:
         for wait in list(pending):
@@ -247,7 +242,7 @@ def await_all(waits: Sequence[Wait], left: TimeLeft, stop: StopToken | None, pro
 
 
 def _look(wait: Wait, left: TimeLeft, stop: StopToken | None) -> tuple[bool, KubeError | None]:
-    """Whether the wait is over, and how."""
+    """Return whether the wait is over, and its error."""
     found: list[bool] = []
 
     def look(obj: Any) -> bool:

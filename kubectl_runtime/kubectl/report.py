@@ -1,15 +1,11 @@
-"""What became of a set of manifests: `ManifestOutcome` of one object, `ManifestReport` of all, `ManifestsFailed`.
+"""The outcome of a set of manifests: `ManifestOutcome` per object, `ManifestReport` for all, `ManifestsFailed`.
 
-One error with the whole report in it, and no ExceptionGroup: `except KubeError` catches it, and what did succeed is
-known as well.
+ManifestsFailed is one error with the whole report, and no ExceptionGroup: `except KubeError` catches it, and the
+successful outcomes are in it as well.
 
-`Progress`: what a set of manifests is doing, for whoever watches the script.
-
-    on a terminal    a line for each object that is done; below them one that says what is waited for, rewritten
-    elsewhere        a line for each object that is done, and one each time that another object is waited for
-
-It writes to standard error by default, so that a script's own output stays clean. A stream that fails is written to no
-more: nobody's manifests fail because nobody looks. For one thread.
+`Progress` writes a line for each finished object. On a terminal a rewritten line below shows what is awaited; elsewhere
+each newly awaited object gets a line. It writes to standard error by default, so that a script's own output stays
+clean. After a write error it writes nothing more, since a lost display must not fail the manifests. Not thread-safe.
 """
 from __future__ import annotations
 
@@ -24,15 +20,16 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.logs import said
 
 ManifestAction = Literal["created", "updated", "unchanged", "deleted", "absent", "failed", "skipped"]
-"""absent: it was to be deleted and is not there. skipped: it was not tried, since the server gave no answer or a stop
-was asked for."""
+"""absent: it should be deleted and does not exist. skipped: it was not tried, since the server did not respond or a
+stop was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestOutcome:
-    r"""What became of one object of a set of manifests; in a dry run, what would become of it.
+    r"""The outcome of one object of a set of manifests; in a dry run, what would happen to it.
 
-    `ref` is the object, `place` where it stands, `action` what was done, `difference` a unified diff, `error` why not.
+    `ref` is the object, `place` its position in the source, `action` what was done, `difference` a unified diff,
+    `error` the reason of a failure.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}"
     >>> report = apply_manifests(client, text, field_manager="me", progress=False)
@@ -42,18 +39,18 @@ class ManifestOutcome:
 
     ref: ObjectRef
     place: str
-    """Where it stands: ``deploy/web.yaml, document 2, line 14``."""
+    """The position in the source: ``deploy/web.yaml, document 2, line 14``."""
     action: ManifestAction
     ready: bool | None = None
-    """Whether it came to what was waited for: ready, or gone. None when nothing was."""
+    """Whether the object became ready, or was deleted; None without a wait."""
     difference: str = ""
-    """In a dry run, a unified diff of YAML from what is on the server to what would be; empty when they are alike."""
+    """In a dry run, a unified diff of YAML from the stored object to the result; empty when they are equal."""
     checked: bool = True
-    """False in a dry run of what the server cannot judge yet: its namespace or CRD comes with the same set."""
+    """False in a dry run if the server cannot check the object yet: its namespace or CRD comes with the same set."""
     error: KubeError | None = None
 
     def __str__(self) -> str:
-        """``Deployment default/web created``, one line."""
+        """``Deployment default/web created``, on one line."""
         notes = [] if self.checked else ["not checked by the server yet"]
         if self.ready is False:
             notes.append("and is still there" if self.action == "deleted" else "and is not ready")
@@ -62,8 +59,8 @@ class ManifestOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ManifestReport:
-    r"""What became of each object of a set of manifests, in the order of the source. Iterates over the outcomes; as
-    text, a line for each.
+    r"""The outcomes of a set of manifests, in the order of the source. Iterates over the outcomes; as text, one line
+    each.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}"
     >>> report = diff_manifests(client, text, field_manager="me")
@@ -85,7 +82,7 @@ class ManifestReport:
 
     @property
     def difference(self) -> str:
-        """The differences of a dry run, as `kubectl diff` prints them; empty when the server has it all."""
+        """The differences of a dry run, as `kubectl diff` prints them; empty when nothing would change."""
         return "".join(outcome.difference for outcome in self.outcomes)
 
     def __iter__(self) -> Iterator[ManifestOutcome]:
@@ -99,9 +96,10 @@ class ManifestReport:
 
 
 class ManifestsFailed(KubeError):
-    r"""Some objects of a set failed; the others went on. The text has a line for each, with where it stands.
+    r"""Some objects of a set failed; the others were still tried. The text has a line for each failure, with its
+    position.
 
-    `report` is the whole of it, those that succeeded included.
+    `report` has all outcomes, including successful ones.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NOT_A_NAME, namespace: default}"
     >>> try:
@@ -125,7 +123,7 @@ _BACK, _CLEAR = "\r", "\x1b[K"
 
 
 class Progress:
-    """Lines for a stream. `to`: True for standard error, False for nowhere. Close it: the last line is wiped then."""
+    """Lines for a stream. `to`: True for standard error, False for none. `close` erases the last line of waiting."""
 
     def __init__(self, to: TextIO | bool) -> None:
         self._stream = sys.stderr if to is True else None if to is False else to
@@ -133,12 +131,12 @@ class Progress:
         self._shown = ""
 
     def done(self, text: str) -> None:
-        """One object is done: a line that stays."""
+        """Write a line for a finished object, which stays."""
         self._wipe()
         self._write(_printable(text) + "\n")
 
     def waiting(self, whom: str, why: str) -> None:
-        """`whom` is waited for, since `why`."""
+        """Show that `whom` is awaited, because of `why`."""
         if self._lively:
             width = shutil.get_terminal_size().columns - 1
             text = _printable(f"waiting for {whom}: {why}")[:width]
@@ -150,7 +148,7 @@ class Progress:
             self._write(_printable(f"waiting for {whom}: {why}") + "\n")
 
     def close(self) -> None:
-        """Wipe the last line, if it was one of waiting."""
+        """Erase the last line, if it shows a wait."""
         self._wipe()
 
     def _wipe(self) -> None:
@@ -164,7 +162,7 @@ class Progress:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, ValueError):  # a pipe that broke, a stream that was closed or cannot encode the text
+        except (OSError, ValueError):  # a broken pipe, a closed stream, or a text that it cannot encode
             self._stream = None
 
     def _is_terminal(self) -> bool:
@@ -175,5 +173,5 @@ class Progress:
 
 
 def _printable(text: str) -> str:
-    """Nothing in a name or an error moves the cursor."""
+    """`text` without characters that move the cursor."""
     return "".join(character if character.isprintable() else " " for character in text)
