@@ -1,8 +1,8 @@
-"""What a new version of an operator would do to a cluster, before it does it.
+"""Shows what a new version of an operator would do to a cluster, without doing it.
 
-    Snapshot    what was read of a cluster; it can be saved, and planned against again and again
-    plan        runs a program in a simulated copy of the cluster until nothing moves, and says what that changed
-    Plan        what came out
+- `Snapshot`: what was read of a cluster; it can be saved and used for many plans
+- `plan`: runs a program in a simulated copy of the cluster until nothing changes, and returns a `Plan`
+- `Plan`: the changes, failures and unknowns
 """
 from kubectl_runtime.facade import door
 

@@ -1,13 +1,12 @@
-"""What a program did in a copy of a cluster, as a `Plan`: changes, told apart from what follows from them.
+"""Turns the observed run of a program into a `Plan`: its changes, and what follows from them.
 
-    a change        an object that is created, changed or deleted by a run of the program, by its definitions or by the
-                    manifests that were given; in the order in which it was first touched
-    what follows    what the cluster's own controllers then do: folded under the change of the owner, in words
-    left out        what the cluster does by itself, which has no cause in the program
+A change is an object that a run of the program, its definitions or the given manifests create, change or delete, in the
+order of the first touch. What the cluster's own controllers then do is shown under the change of the owner, as text.
+What the cluster does without a cause in the program is left out.
 
-Two states of an object are alike if they differ in nothing but what the server alone writes (see
-`kubectl_runtime.kubectl.apply`), times in their status, and observedGeneration. Of the status of built-in kinds, which
-is the cluster's, nothing is compared.
+Two states of an object are equal if they differ only in fields that the server alone writes (see
+`kubectl_runtime.kubectl.apply`), times in their status, and observedGeneration. The status of built-in kinds belongs to
+the cluster and is not compared.
 """
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _NO_CONTROLLER = {"horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscal
 """Built-in kinds whose controllers the simulated server does not have."""
 _TEMPLATES = {"deployments.apps", "statefulsets.apps", "daemonsets.apps"}
 _KEYS = ("name", "type", "key", "uid", "containerPort", "port", "mountPath", "ip", "topologyKey")
-"""By which items of a list are told apart."""
+"""The fields that identify the items of a list."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,9 @@ class Observed:
     took: float = 0.0
     runs: int = 0
     secrets: set[str] = field(default_factory=set)
-    """Values that no text may show."""
+    """Secret values, which no text may show."""
     asked: set[tuple[str, str, str]] = field(default_factory=set)
-    """Group, version and plural of what the program asked for."""
+    """Group, version and plural of the requested kinds."""
 
 
 class _Absent:
@@ -96,7 +95,7 @@ ABSENT = _Absent()
 
 
 def moved(before: Version | None, after: Version | None) -> bool:
-    """Whether a change of what is stored is one that counts."""
+    """Whether a change of the stored object counts."""
     if before is None or after is None:
         return before is not after
     return before.tail != after.tail and bool(
@@ -127,7 +126,7 @@ def _timeless(value: Any) -> Any:
 
 
 def differences(before: Object, after: Object, *, status: bool) -> list[tuple[str, Any, Any]]:
-    """Where two states differ: the path, and what either has there (ABSENT for nothing)."""
+    """The differences between two states: the path and both values (ABSENT for none)."""
     return list(_differing(form(before, status=status), form(after, status=status), ""))
 
 
@@ -152,7 +151,7 @@ def _differing(one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]
 
 
 def _is_empty(value: Any) -> bool:
-    """Nothing, null, and empty maps and lists say the same of built-in kinds."""
+    """For built-in kinds a missing value, null, and empty maps and lists are equal."""
     return value is ABSENT or value is None or (isinstance(value, dict | list) and not value)
 
 
@@ -163,7 +162,7 @@ def _joined(path: str, key: str) -> str:
 
 
 def _item_key(one: list[Any], other: list[Any]) -> str | None:
-    """The field that tells the items of both lists apart."""
+    """The field that identifies the items of both lists."""
     items = [*one, *other]
     if not items or not all(isinstance(item, Mapping) for item in items):
         return None
@@ -184,7 +183,7 @@ class _Report:
         self._observed, self._snapshot = observed, snapshot
         self._steps: dict[Identity, list[Step]] = {}
         self._own: dict[Identity, Step] = {}
-        """The first step that the program made of an object."""
+        """The program's first step for each object."""
         for step in observed.steps:
             self._steps.setdefault(step.identity, []).append(step)
             if step.by is not None and moved(step.before, step.after):
@@ -193,14 +192,14 @@ class _Report:
         self._unasked = {name for group, version, plural in observed.asked
                          if (name := f"{plural}.{group}" if group else plural) not in snapshot.by_name}
         self._untold = 0
-        """How many written values may or may not differ from the values for which digests stand."""
+        """The number of written values of which it is unknown whether they equal the redacted value."""
         self._redacted = {text.partition(":")[0].lower(): text for text in snapshot.redacted}
 
     def plan(self) -> Plan:
         observed = self._observed
         changes: list[Change] = []
         unknown = list(observed.unknown)
-        for identity, step in self._own.items():  # in the order in which they came
+        for identity, step in self._own.items():  # in their order
             change = self._change(identity, step)
             if change is None:
                 continue
@@ -219,7 +218,7 @@ class _Report:
                     str(self._snapshot), round(observed.took, 3), observed.runs)
 
     def _comes_with_definition(self, name: str) -> bool:
-        """Whether a kind is new: the cluster does not have its definition."""
+        """Whether a kind is new: the cluster does not have its CRD."""
         definition = ("customresourcedefinitions.apiextensions.k8s.io", "", name)
         return name == definition[0] or (name in self._observed.custom and self._snapshot.all_definitions
                                          and definition not in self._observed.before)
@@ -274,8 +273,8 @@ class _Report:
         return FieldChange(path, self._hidden(before), self._hidden(after), owner)
 
     def _is_digest_of(self, identity: Identity, path: str, before: Any, after: Any) -> bool:
-        """Whether a field that differs is a digest, and the program wrote the value for which it stands, or one of the
-        same length where that cannot be told."""
+        """Whether the old value of a changed field is the digest of the value that the program wrote, or may be, as the
+        lengths are equal."""
         if before is ABSENT or after is ABSENT or isinstance(after, dict | list) or not self._is_secret(identity, path):
             return False
         same = self._snapshot.is_same(before, after)
@@ -296,7 +295,7 @@ class _Report:
         return any(plain.startswith(one) or one.startswith(plain) for one in hidden)
 
     def _hidden(self, value: Any) -> Any:
-        """A value without what a Secret holds, wherever it was copied to."""
+        """A value without the content of Secrets, wherever it was copied to."""
         if isinstance(value, str):
             for secret in self._observed.secrets:
                 value = value.replace(secret, STARS)
@@ -336,7 +335,7 @@ class _Report:
             yield f"is being deleted, and is kept by {kept or 'its dependents'}"
 
     def _below(self, uids: set[str]) -> set[Identity]:
-        """What is owned by these, or by what is."""
+        """The objects owned by these, directly or indirectly."""
         if not hasattr(self, "_children"):
             children: dict[str, set[tuple[Identity, str]]] = {}
             for state in (self._observed.before, self._observed.after):
@@ -375,7 +374,7 @@ def _s(count: int) -> str:
 
 
 def _rollout(identity: Identity, old: Object, new: Object, made: int, gone: int) -> Iterator[str]:
-    """What becomes of the Pods of a workload."""
+    """What happens to the Pods of a workload."""
     one, other = (obj.get("spec") or {} for obj in (old, new))
     replicas = int(other.get("replicas", 1) or 0)
     changed = not equal_json(one.get("template"), other.get("template"))
@@ -409,7 +408,7 @@ def _part(value: Any, whole: int, *, up: bool) -> int:
 
 
 def _other_owner(obj: Object, path: str, own: set[str]) -> str:
-    """The managers, besides the program's `own`, that owned a field of the object as it was read."""
+    """The managers, except for the program's `own`, that owned a field of the object when it was read."""
     names = [entry.get("manager", "") for entry in obj["metadata"].get("managedFields") or ()
              if entry.get("manager") not in own and _owns(entry.get("fieldsV1") or {}, path)]
     return ", ".join(dict.fromkeys(names))

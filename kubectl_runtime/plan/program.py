@@ -1,26 +1,22 @@
-"""The program of a plan: what `build` returned, as far as it can be run in a simulation.
+"""The program of a plan, and the guard that refuses its access to anything outside of the plan.
 
-    its controllers         with their reconcilers; an election and shards are left out
-    its webhooks            mounted in the simulated server under the addresses by which the cluster calls them
-    the kinds it declares   what its controllers watch, and say that they read; what else it reads is found when it runs
-                            (see `snapshot`)
-    what is not run         functions of a Manager, sources of triggers that need a thread
+Of what `build` returned, the controllers run with their reconcilers, without election and shards. The webhooks are
+mounted in the simulated server under the addresses by which the cluster calls them. Functions of a Manager and trigger
+sources that need a thread do not run. The kinds of the program are those that its controllers watch and declare to
+read; other reads are found when it runs (see `snapshot`).
 
-The outside of a plan: sockets, processes and files that a program opens while it is planned, refused.
+The guard refuses:
 
-    a connection, a look-up of a host, a socket that is bound      refused
-    a subprocess, a fork, a program that replaces this one         refused
-    a file outside of the temporary folder, to be written          refused
-    a file outside of the temporary folder, to be read             refused, but what Python and installed packages are
-                                                                   made of, and source files, which are code; while the
-                                                                   program is built it may read its configuration
+- connections, host look-ups and bound sockets
+- subprocesses, forks and programs that replace this process
+- writing files outside of the temporary folder
+- reading files outside of the temporary folder, except for Python, installed packages and source files; while the
+  program is built it may read its configuration
 
-Python reports each of these by an audit event before it does it, also to code that holds the C function itself, and a
-hook that raises refuses it. Extension modules that open connections on their own (libpq, gRPC) report nothing, so that
-no hook can refuse them.
-
-Hooks cannot be taken out again, so there is one for the process, which does nothing while no plan is made. It holds for
-the thread of the plan and for threads that began later; it ignores threads that existed before.
+Python announces each of these by an audit event, even to code that calls the C function directly, and a hook that
+raises refuses it. Extension modules that open connections on their own (libpq, gRPC) raise no events, so a hook cannot
+refuse them. Hooks cannot be removed, so the process has one, which does nothing while no plan is made. It affects the
+thread of the plan and threads that began later.
 """
 from __future__ import annotations
 
@@ -69,7 +65,7 @@ class Program:
 
     @classmethod
     def built(cls, build: Callable[[Client], Any], client: Client) -> Program:
-        """Call `build`. Raises what it raises, TypeError and ValueError for what it must not return."""
+        """Call `build`. Raises what it raises, and TypeError and ValueError for an invalid result."""
         made = build(client)
         bound = controllers_of(made, client.config.cluster_url)
         servers = made.servers if isinstance(made, Manager) else ()
@@ -80,8 +76,8 @@ class Program:
         return [one.controller.plan() for one in self.controllers]
 
     def definitions(self) -> list[Object]:
-        """The definitions of the program's own kinds: of the classes that its controllers watch and between which its
-        webhooks convert."""
+        """The CRDs of the program's own kinds: of the classes that its controllers watch and between which its webhooks
+        convert."""
         classes = dict.fromkeys(kinds_of([*self.controllers]))
         for server in self.webhooks:
             for handler in server.app.handlers.values() if isinstance(server.app, Application) else ():
@@ -117,7 +113,7 @@ class Program:
                     yield resource, namespace
 
     def namespaces(self) -> tuple[str, ...] | None:
-        """The namespaces to which the program keeps; None when it watches everywhere."""
+        """The namespaces that the program is restricted to; None when it watches all."""
         found: set[str] = set()
         for resource, namespaces in self.watched():
             if namespaces is None and resource.namespaced:
@@ -126,15 +122,15 @@ class Program:
         return tuple(sorted(found)) or None
 
     def not_run(self) -> list[str]:
-        """What of it is not run, in words."""
+        """The parts of the program that do not run, as text."""
         found = [f"the function {name} of its Manager" for name in
                  (self.made.runnables() if isinstance(self.made, Manager) else ())]
         return found + [f"the trigger sources of controller {plan.name}" for plan in self.plans()
                         if plan.triggers or plan.bulk_triggers]
 
     def prefixes(self, configurations: list[Object]) -> dict[str, WebhookServer]:
-        """Where the cluster calls its webhooks: by what the program says, else by the paths that the configurations
-        and definitions of the cluster name."""
+        """Where the cluster calls its webhooks: as the program says, or else by the paths in the cluster's
+        configurations and definitions."""
         found: dict[str, WebhookServer] = {}
         for server in self.webhooks:
             if server.service:
@@ -158,7 +154,7 @@ def addresses(configuration: Object) -> list[str]:
 
 
 def allow_all(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
-    """The WSGI application in the place of a webhook that is not there: it allows everything, and changes nothing."""
+    """The WSGI application in place of a missing webhook: it allows everything and changes nothing."""
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     review = msgspec.json.decode(body)
     answer = {"apiVersion": review.get("apiVersion"), "kind": review.get("kind"),
@@ -178,7 +174,7 @@ def _client_configs(objects: list[Object]) -> Iterator[Object]:
 
 
 def _called(config: Object) -> tuple[str, str]:
-    """The address and the path that a clientConfig calls."""
+    """The address and the path of a clientConfig."""
     if service := config.get("service"):
         return f"https://{service.get('name')}.{service.get('namespace')}.svc", service.get("path") or "/"
     parts = urlsplit(config.get("url") or "")
@@ -187,7 +183,7 @@ def _called(config: Object) -> tuple[str, str]:
 
 _WRITING = {"os.remove": 1, "os.rmdir": 1, "os.mkdir": 1, "os.truncate": 1, "os.chmod": 1, "os.chown": 1,
             "os.utime": 1, "os.rename": 2, "os.link": 2, "os.symlink": 2, "shutil.rmtree": 1, "shutil.move": 2}
-"""Events that change files, and how many of their arguments are paths."""
+"""Audit events that change files, and how many of their arguments are paths."""
 _HOSTS = {"socket.getaddrinfo": 2, "socket.gethostbyname": 1, "socket.gethostbyaddr": 1}
 _SOCKETS = {"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"}
 _PROCESSES = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
@@ -202,7 +198,7 @@ _LIBRARIES = tuple({os.path.realpath(path) + os.sep for path in (
 
 
 class OutsideRefused(KubeError):
-    """A program that is planned opened a socket, a process or a file; nothing was opened.
+    """A planned program tried to open a socket, a process or a file; nothing was opened.
 
     `address` is what it wanted: `db.example.com:5432`, `/etc/app/token`, `the program git`.
 
@@ -217,7 +213,7 @@ class OutsideRefused(KubeError):
 
 
 Refused = Callable[[str, str], object]
-"""Called with the address, and the line of the user's code that wanted it."""
+"""Called with the address, and the line of the user's code that requested it."""
 
 
 class _Guard:
@@ -228,7 +224,7 @@ class _Guard:
         self._thread = threading.get_ident()
         self._others = {thread.ident for thread in threading.enumerate()} - {self._thread}
         self._looking: set[int] = set()
-        """Threads that are looking at an event: what they open for that is not looked at."""
+        """Threads that are handling an event; what they open for that is not checked."""
 
     def look(self, event: str, args: tuple[Any, ...]) -> None:
         thread = threading.get_ident()
@@ -245,7 +241,7 @@ class _Guard:
         raise OutsideRefused(address)
 
     def _address(self, event: str, args: tuple[Any, ...]) -> str | None:
-        """What is wanted, if it is refused."""
+        """The refused address, or None."""
         if event == "open":
             return self._file(args[0], args[1], args[2])
         if event in _HOSTS:
@@ -282,7 +278,7 @@ class _Guard:
 
 
 def _text(path: Any) -> str | None:
-    """A path as text; None for what is already open."""
+    """A path as text; None for an open file descriptor."""
     if isinstance(path, int) or path is None:
         return None
     try:
@@ -299,7 +295,7 @@ def _socket_address(args: tuple[Any, ...]) -> str:
 
 
 def _program(args: tuple[Any, ...]) -> str:
-    """Its name alone: arguments may hold passwords."""
+    """Only the program's name, since arguments may hold passwords."""
     first = args[0]
     if isinstance(first, list | tuple):
         first = first[0] if first else ""
@@ -308,8 +304,8 @@ def _program(args: tuple[Any, ...]) -> str:
 
 
 def users_line(frame: FrameType | None) -> str:
-    """`file.py:12 in function` of the innermost frame that is neither Python's, nor an installed package's, nor this
-    library's; of the innermost that is not this library's or Python's where there is none."""
+    """`file.py:12 in function` of the innermost frame that belongs neither to Python, nor to an installed package, nor
+    to this library. If there is none, installed packages count as well."""
     installed = ""
     while frame is not None:
         name = frame.f_code.co_filename
@@ -323,7 +319,7 @@ def users_line(frame: FrameType | None) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """The same of the line that raised an exception."""
+    """The same for the line that raised an exception."""
     found = installed = ""
     trace = error.__traceback__
     while trace is not None:
@@ -347,7 +343,7 @@ def _line(file: str, number: int, function: str) -> str:
 
 
 class _Hook:
-    """The process's audit hook, and whom it asks."""
+    """The process's audit hook, and its present guard."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -365,10 +361,10 @@ _HOOK = _Hook()
 
 @contextmanager
 def refused_outside(refused: Refused) -> Iterator[_Guard]:
-    """Refuse the outside inside the block, and call `refused` for each attempt.
+    """Refuse outside access inside the block, and call `refused` for each attempt.
 
-    The guard begins in the mode for a program that is built, which may read files; `guard.building = False` ends that
-    mode. Raises RuntimeError when another plan is being made in this process.
+    The guard begins in the mode for a program that is being built, which may read files; `guard.building = False` ends
+    that mode. Raises RuntimeError when another plan is being made in this process.
     """
     guard = _Guard(refused, (os.path.realpath(tempfile.gettempdir()) + os.sep,))
     with _HOOK.lock:

@@ -1,8 +1,7 @@
-"""`Plan`: what came out of a plan, and how it is shown: as text for a terminal, as plain JSON values, as one HTML page.
+"""`Plan`: the result of a plan, and its output: text for a terminal, plain JSON values, one HTML page.
 
-    definitions first, then the changes in the order in which they come, then failures, loops and what is unknown
-    changes that differ in names only are shown three times, and counted
-    the last lines count, and name what was not simulated
+The text shows definitions first, then the changes in order, then failures, loops and unknowns. Of changes that differ
+only in names, three are shown and the rest counted. The last lines count, and name what was not simulated.
 """
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ STARS = "***"
 
 @dataclass(frozen=True)
 class FieldChange:
-    """One field that is another afterwards. `before` and `after` are None for nothing; of secret values they are stars.
-    `owner`: the manager that owns the field besides the program, if there is one.
+    """One changed field. `before` and `after` are None for a missing value, and stars for secret values. `owner`: the
+    manager that owns the field besides the program, if any.
 
     >>> print(FieldChange("spec.replicas", 2, 3, owner="kubectl"))
     spec.replicas: 2 -> 3   (owned by kubectl)
@@ -47,8 +46,8 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is no change: an object whose run failed or whose future is unknown. `object` names it,
-    `reason` says why, `line` is the line of code, `by` the controller.
+    """An object whose run failed or whose future is unknown. `object` names it, `reason` is the reason, `line` the line
+    of code, `by` the controller.
 
     >>> print(Problem("ConfigMap default/settings", "KeyError: 'color'", by="configmap"))
     ConfigMap default/settings: KeyError: 'color'  (configmap)
@@ -66,8 +65,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Change:
-    """An object that the program creates, changes or deletes. `by`: which run, or the definitions, or the manifests
-    that were given; `at`: simulated seconds after the start; `follows`: what the cluster does then, in words;
+    """An object that the program creates, changes or deletes. `by`: the run, the definitions, or the given manifests
+    that caused it; `at`: simulated seconds after the start; `follows`: what the cluster then does, as text;
     `difference`: a unified diff of YAML.
 
     >>> change = Change("delete", ObjectRef.of(ConfigMap, "settings", "default"), by="the program", at=2.5)
@@ -90,7 +89,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a program would do to a cluster. As text, what `kubectl-runtime plan` prints.
+    """What a program would do to a cluster. As text, the output of `kubectl-runtime plan`.
 
     >>> found = Plan(created=(), changed=(), deleted=(), failed=(), unknown=(), loops=(), definitions=(),
     ...              not_simulated=(), changes=())
@@ -104,15 +103,15 @@ class Plan:
     failed: tuple[Problem, ...]
     """Objects whose last run raised, with the error and its line."""
     unknown: tuple[Problem, ...]
-    """What the plan cannot say, and why: a right that is missing, a kind that was not read, a refused outside."""
+    """What the plan cannot know, and why: a missing permission, a kind that was not read, refused outside access."""
     loops: tuple[Problem, ...]
-    """Objects that do not come to rest."""
+    """Objects that never stop changing."""
     definitions: tuple[Problem, ...]
-    """What the program's definitions take away from those of the cluster, or why they are refused."""
+    """What the program's CRDs remove from those of the cluster, or why the server refuses them."""
     not_simulated: tuple[str, ...]
-    """What was left out, in words: kinds whose controllers did not run, parts of the program."""
+    """What was left out, as text: kinds whose controllers did not run, parts of the program."""
     changes: tuple[Change, ...]
-    """All of `created`, `changed` and `deleted`, in the order in which they come."""
+    """All of `created`, `changed` and `deleted`, in the order in which they happen."""
     source: str = ""
     seconds: float = 0.0
     """How long the program ran, in simulated seconds."""
@@ -120,29 +119,29 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing would change, and nothing is unknown or goes wrong."""
+        """Whether nothing would change, nothing is unknown and nothing fails."""
         return not (self.changes or self.failed or self.unknown or self.loops or self.definitions)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain JSON values."""
+        """The plan as plain JSON values."""
         return _plain(self)
 
     def to_html(self) -> str:
-        """The same as one HTML page, which loads nothing from elsewhere."""
+        """The plan as one HTML page, which loads no other resources."""
         return _page(self)
 
 
 SHOWN = 3
-"""Of changes that are alike."""
+"""The most changes shown of a group that differs only in names."""
 MOST_FIELDS = 12
 _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
 
 def summary(plan: Plan) -> str:
-    """The counts, in one line."""
+    """The counts, on one line."""
     parts = [f"{len(plan.created)} to create", f"{len(plan.changed)} to change", f"{len(plan.deleted)} to delete"]
     for word, found in (("failing", plan.failed), ("not coming to rest", plan.loops), ("unknown", plan.unknown)):
         if found:
@@ -151,7 +150,7 @@ def summary(plan: Plan) -> str:
 
 
 def grouped(plan: Plan) -> list[tuple[Change, int]]:
-    """The changes to show, and after the last one of a group how many more are like it."""
+    """The changes to show, and after the last of a group how many more are like it."""
     counts = Counter(signature(change) for change in plan.changes)
     seen: Counter[Any] = Counter()
     found: list[tuple[Change, int]] = []
@@ -164,7 +163,7 @@ def grouped(plan: Plan) -> list[tuple[Change, int]]:
 
 
 def signature(change: Change) -> Any:
-    """What two changes have in common when they differ in the names of their objects only."""
+    """The part of a change that is equal for changes that differ only in the names of their objects."""
     names = (change.ref.namespace or "", change.ref.name)
     return (change.action, change.ref.resource.full_name, change.by.partition(",")[0],
             tuple(_general(str(one), names) for one in change.fields),
@@ -179,7 +178,7 @@ def _general(text: str, names: tuple[str, ...]) -> str:
 
 
 def _alike(problems: tuple[Problem, ...]) -> list[tuple[Problem, int]]:
-    """The problems to show, and after the last one of a group how many more are like it."""
+    """The problems to show, and after the last of a group how many more are like it."""
     def signature(problem: Problem) -> Any:
         kind, _, name = problem.object.partition(" ")
         return kind, problem.by, problem.line, _general(problem.reason, tuple(name.split("/")))
@@ -238,7 +237,7 @@ def _cause(change: Change) -> str:
 
 
 def printable(text: str) -> str:
-    """Nothing in a name or a value moves the cursor."""
+    """`text` without characters that move the cursor."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
@@ -276,7 +275,7 @@ code,pre{font:13px/1.45 ui-monospace,monospace}pre{overflow-x:auto;background:#f
 
 
 def _page(plan: Plan) -> str:
-    """The plan as one HTML page, without scripts, which loads nothing."""
+    """The plan as one HTML page without scripts."""
     def quoted(value: object) -> str:
         return html.escape(printable(str(value)))
 

@@ -1,15 +1,13 @@
-"""`plan`: a program in a simulated copy of a cluster, until nothing moves.
+"""`plan`: runs a program in a simulated copy of a cluster until nothing changes.
 
-    the copy         the snapshot's objects, exactly as they were read, at the time of the reading
-    alone            first the cluster's own controllers, until they rest: what they do without the program is no part
-                     of the plan
-    definitions      the program's CustomResourceDefinitions are applied, as an upgrade does
-    changes          then the manifests that were given
-    the program      its controllers run, in one thread and on simulated time, beside the cluster's own
-    the end          when nothing has moved for `QUIET` seconds, or when the time is over
+1. The copy holds the snapshot's objects exactly as read, at the time of reading. 2. The cluster's own controllers run
+first, until they rest; their work without the program is no part of the plan. 3. The program's
+CustomResourceDefinitions are applied, as an upgrade does, then the given manifests. 4. The program's controllers run
+beside the cluster's own, in one thread and on simulated time. 5. The plan ends when nothing has changed for `QUIET`
+seconds, or when the time is over.
 
-The program has a client of the simulated server and of nothing else; whatever it opens besides is refused
-(`outside`). Every change of the copy is kept with its author: a run of a controller, or the cluster.
+The program has a client of the simulated server; any other access is refused (`outside`). Every change of the copy is
+kept with its author: a run of a controller, or the cluster.
 """
 from __future__ import annotations
 
@@ -54,37 +52,37 @@ Object = dict[str, Any]
 
 URL = "http://plan.invalid"
 QUIET = 600.0
-"""Simulated seconds without a change after which nothing moves any more."""
+"""Simulated seconds without a change after which the plan ends."""
 LONGEST = 3600.0
-"""Simulated seconds after which the program is stopped where no other time is given."""
+"""Simulated seconds after which the program is stopped by default."""
 ALONE = 600.0
-"""Simulated seconds that the cluster's own controllers have at most before the program begins."""
+"""The most simulated seconds for the cluster's own controllers before the program begins."""
 PIECE = 60.0
 JUMP = 120.0
 MOST_WRITES = 300
-"""Writes of the program to one object after which it counts as one that never rests."""
+"""The number of the program's writes to one object after which the plan ends as a loop."""
 MANAGER = "kubectl-runtime-plan"
 _LOOP = 6
-"""Changes of one object after which it counts as a loop, if it has not come to rest at the end."""
+"""The number of changes of one object that count as a loop, if it is still changing at the end."""
 
 
 class Restless(ProcessEnded):
-    """The program writes one object again and again."""
+    """The program writes one object endlessly."""
 
 
 def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] = (), until: Duration | None = None,
          outside: Callable[[], Any] | None = None, seed: int = 0) -> Plan:
-    """What the program would do to the cluster that `snapshot` was read of.
+    """Return what the program would do to the cluster of `snapshot`.
 
-    `build(client)` makes the program, as for `kubectl-runtime run`. It gets a client of a simulated copy of the
-    cluster, and reaches nothing else. `change`: manifests (paths, texts, dicts, resources) that are applied before it
-    starts. `until`: how many simulated seconds (or a timedelta) it runs. None: until nothing has moved for ten minutes,
-    an hour at most. `outside`: a function without arguments that replaces what the program reaches besides the cluster;
-    if it returns a context manager, that is open meanwhile. `seed` decides the order of everything.
+    `build(client)` makes the program, as for `kubectl-runtime run`. Its client reaches a simulated copy of the cluster
+    and nothing else. `change`: manifests (paths, texts, dicts, resources) that are applied before it starts. `until`:
+    how many simulated seconds (or a timedelta) it runs. None: until nothing has changed for ten minutes, an hour at
+    most. `outside`: a function without arguments that replaces what the program reaches besides the cluster; a context
+    manager that it returns stays open during the plan. `seed` decides the order of everything.
 
-    Blocks, in this thread, and needs no real time. One plan at a time in a process. Logs of the library are muted.
-    Raises what `build` and `outside` raise, TypeError and ValueError for what `build` must not return, and what is
-    wrong with the manifests of `change`.
+    Blocks, in this thread, without waiting in real time. Only one plan may run in a process. The library's logs are
+    muted. Raises what `build` and `outside` raise, TypeError and ValueError for an invalid result of `build`, and
+    errors in the manifests of `change`.
 
     >>> def main(client):
     ...     settings = Api.namespaced(client, ConfigMap, "default")
@@ -103,13 +101,13 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
 
 
 def kinds_asked_for(build: Build, snapshot: StoredSnapshot) -> set[tuple[str, str, str]]:
-    """Group, version and plural of each kind that the program asks for when it starts on this snapshot."""
+    """Group, version and plural of each kind that the program requests when it starts on this snapshot."""
     with muted_logs():
         return Rehearsal(build, snapshot, [], 0.0, None, 0).run().asked
 
 
 class Rehearsal:
-    """A program in the copy of a cluster. To be run once."""
+    """A program in the copy of a cluster. Can run once."""
 
     def __init__(self, build: Build, snapshot: StoredSnapshot, change: list[Manifests], until: float | None,
                  outside: Callable[[], Any] | None, seed: int) -> None:
@@ -126,10 +124,10 @@ class Rehearsal:
             with self._as(None):
                 return loopback(request, component)
 
-        cluster.loopback = by_the_cluster  # what its controllers do while a request of the program is answered
+        cluster.loopback = by_the_cluster  # the work of its controllers during a request of the program
         self.observed = Observed()
         self._by: Run | str | None = None
-        """The author of the requests of this moment."""
+        """The author of the current requests."""
         self._current: Run | None = None
         self._watching = False
         self._moved_at = 0.0
@@ -201,7 +199,7 @@ class Rehearsal:
                                   for kind, count in unserved.items()]
 
     def _mount(self, program: Program) -> None:
-        """The program's webhooks answer in process; those of others allow everything, and are named."""
+        """Mount the program's webhooks in process. Third-party webhooks allow everything, and are named in the plan."""
         configurations = [obj for obj in self._snapshot.objects if obj["kind"].endswith("WebhookConfiguration")]
         definitions = [obj for obj in self._snapshot.objects if obj["kind"] == DEFINITIONS.kind]
         prefixes = program.prefixes([*configurations, *definitions])
@@ -216,7 +214,7 @@ class Rehearsal:
                     f"the webhooks of {configuration['kind']} {configuration['metadata']['name']}")
 
     def _rest(self) -> None:
-        """Let the cluster's own controllers come to rest."""
+        """Let the cluster's own controllers run until they rest."""
         self.server.core.cluster.storage.observers.append(self._see)
         self._moved_at = self.sim.clock.monotonic()
         while self.sim.clock.monotonic() < ALONE:
@@ -234,10 +232,11 @@ class Rehearsal:
         return {identity: version for key, bucket in buckets.items() for version in bucket.values()
                 if (identity := identity_of(key, version))[0] not in PASSING}
 
-    # --- what comes before the program ------------------------------------------------------------------------------
+    # --- steps before the program ------------------------------------------------------------------------------
 
     def _apply_definitions(self, client: Client, program: Program) -> None:
-        """Those that were given, and those of the program's classes; what a class does not say stays as it is."""
+        """Apply the given CRDs and those of the program's classes; fields that a class does not set stay as they
+        are."""
         given = {obj["metadata"]["name"]: obj for obj, _ in self._changes if obj.get("kind") == DEFINITIONS.kind}
         own = {obj["metadata"]["name"]: obj for obj in program.definitions() if obj["metadata"]["name"] not in given}
         with self._as("definitions"):
@@ -271,7 +270,7 @@ class Rehearsal:
                     self._apply_change(client, obj, place)
 
     def _let_cluster_work(self) -> None:
-        """What the cluster's own controllers have to do at this moment."""
+        """Run the work of the cluster's own controllers that is due."""
         with self._as(None):
             while (due := self.server.core.next_wakeup()) is not None and due <= self.sim.clock.monotonic():
                 if not self.server.core.tick():
@@ -310,7 +309,7 @@ class Rehearsal:
                     self.observed.failed.append(Problem(server.name, f"its configurations are refused: {error}"))
 
     def _authorities(self, name: str) -> bytes:
-        """The authorities that the cluster's configurations of this name have: another process wrote them."""
+        """The CAs in the cluster's configurations of this name, which another process wrote."""
         for obj in self._snapshot.objects:
             if obj["kind"].endswith("WebhookConfiguration") and obj["metadata"]["name"] == name:
                 for hook in obj.get("webhooks") or ():
@@ -357,7 +356,7 @@ class Rehearsal:
             self.observed.loops.append(Problem(
                 restless.args[0], f"is written again and again, {MOST_WRITES} times: the plan ends here",
                 by=self._authors(restless.args[1])))
-        except AssertionError as error:  # the simulation's word for runs that lead to further runs without end
+        except AssertionError as error:  # the simulation's error for an endless loop of runs
             self.observed.loops.append(Problem("the program", str(error).partition(". What runs")[0]))
 
     def _conclude(self, program: Program) -> None:
@@ -386,7 +385,7 @@ class Rehearsal:
         observed.not_simulated += program.not_run()
 
     def _find_idle(self, program: Program) -> None:
-        """Controllers that never began, as they would not on the cluster: what they watch is not served there."""
+        """Report controllers that never began, because their watched kinds are not served."""
         served = {(kind.group, kind.version, kind.plural) for kind in self.server.core.cluster.registry}
         for one in program.controllers:
             plan = one.controller.plan()
@@ -398,7 +397,7 @@ class Rehearsal:
             self.observed.failed.append(Problem(f"controller {plan.name}", f"does not begin{why}"))
 
     def _find_slow_loops(self) -> None:
-        """Objects that the program changed again and again, up to the end of a time that was long enough to rest."""
+        """Report objects that the program kept changing until the end of a long enough time."""
         lasted = self.sim.clock.monotonic() - self._began
         if lasted < QUIET or self.observed.loops:
             return
@@ -413,7 +412,7 @@ class Rehearsal:
                                                    "to rest", by=self._authors(identity)))
 
     def _gaps(self) -> None:
-        """What the program asked for and the snapshot does not have."""
+        """Report what the program requested and the snapshot lacks."""
         by_name, registry = self._snapshot.by_name, self.server.core.cluster.registry
         for read in self._snapshot.kinds:
             if read.refused and read.resource in AROUND:
@@ -427,14 +426,14 @@ class Rehearsal:
             if name in by_name or name == DEFINITIONS.full_name or group.startswith(("authorization", "authentic")):
                 continue
             if kind is not None and kind.is_custom and self._snapshot.all_definitions:
-                continue  # its definition came with the program: there are none yet
+                continue  # its CRD comes with the program: no objects exist yet
             self.observed.unknown.append(Problem(f"{kind.kind if kind else plural} objects", "are asked for by the "
                                                  f"program and were not read: name the kind {name} for the snapshot"))
 
-    # --- what is seen ------------------------------------------------------------------------------------------------
+    # --- observation ------------------------------------------------------------------------------------------------
 
     def carry(self, request: requests.PreparedRequest, answer: Callable[[], requests.Response]) -> requests.Response:
-        """Answer a request of the program, and note what it is about."""
+        """Answer a request of the program, and record its kind."""
         asked = Asked.of(request)
         info = asked.info
         if info.is_resource and resource_of(info.group, info.resource) not in PASSING:
@@ -460,7 +459,7 @@ class Rehearsal:
             self._by = before
 
     def _see(self, bucket: Bucket, change: Change) -> None:
-        """An observer of the server's storage."""
+        """Observe a change of the server's storage."""
         identity = identity_of(bucket.key, change.new)
         if identity[0] in PASSING:
             return
@@ -485,7 +484,7 @@ class Rehearsal:
         return " and ".join(found)
 
     def _note_secrets(self) -> None:
-        """The values of all Secrets there are or were, as a text may quote them."""
+        """Collect the values of all present and past Secrets, which a text may quote."""
         versions = {id(version): version for state in (self.observed.before, self.observed.after)
                     for identity, version in state.items() if identity[0] == "secrets"}
         for step in self.observed.steps:
@@ -502,7 +501,7 @@ class Rehearsal:
 
 
 def secret_values(obj: Object) -> set[str]:
-    """The values of a Secret, as they are and as base64; those of less than four letters are left out."""
+    """The values of a Secret, plain and as base64; values shorter than four characters are left out."""
     found: set[str] = set()
     for value in [*(obj.get("data") or {}).values(), *(obj.get("stringData") or {}).values()]:
         found.add(str(value))
@@ -518,8 +517,8 @@ def _message(error: BaseException) -> str:
 
 
 def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[str]]:
-    """A definition made of classes, with the versions that only the cluster's has, and their names: that no class here
-    is of a version does not say that the upgrade takes it away."""
+    """Return a CRD made of classes, with the versions that only the cluster's CRD has, and their names. A version
+    without a class here is not necessarily removed by the upgrade."""
     versions = definition["spec"]["versions"]
     own = {version["name"] for version in versions}
     others = [version for version in live["spec"].get("versions") or () if version["name"] not in own]
@@ -532,8 +531,8 @@ def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[
 
 
 def _as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
-    """A built-in object without fields that the simulated server does not know, and with the defaults that it has:
-    another version of Kubernetes has others, and what a write makes of them is no change of the program."""
+    """A built-in object without fields that the simulated server does not know, and with its defaults, since another
+    version of Kubernetes has others and their effect is no change of the program."""
     copy: Object = json_copy(obj)
     try:
         kind.strategy.decode(copy)
@@ -544,7 +543,7 @@ def _as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
 
 
 def _stand_in(kind: ApiResource) -> Object:
-    """A definition for a kind whose own could not be read: it takes everything."""
+    """A CRD that accepts everything, for a kind whose own CRD could not be read."""
     names = {"plural": kind.plural, "singular": kind.kind.lower(), "kind": kind.kind, "listKind": f"{kind.kind}List"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
@@ -564,8 +563,8 @@ class _Transport(BaseAdapter):
         self._rehearsal, self._server = rehearsal, server
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Raises Restless for a program that writes without end, and what the server's transport does."""
+        """Raises Restless for a program that writes endlessly, and what the server's transport raises."""
         return self._rehearsal.carry(request, lambda: self._server.send(request, *args, **options))
 
     def close(self) -> None:
-        """Do nothing: nothing is kept open."""
+        """Do nothing: no connection is open."""

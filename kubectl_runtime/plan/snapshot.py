@@ -1,14 +1,14 @@
-"""`Snapshot`: a cluster is read for `plan`. Reading it writes nothing.
+"""`Snapshot`: reads a cluster for `plan`, without writing to it. It reads:
 
-    declared     the kinds that the controllers of the program watch, and those that are named besides
-    around       namespaces, quotas, limits, admission policies, and the program's own webhook configurations
-    owners       the kinds of the owners of all these objects, and the built-in kinds that they own (a Deployment's
-                 ReplicaSets and their Pods)
-    asked for    the kinds that the program asks for while it is rehearsed on what was read so far
-    definitions  the CustomResourceDefinitions of all these kinds
+- the kinds that the program's controllers watch, and further named kinds
+- namespaces, quotas, limits, admission policies, and the program's own webhook configurations
+- the kinds of the owners of all these objects, and the built-in kinds that they own (a Deployment's ReplicaSets and
+  their Pods)
+- the kinds that the program requests while it is rehearsed on what was read before
+- the CustomResourceDefinitions of all these kinds
 
-Each kind is one LIST in pages, of all namespaces or of those that were named. A LIST that is refused is kept as a gap:
-what depends on it is unknown in a plan. Events and Leases are never read.
+Each kind is one LIST in pages, of all namespaces or of the named ones. A refused LIST is kept as a gap: what depends on
+it is unknown in a plan. Events and Leases are never read.
 """
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ _REPLICA_SETS = ApiResource("apps", "v1", "ReplicaSet", "replicasets")
 _JOBS = ApiResource("batch", "v1", "Job", "jobs")
 _OWNED = {"deployments.apps": (_REPLICA_SETS,), "replicasets.apps": (_PODS,), "statefulsets.apps": (_PODS,),
           "daemonsets.apps": (_PODS,), "jobs.batch": (_PODS,), "cronjobs.batch": (_JOBS,)}
-"""What the cluster's own controllers make for objects of a kind."""
+"""The kinds that the cluster's own controllers create for objects of a kind."""
 NEVER = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io"})
 _ROUNDS = 5
-"""How often the program is rehearsed at most to find the kinds that it asks for."""
+"""The most rehearsals to find the kinds that the program requests."""
 
 
 @dataclass(frozen=True)
 class Snapshot(StoredSnapshot):
-    """What was read of a cluster. Made by `read` or `load`; it never changes.
+    """What was read of a cluster. Made by `read` or `load`; immutable.
 
     >>> def main(client):
     ...     return Controller(Api.all(client, ConfigMap)).bind(lambda obj, ctx: Action.await_change())
@@ -66,13 +66,13 @@ class Snapshot(StoredSnapshot):
              namespaces: Iterable[str] | None = None, redact: Iterable[str] = ()) -> Snapshot:
         """Read what a plan of the program needs.
 
-        `build(client)` makes the program, as for `kubectl-runtime run`. It is called with a client that refuses every
-        request but reads. `kinds`: more kinds to read, which the program does not watch. `namespaces`: read these only.
-        `redact`: fields whose values are replaced by digests, as `ConfigMap:data`; those of Secrets always are.
+        `build(client)` makes the program, as for `kubectl-runtime run`. Its client refuses every request except reads.
+        `kinds`: further kinds to read, which the program does not watch. `namespaces`: read only these. `redact`:
+        fields whose values are replaced by digests, as `ConfigMap:data`; Secrets are always redacted.
 
-        A LIST that the server forbids is a gap in the snapshot: `kinds` names the missing right. Blocks for a LIST a
-        kind, and for a rehearsal of the program. Raises ApiError and TransportError when the server does not answer
-        otherwise, what `build` raises, TypeError and ValueError for what it must not return.
+        A LIST that the server forbids is a gap in the snapshot: `kinds` names the missing permission. Blocks for one
+        LIST per kind, and for a rehearsal of the program. Raises ApiError and TransportError for other failures of the
+        server, what `build` raises, TypeError and ValueError for an invalid result of `build`.
         """
         return _Reading(client, build, [api_resource_of(kind) for kind in kinds],
                         None if namespaces is None else tuple(namespaces), Redaction(redact)).read()
@@ -83,7 +83,7 @@ class WriteRefused(RequestError):
 
 
 def only_reads(_client_send: Send) -> Send:
-    """A layer that refuses every request but GET: the program that is built writes nothing."""
+    """A layer that refuses every request except GET and HEAD, so that building the program writes nothing."""
     def send(call: Call) -> Answer:
         if call.request.method not in ("GET", "HEAD"):
             raise WriteRefused(f"{call.request.operation}: a plan writes nothing, and this request was made while the "
@@ -195,7 +195,7 @@ class _Reading:
         self._objects[f"{obj['apiVersion']}/{obj['kind']}", metadata.get("namespace", ""), metadata["name"]] = obj
 
     def _follow(self) -> None:
-        """Read what owns the objects, and what the cluster makes for them, until there is nothing new."""
+        """Read the owners of the objects, and what the cluster creates for them, until nothing is new."""
         looked_at: set[tuple[str, str, str]] = set()
         while True:
             before = len(self._read)

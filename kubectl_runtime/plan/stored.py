@@ -1,10 +1,10 @@
-"""What was read of a cluster, kept and saved, with digests in the place of secret values.
+"""A stored snapshot of a cluster, with digests in place of secret values.
 
-A saved snapshot is one JSON document, readable by its owner only; `.gz` at the end of its name compresses it.
+A saved snapshot is one JSON document, readable by its owner only; a name that ends in `.gz` compresses it.
 
-Values that must not be seen are replaced while they are read, by digests of equal length (`Redaction`): those of
-Secrets, copies of them in kubectl's annotation, and the fields that are named. The key of the digests is new for each
-snapshot and kept nowhere. Equal values have equal digests, so that a copy of a Secret is still one.
+`Redaction` replaces secret values, while they are read, by digests of equal length: the values of Secrets, their copies
+in kubectl's annotation, and the named fields. The key of the digests is new for each snapshot and never saved. Equal
+values have equal digests, so that a copy of a Secret is still recognizable.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Object = dict[str, Any]
 Build = Callable[[Client], Any]
 
 FORMAT = 1
-"""The version of the format of saved snapshots; one of another version is refused."""
+"""The format version of saved snapshots; other versions are refused."""
 
 DEFINITIONS = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
                           Scope.CLUSTER)
@@ -51,7 +51,7 @@ _ALPHABET = b"abcdefghijklmnopqrstuvwxyz234567"
 
 
 class SnapshotError(KubeError):
-    """A file holds no snapshot, or one of another version of the format.
+    """A file holds no snapshot, or a snapshot of another format version.
 
     >>> Snapshot.load("/dev/null")
     Traceback (most recent call last):
@@ -62,7 +62,7 @@ class SnapshotError(KubeError):
 
 class Redaction:
     """Replaces values by digests of equal length. `fields`: `KIND:PATH`, such as `ConfigMap:data` or
-    `Database.example.com:spec.password`; everything below the path is replaced. Secrets always are."""
+    `Database.example.com:spec.password`; everything below the path is replaced. Secrets are always redacted."""
 
     def __init__(self, fields: Iterable[str] = ()) -> None:
         """Raises RequestError for a text of another form."""
@@ -77,11 +77,11 @@ class Redaction:
             self._paths.setdefault(kind.lower(), []).append(path.split("."))
 
     def stands_for(self, digest: Any, value: Any) -> bool:
-        """Whether a value that is written is the one for which the digest stands."""
+        """Whether `digest` is the digest of a written value."""
         return digest in (self._encoded(value), self._all(value))
 
     def redact(self, obj: Object) -> Object:
-        """The object without such values; what it shares with the one given is not changed."""
+        """Return the object with digests; the given object is not changed."""
         kind, group = str(obj.get("kind", "")), split_api_version(str(obj.get("apiVersion") or "v1"))[0]
         if kind == "Secret" and not group:
             obj = self._secret(obj)
@@ -99,7 +99,7 @@ class Redaction:
         return self._without_copy(found)
 
     def _without_copy(self, obj: Object) -> Object:
-        """Kubectl keeps a whole copy of what it applied in an annotation."""
+        """Redact kubectl's annotation, which holds a copy of the applied object."""
         annotations = (obj.get("metadata") or {}).get("annotations") or {}
         if _LAST_APPLIED not in annotations:
             return obj
@@ -142,14 +142,14 @@ class Redaction:
         return self._bytes(text.encode("utf-8", "surrogatepass"), len(text)).decode()
 
     def _bytes(self, value: bytes, length: int) -> bytes:
-        """`length` letters, which depend on the value and the key."""
+        """`length` letters that depend on the value and the key."""
         found = hashlib.shake_256(self._key + len(value).to_bytes(8, "big") + value).digest(length)
         return bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in found)
 
 
 class ReadKind(msgspec.Struct, frozen=True):
-    """A kind that was asked for: in which namespaces (None: all), how many objects came, and why none if the server
-    refused. `served` is false where the server does not know it, so that there are none."""
+    """A kind that was listed: its namespaces (None: all), the number of objects, and the refusal if the server refused
+    it. `served` is false for a kind that the server does not know, so that there are no objects."""
 
     group: str
     version: str
@@ -163,7 +163,7 @@ class ReadKind(msgspec.Struct, frozen=True):
 
     @property
     def resource(self) -> ApiResource:
-        """The kind, as clients name it."""
+        """The kind as an ApiResource."""
         return ApiResource(self.group, self.version, self.kind, self.plural,
                            Scope.NAMESPACED if self.namespaced else Scope.CLUSTER)
 
@@ -186,10 +186,10 @@ class _Head(msgspec.Struct):
 
 @dataclass(frozen=True)
 class StoredSnapshot:
-    """What was read of a cluster; it never changes."""
+    """What was read of a cluster; immutable."""
 
     objects: tuple[Object, ...]
-    """As the server showed them, except for values that are redacted."""
+    """The objects as the server returned them, except for redacted values."""
     kinds: tuple[ReadKind, ...]
     read_at: datetime
     """When the reading began, in UTC."""
@@ -197,19 +197,19 @@ class StoredSnapshot:
     """The URL of the server, and its version."""
     server_version: str = ""
     redacted: tuple[str, ...] = ()
-    """The fields whose values are digests, besides those of Secrets."""
+    """The fields whose values are digests, besides Secrets."""
     all_definitions: bool = True
     """Whether the CustomResourceDefinitions could be read."""
     by_name: Mapping[str, ReadKind] = field(default_factory=dict, repr=False, compare=False)
     """The kinds by `plural.group`."""
     redaction: Redaction | None = field(default=None, repr=False, compare=False)
-    """What made the digests; None for a snapshot that was loaded, since their key is never saved."""
+    """The redaction that made the digests; None for a loaded snapshot, since the key is never saved."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {kind.resource.full_name: kind for kind in self.kinds})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file that only its owner can read. Raises OSError."""
+        """Write the snapshot to a file that only its owner can read. Raises OSError."""
         data = msgspec.json.encode(_Saved(
             FORMAT, VERSION, self.read_at.isoformat(), self.server, self.server_version, list(self.kinds),
             list(self.redacted), self.all_definitions, list(self.objects)))
@@ -228,8 +228,8 @@ class StoredSnapshot:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a saved snapshot. Raises SnapshotError for a file that holds none, or one of another version of the
-        format; OSError."""
+        """Read a saved snapshot. Raises SnapshotError for a file that holds none, or another format version;
+        OSError."""
         data = Path(path).read_bytes()
         try:
             if data[:2] == b"\x1f\x8b":
@@ -249,8 +249,8 @@ class StoredSnapshot:
                    tuple(saved.redacted), saved.all_definitions)
 
     def is_same(self, digest: Any, value: Any) -> bool | None:
-        """Whether a value is the one for which a digest stands; None where that cannot be known: the snapshot was
-        loaded, and both have the same length."""
+        """Whether `digest` is the digest of a value; None if that is unknown, because the snapshot was loaded and the
+        lengths are equal."""
         if self.redaction is not None:
             return self.redaction.stands_for(digest, value)
         return None if _length(digest) == _length(value) else False
