@@ -1,4 +1,4 @@
-"""Kinds of one's own: resource classes that can also produce their CustomResourceDefinition."""
+"""Custom kinds: resource classes that also produce their CustomResourceDefinition."""
 from kubectl_runtime.facade import door
 
 __all__, __getattr__, __dir__ = door(__name__)

@@ -1,4 +1,4 @@
-"""A typed Python module for somebody else's CustomResourceDefinitions: what `kubectl-runtime codegen` writes.
+"""Writes a typed Python module for third-party CustomResourceDefinitions: `kubectl-runtime codegen`.
 
     a definition                      class Certificate(Resource, group=…, version=…, kind=…)
     an object with properties         class CertificateSpecIssuerRef(msgspec.Struct), named by its place
@@ -8,22 +8,18 @@
     a Quantity, LabelSelector, Condition, PodTemplateSpec, ...     the library's own class
     what is not described             Any, dict[str, Any]
 
-A definition comes from outside, so none of its text becomes code: `_literal` writes every value, `_named` and
-`_attribute` make every name, `_comment` and `_docstring` write what is only read. Group, version, kind and plural that
-the API server would refuse, and a schema of the wrong shape, are refused with their place.
+A definition is untrusted input, so none of its text becomes code: `_literal` writes every value, `_Names` and
+`_attribute` make every name, `_comment` and `_docstring` write comments and docstrings. A group, version, kind or
+plural that the API server would refuse, and a schema of the wrong shape, are refused with their place.
 
-The classes are for reading and writing, not for judging: limits, patterns, rules and one-of are left to the server,
-and what is not required is None when it is absent. A view that does not know a field loses it nowhere: it is written
-back as it came.
+The classes read and write but do not validate: limits, patterns, rules and one-of are left to the server, and an absent
+optional field is None. Unknown fields are preserved and written back as they came.
 
-Why this is written here. datamodel-code-generator 0.89 (the best kept one that emits msgspec Structs) was tried first,
-on schemas in the manner of cert-manager, Gateway API and Istio. `oneOf` with `required` becomes a union of untagged
-Structs, for which msgspec refuses to decode the whole object; `format: duration` becomes a timedelta, which reads ISO
-8601 and not Go's `5m`; int-or-string without an `anyOf` becomes Any; enums get defaults of type str, which mypy
---strict refuses; limits are checked when reading, so that one object stored before a limit came breaks; classes are
-called Spec1, Spec2, and one more field renames the others; map keys and the kind are lost; it brings fourteen packages.
-With junctors, formats, enums, limits, defaults and metadata taken out of the schema before it and the names put right
-after it, nothing is left of it but the walk over the properties.
+datamodel-code-generator 0.89 was tried first, on schemas like those of cert-manager, Gateway API and Istio. It turns
+`oneOf` with `required` into unions that msgspec cannot decode, `format: duration` into ISO 8601 timedeltas, and
+int-or-string without an `anyOf` into Any. Its enums have defaults that mypy --strict refuses, it checks limits when
+reading (which breaks objects stored before a limit), numbers its classes (Spec1, Spec2), loses map keys and the kind,
+and has fourteen dependencies.
 """
 from __future__ import annotations
 
@@ -48,9 +44,9 @@ WIDTH = 120
 LONGEST = 84
 """Characters of a class's name, where it can be shortened."""
 DEEPEST = 64
-"""Levels of a schema: Python's parser reads no more than 200 nested brackets."""
+"""The most levels of a schema: Python's parser reads at most 200 nested brackets."""
 LARGEST = 200_000
-"""Nodes of a schema, counted as often as aliases repeat them."""
+"""The most nodes of a schema, with repeated YAML aliases counted each time."""
 
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _FORMATS = {"date-time": "datetime", "byte": "bytes"}
@@ -59,10 +55,10 @@ _IMPORTED = frozenset({"Annotated", "Any", "Literal", "MapKeys", "Resource", "Sc
                        "Condition", "ObjectReference", "ResourceRequirements", "Affinity", "Toleration",
                        "PodTemplateSpec", "Quantity"})
 _TAKEN = _SHADOWING | _IMPORTED | frozenset(keyword.kwlist) | frozenset(dir(builtins))
-"""What no class of a module may be called."""
+"""Names that a class of the module may not have."""
 _RESOURCE_FIELDS = ("apiVersion", "kind", "metadata")
 _NO_FIELD = re.compile("[\"\\\\\x00-\x1f\ud800-\udfff]")
-"""What msgspec takes in no name of a field."""
+"""Characters that msgspec refuses in a field's name."""
 
 _LABEL = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _NAMES = {  # as the API server checks them
@@ -72,15 +68,15 @@ _NAMES = {  # as the API server checks them
 
 
 class CodegenError(Exception):
-    """There is nothing that a module could be made of; the text says why."""
+    """No module can be generated; the text says why."""
 
 
 def module_of(crds: Iterable[Node], version: str | None = None, *, strict_enums: bool = False) -> str:
-    """The text of a module with a class for each of the definitions, in this version or else the stored one.
+    """Return the text of a module with a class for each definition, in this version or else the stored version.
 
     The same definitions always give the same text. Importing it defines classes and does nothing else, whatever the
-    definitions hold. Raises CodegenError when a definition lacks that version or a schema, when one of its names or
-    its schema is malformed, or when there are none.
+    definitions hold. Raises CodegenError when a definition lacks that version or a schema, when one of its names or its
+    schema is malformed, or when there are none.
     """
     module = _Module(strict_enums=strict_enums)
     for crd in crds:
@@ -92,7 +88,7 @@ class _Module:
     def __init__(self, *, strict_enums: bool) -> None:
         self._strict_enums = strict_enums
         self._parts: dict[str, str] = {}
-        """Names of the library's own parts that are used, and their modules."""
+        """The used names of the library's own parts, and their modules."""
         self._classes: list[str] = []
         self._names = _Names(_TAKEN)
         self._kinds: list[str] = []
@@ -121,7 +117,7 @@ class _Module:
         schema = found.get("schema")
         schema = schema.get("openAPIV3Schema") if isinstance(schema, Mapping) else None
         if not schema:
-            raise CodegenError(f"{who} has no schema for {found['name']}, so nothing is known of its fields")
+            raise CodegenError(f"{who} has no schema for {found['name']}, so its fields are unknown")
         try:
             _Check().node(schema, "schema", 0)
         except CodegenError as error:
@@ -143,7 +139,7 @@ class _Module:
                 lines.append(_comment(key, f"obj[{_literal(key)}]"))
                 continue
             hint = self._hint(node, cls + _pascal(key))
-            must = key in required or key == "spec"  # few definitions say so, and no object is without one
+            must = key in required or key == "spec"  # few definitions require it, but every object has one
             lines.append(_field(attribute, attribute, hint if must else _optional(hint), must=must))
         self._kinds.append(f"{kind} of {group}/{version}")
         documented = _docstring(schema)
@@ -151,7 +147,7 @@ class _Module:
         self._classes.append("\n".join([head, *documented, *lines, *([] if documented or fields else ["    pass"])]))
 
     def _hint(self, node: Node, name: str) -> str:
-        """The type of a value under a schema; classes that it needs are added, named by `name` and their place."""
+        """The type of a value under a schema; the classes that it needs are added, named by `name` and their place."""
         hint = self._bare_hint(node, name)
         return _optional(hint) if node.get("nullable") else hint
 
@@ -168,7 +164,7 @@ class _Module:
         values = [value for value in node.get("enum") or () if value is not None]
         if values and not self._strict_enums and kind in (None, "string") and all(
                 isinstance(value, str) for value in values):
-            return "str"  # a newer definition has one more, and one value must not make the object unreadable
+            return "str"  # a newer CRD may have more values, and one value must not make the object unreadable
         if values and kind in (None, "string", "integer") and all(map(_may_be_literal, values)):
             return f"Literal[{_BREAK.join(map(_literal, values))}]"
         if values and not kind:
@@ -213,7 +209,7 @@ class _Module:
         return name
 
     def text(self) -> str:
-        """The module. Raises CodegenError."""
+        """Return the module. Raises CodegenError."""
         if not self._classes:
             raise CodegenError("there is no CustomResourceDefinition")
         body = "\n\n\n".join(self._classes)
@@ -235,7 +231,7 @@ class _Module:
 
 
 class _Names:
-    """Names that are given once each: the first as it is wanted, the next with a number."""
+    """Unique names: the first as wanted, the next with a number."""
 
     def __init__(self, taken: frozenset[str], second: str = "2") -> None:
         self._taken = set(taken)
@@ -243,7 +239,7 @@ class _Names:
         self._next: dict[str, int] = {}
 
     def new(self, wanted: str) -> str:
-        """`wanted`, or what is nearest to it and free. Raises CodegenError for what is no identifier."""
+        """`wanted`, or the nearest free name. Raises CodegenError for a text that is no identifier."""
         name = wanted
         while name in self._taken:
             number = self._next[wanted] = self._next.get(wanted, 1) + 1
@@ -255,13 +251,13 @@ class _Names:
 
 
 class _Check:
-    """Whether a schema has the shape that the walk over it relies on."""
+    """Checks that a schema has the shape that the walk over it relies on."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def node(self, node: Any, place: str, depth: int) -> None:
-        """Raises CodegenError, which names the place."""
+        """Check a node. Raises CodegenError, which names the place."""
         self._count += 1
         if self._count > LARGEST or depth > DEEPEST:
             raise CodegenError(f"{place}: the schema has more than {LARGEST} nodes or {DEEPEST} levels")
@@ -293,7 +289,7 @@ def _expect(value: Any, kind: Any, place: str, expected: str) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A value in an error: one printable line, no longer than a line."""
+    """A value in an error: one printable, short line."""
     if isinstance(value, str) and value.isprintable() and 0 < len(value) <= 80:
         return value
     text = repr(value)
@@ -305,26 +301,26 @@ _BREAK = ",\n"
 
 
 def _literal(value: str | float) -> str:
-    """Python's text for a value: printable, in one line, and a number or a text whatever the value holds."""
+    """Python's text for a value: printable, on one line, and always a number or a string."""
     text = repr(value)
-    if text.startswith("'") and '"' not in text:  # double quotes, as all else of the module
+    if text.startswith("'") and '"' not in text:  # double quotes, like the rest of the module
         return f'"{text[1:-1]}"'
     return text
 
 
 def _may_be_literal(value: Any) -> bool:
-    """Whether msgspec reads a Literal of it."""
+    """Whether msgspec accepts the value in a Literal."""
     if isinstance(value, str):
         return not re.search("[\ud800-\udfff]", value)
     return isinstance(value, int) and not isinstance(value, bool) and -2**63 <= value < 2**63
 
 
 _DEFAULTS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
-"""Hints whose defaults are written into the class, and the types of these."""
+"""The hints whose defaults are written into the class, with the types of the defaults."""
 
 
 def _default(value: Any, hint: str) -> str | None:
-    """Python's text for the default of a field with this hint; None for one that the class leaves to the server."""
+    """Python's text for the default of a field with this hint; None if the class leaves it to the server."""
     if type(value) not in _DEFAULTS.get(hint, ()):
         return None
     plain = isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value)) or _may_be_literal(value)
@@ -344,8 +340,7 @@ _PARTS: dict[tuple[str, str], tuple[dict[str, str], dict[str, str]]] = {
                              "tolerationSeconds": "integer"}, {}),
     (_CORE, "PodTemplateSpec"): ({"metadata": "object", "spec": "object"}, {}),
 }
-"""The parts of the API that a schema shows by its keys and their types: those that it has, and those that it may
-have."""
+"""The parts of the API that are recognized by their keys and types: the required keys, and the optional keys."""
 
 
 def _known_part(node: Node) -> tuple[str, str] | None:
@@ -359,7 +354,7 @@ def _known_part(node: Node) -> tuple[str, str] | None:
 
 
 def _with_values(node: Node) -> Node:
-    """A node whose description names the values of its enum."""
+    """A node whose description lists the values of its enum."""
     values = [value for value in plain(node).get("enum") or () if isinstance(value, str)]
     if not values:
         return node
@@ -381,8 +376,8 @@ def _words(key: str) -> list[str]:
 
 
 def _attribute(key: str) -> str:
-    """A name for an attribute that shadows nothing. The wire's key is said beside it wherever they differ; one with
-    underscores must differ, since attributes stand for keys in camelCase."""
+    """A name for an attribute that shadows nothing. The key is written beside it if they differ; a key with underscores
+    must be written, since attributes stand for camelCase keys."""
     name = "_".join(_words(key)) or "field"
     if name[0].isdigit():
         name = f"field_{name}"

@@ -1,9 +1,8 @@
-"""What one CustomResourceDefinition takes away that another one of the same kind gave.
+"""`losses(old, new)`: what a new CustomResourceDefinition removes that the old one of the same kind had.
 
-    losses(old, new) -> [Loss]      versions that go, subresources that go, schemas that take or keep less, going back
-
-A schema is narrower when it refuses a value that the old one took, or prunes a field that the old one kept. Of rules,
-patterns and the like nobody can say in general whether the new one takes less; one that is new or different counts.
+Losses are removed versions, removed subresources, narrower schemas, and downgrades. A schema is narrower when it
+refuses a value that the old schema accepted, or prunes a field that the old schema kept. For rules, patterns and the
+like that cannot be decided in general; a new or different one counts as a loss.
 """
 from __future__ import annotations
 
@@ -28,10 +27,10 @@ _RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One thing that the new definition takes away.
+    """One thing that the new definition removes.
 
-    `kind`: "downgrade" (the old one is the newer one), "stored version" (objects are stored in a version that goes),
-    "version" (it is not served any more), "subresource" or "schema". `path` is where: `spec.versions[v1].spec.color`.
+    `kind`: "downgrade" (the old definition is newer), "stored version" (objects are stored in a removed version),
+    "version" (no longer served), "subresource" or "schema". `path` is the place: `spec.versions[v1].spec.color`.
     """
 
     kind: Literal["downgrade", "stored version", "version", "subresource", "schema"]
@@ -43,8 +42,8 @@ class Loss:
 
 
 def losses(old: Node, new: Node) -> list[Loss]:
-    """What `new` takes away from `old`; both are whole CustomResourceDefinitions of one kind, `old` as the server has
-    it, with its status. Pure; the inputs are not changed."""
+    """Return what `new` removes from `old`; both are whole CustomResourceDefinitions of one kind, `old` as on the
+    server, with its status. Pure."""
     before, after = _versions(old), _versions(new)
     stored = (old.get("status") or {}).get("storedVersions") or [name for name in before if before[name].get("storage")]
     found = list(_downgrades(before, after))
@@ -58,7 +57,7 @@ def losses(old: Node, new: Node) -> list[Loss]:
                 found.append(Loss("version", at, "is gone, and was served"))
             continue
         if version.get("served") and not after[name].get("served"):
-            found.append(Loss("version", at, "is not served any more"))
+            found.append(Loss("version", at, "is no longer served"))
         kept = after[name].get("subresources") or {}
         found += [Loss("subresource", f"{at}.subresources.{subresource}", "is gone")
                   for subresource in version.get("subresources") or {} if subresource not in kept]
@@ -77,7 +76,7 @@ def _schema(version: Node) -> Node:
 
 
 def _age(version: str) -> tuple[int, int, int] | None:
-    """What comes later in the life of a kind is greater: v1alpha1, v1beta1, v1, v2alpha1. None for other names."""
+    """A sort key for versions: v1alpha1, v1beta1, v1, v2alpha1. None for other names."""
     parts = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     return (int(parts[1]), _STAGES[parts[2] or ""], int(parts[3] or 0)) if parts else None
 
@@ -102,14 +101,14 @@ def _newest(versions: Mapping[str, Node]) -> tuple[tuple[int, int, int], str] | 
 def _narrowed(old: Node, new: Node, path: str) -> Iterator[tuple[str, str]]:
     old, new = plain(old), plain(new)
     if not new or (new.get(_PRESERVE) and not new.get("type") and not new.get("properties")):
-        return  # takes everything
+        return  # accepts everything
     if told := _other_type(old, new):
         yield path, told
         return
     if old.get("nullable") and not new.get("nullable"):
-        yield path, "null is not taken any more"
+        yield path, "null is no longer accepted"
     if new.get(_EMBEDDED) and not old.get(_EMBEDDED):
-        yield path, "it has to be a whole object now, with apiVersion and kind"
+        yield path, "it must now be a whole object, with apiVersion and kind"
     yield from ((path, told) for told in _limits(old, new))
     yield from _fields(old, new, path)
     if isinstance(items := old.get("items"), Mapping) and isinstance(new.get("items"), Mapping):
@@ -134,9 +133,9 @@ def _limits(old: Node, new: Node) -> Iterator[str]:
         taken = new["enum"]
         gone = [value for value in old["enum"] if value not in (*taken, None)] if "enum" in old else None
         if gone is None:
-            yield f"only {_listed(taken)} are taken now"
+            yield f"only {_listed(taken)} are accepted now"
         elif gone:
-            yield f"{_listed(gone)} {'is' if len(gone) == 1 else 'are'} not taken any more"
+            yield f"{_listed(gone)} {'is' if len(gone) == 1 else 'are'} no longer accepted"
     for limits, sign in ((_UPPER, 1), (_LOWER, -1)):
         for key, exclusive in limits.items():
             if (limit := new.get(key)) is None:
@@ -150,7 +149,7 @@ def _limits(old: Node, new: Node) -> Iterator[str]:
             yield f"{key} is {json.dumps(new[key])}, and was {json.dumps(old[key]) if old.get(key) else 'none'}"
     for key in ("allOf", "anyOf", "oneOf", "not"):
         if new.get(key) and new[key] != old.get(key) and not new.get(_INT_OR_STRING):
-            yield f"{key} is {'different' if old.get(key) else 'new'}, and may refuse what was taken"
+            yield f"{key} is {'different' if old.get(key) else 'new'}, and may refuse what was accepted"
     if new.get(_LIST_TYPE) in ("set", "map") and any(new.get(key) != old.get(key) for key in (_LIST_TYPE, _MAP_KEYS)):
         keys = f" by {', '.join(new[_MAP_KEYS])}" if new.get(_MAP_KEYS) else ""
         yield f"the list is a {new[_LIST_TYPE]} now, whose items differ{keys}"
@@ -169,7 +168,7 @@ def _fields(old: Node, new: Node, path: str) -> Iterator[tuple[str, str]]:
     yield from ((f"{path}.{name}", "is required now") for name in new.get("required") or ()
                 if name not in (old.get("required") or ()) and "default" not in declared.get(name, {}))
     free = {} if old.get(_PRESERVE) else old.get("additionalProperties")
-    if isinstance(free, Mapping):  # what was free before and is declared now
+    if isinstance(free, Mapping):  # previously undeclared keys that are declared now
         for name in declared.keys() - known.keys():
             yield from _narrowed(free, declared[name], f"{path}.{name}")
     for name, child in known.items():
@@ -182,6 +181,6 @@ def _fields(old: Node, new: Node, path: str) -> Iterator[tuple[str, str]]:
         if isinstance(free, Mapping) and isinstance(extra, Mapping):
             yield from _narrowed(free, extra, f"{path}[*]")
         elif not isinstance(extra, Mapping):
-            yield path, "keys of one's own are pruned now"
+            yield path, "undeclared keys are pruned now"
     if old.get(_PRESERVE) and not preserved and new.get("type") != "array":
         yield path, "unknown fields are pruned now"

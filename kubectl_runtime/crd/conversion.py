@@ -1,16 +1,15 @@
-"""`Conversion`: objects of one kind from one version to another, by functions that lead from version to version.
+"""`Conversion`: converts objects of one kind between versions, by functions from version to version.
 
     conversion = Conversion({(WidgetV1, WidgetV2): to_v2, (WidgetV2, WidgetV1): to_v1})    fn(WidgetV1) -> WidgetV2
     conversion = Conversion({("v1", "v2"): to_v2, ("v2", "v1"): to_v1})                    fn(dict) -> dict
     conversion.convert(widget, WidgetV2)            a WidgetV2
     conversion.convert(content, "v2")               a dict, as a webhook answers it
 
-Where no function leads straight, the shortest chain does (v1 -> v2 -> v3). Functions say what happens to the content;
-apiVersion, kind and metadata are carried over, but labels and annotations may be changed; so is the status where a
-function leaves it out. What a way there and back would lose is kept in an annotation, as Kubernetes' own controllers do
-it: `check` tells what that is. Nothing is sent: what a
-conversion webhook calls, a test or a migration calls as well. A class in a definition of several versions need not
-know of it; `missing()` is for a test that every version leads to every other one, as the API server asks.
+Without a direct function, the shortest chain is used (v1 -> v2 -> v3). Functions convert the content; apiVersion, kind
+and metadata are carried over, and functions may change labels and annotations. The status is carried over if a function
+leaves it out. What a round trip would lose is kept in an annotation, as in Kubernetes' own controllers; `check` reports
+it. Nothing is sent: conversion webhooks, tests and migrations use the same code. `missing()` is for a test that every
+version can be converted to every other, as the API server requires.
 """
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ Step = tuple[Version, Version]
 
 
 class ConversionError(KubeError):
-    """An object could not be converted; the text says from which version to which, and at which step.
+    """An object could not be converted; the text names the versions and the failing step.
 
     >>> issubclass(ConversionError, KubeError)
     True
@@ -47,9 +46,8 @@ class Conversion:
     """Converts objects of one custom kind between its versions: for webhooks, tools and tests.
 
     A step is named by two classes, whose function takes and returns their objects, or by two versions, whose function
-    takes and returns a dict. Without a direct step the shortest chain of steps is used. Functions say what happens to
-    the content; apiVersion, kind and metadata are carried over. Immutable; safe for concurrent use, if its functions
-    are.
+    takes and returns a dict. Without a direct step the shortest chain of steps is used. Functions convert the content;
+    apiVersion, kind and metadata are carried over. Immutable; thread-safe, if its functions are.
 
     >>> class Size(Struct):
     ...     size: int
@@ -66,10 +64,10 @@ class Conversion:
     def __init__(self, functions: Mapping[Step, Callable[[Any], Any]], *, keep: bool = True) -> None:
         """`functions`: (from, to) -> function. A step is named by two classes, whose function takes and returns their
         objects, or by two versions, whose function takes and returns the whole object as a dict of its own. Raises
-        RequestError for classes of different kinds and for steps that are named in both ways or lead nowhere.
+        RequestError for classes of different kinds, and for steps that mix both forms or lead nowhere.
 
-        `keep`: what the functions do not carry to the other version and back travels in the annotation
-        GROUP/conversion-kept, and is put back where the way leads to its version again and nobody has changed it there.
+        `keep`: what the functions lose on a round trip is kept in the annotation GROUP/conversion-kept, and is restored
+        when the object is converted back to its version, unless the value was changed in the other version.
         """
         self._keep = keep
         self._classes: dict[str, type[CustomResource]] = {}
@@ -104,23 +102,23 @@ class Conversion:
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """The versions that functions lead from or to, in the order they were named."""
+        """The versions of all functions, in the order in which they were named."""
         return tuple(self._steps)
 
     @property
     def classes(self) -> tuple[type[CustomResource], ...]:
-        """The classes of the versions, as far as they were given as classes."""
+        """The classes of the versions that were given as classes."""
         return tuple(self._classes.values())
 
     @property
     def crd_name(self) -> str | None:
-        """The name of the kind's definition, if the versions are named by classes."""
+        """The name of the kind's CRD, if the versions are given as classes."""
         known = next(iter(self._classes.values()), None)
         return None if known is None else known.crd_name()
 
     def way(self, old: str, new: str) -> tuple[str, ...] | None:
-        """The shortest way from one version to the other: the versions on it, both ends included; the one named first
-        if several are as short. None when there is no way."""
+        """The shortest chain of versions from `old` to `new`, both included; the first of several equally short chains.
+        None if there is no chain."""
         came_from: dict[str, str] = {old: old}
         waiting = deque([old])
         while waiting:
@@ -137,7 +135,7 @@ class Conversion:
         return None
 
     def missing(self) -> list[tuple[str, str]]:
-        """The pairs of versions between which no functions lead."""
+        """The pairs of versions without a chain of functions."""
         return [(old, new) for old in self._steps for new in self._steps if self.way(old, new) is None]
 
     @overload
@@ -147,10 +145,10 @@ class Conversion:
     def convert(self, obj: Mapping[str, Any], version: str) -> Object: ...
 
     def convert(self, obj: Any, version: Any) -> Any:
-        """The object in another version: a new one, `obj` is left as it is.
+        """Return the object in another version; `obj` is not changed.
 
-        Raises ConversionError where no way leads there, where a function raises or returns no object, and where it
-        changes what a conversion may not (name, namespace, uid, ...). Does not block, if the functions do not.
+        Raises ConversionError if no functions lead there, if a function raises or returns no object, and if it changes
+        what a conversion may not change (name, namespace, uid, ...). Does not block, if the functions do not.
         """
         content = json_copy(obj.to_dict() if isinstance(obj, CustomResource) else dict(obj))
         if isinstance(version, str):
@@ -161,8 +159,8 @@ class Conversion:
         """Convert these objects to every other version and back: for tests, with the objects that
         `kubectl_runtime.testing.objects_of` generates.
 
-        Returns what the functions alone do not carry, each as `v2 -> v1 -> v2: spec.fuel`. Raises ConversionError for
-        an object that does not come back as it was, with the place.
+        Returns what the functions alone do not preserve, each as `v2 -> v1 -> v2: spec.fuel`. Raises ConversionError
+        for an object that differs after the round trip, with the place.
         """
         found: dict[str, None] = {}
         for obj in objects:
@@ -194,7 +192,7 @@ class Conversion:
         if back := self.way(wanted, version):
             try:
                 missing = lost(bare, self._along(json_copy(made), version, back))
-            except ConversionError:  # what comes of the way back is told when somebody goes it
+            except ConversionError:  # a failing way back is reported when it is used
                 missing = []
             kept = {**kept, version: missing} if missing else {name: value for name, value in kept.items()
                                                                if name != version}
@@ -204,7 +202,7 @@ class Conversion:
         return made
 
     def _along(self, content: Object, wanted: str, way: tuple[str, ...] | None) -> Object:
-        """The object at the end of a way, by its functions alone."""
+        """Convert the object along a chain, by its functions alone."""
         group, version = split_api_version(content.get("apiVersion") or "")
         named = f"{content.get('kind')} {(content.get('metadata') or {}).get('name') or ''}".strip()
         if way is None:
@@ -231,7 +229,7 @@ class Conversion:
 
 
     def _fits(self, content: Object, version: str) -> bool:
-        """Whether the status of an object is one of that version as well, as far as its class says."""
+        """Whether the object's status is valid in that version, as far as its class can tell."""
         cls = self._classes.get(version)
         if cls is None:
             return True
@@ -243,17 +241,17 @@ class Conversion:
 
 
 KEPT = "conversion-kept"
-"""The name of the annotation, behind the group."""
+"""The name of the annotation, after the group."""
 Lost = tuple[list[str], Any, Any]
-"""The path of a value, what stands there after the way back (None: nothing), and the value."""
+"""The path of a value, the value after the round trip (None: missing), and the original value."""
 
 
 _decode_kept = decoder_of(dict[str, list[Lost]])
 
 
 def lost(before: Any, after: Any, path: tuple[str, ...] = ()) -> list[Lost]:
-    """What of an object is not in another one: maps key by key, everything else as a whole. What only `after` has, such
-    as a default, is no loss; neither is metadata."""
+    """The values of `before` that `after` lacks: maps are compared by key, everything else as a whole. Additional
+    values in `after`, such as defaults, and metadata are no loss."""
     found: list[Lost] = []
     for key, value in before.items():
         if not path and key in ("apiVersion", "kind", "metadata"):
@@ -267,8 +265,8 @@ def lost(before: Any, after: Any, path: tuple[str, ...] = ()) -> list[Lost]:
 
 
 def _kept_in(content: Object, key: str) -> tuple[dict[str, list[Lost]], Object]:
-    """What the annotation holds by version, and the object without it. What cannot be read is dropped: it is a text
-    that anybody may change."""
+    """The annotation's content by version, and the object without it. Unreadable content is dropped, since any client
+    may change the annotation."""
     metadata = content.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     if key not in annotations:
@@ -283,7 +281,7 @@ def _kept_in(content: Object, key: str) -> tuple[dict[str, list[Lost]], Object]:
 
 
 def _put_back(content: Object, path: list[str], was: Any, value: Any) -> None:
-    """Put a value where it was lost, unless something else has come there since."""
+    """Restore a lost value, unless another value has been set there since."""
     here = content
     for key in path[:-1]:
         if here.get(key) is None:
@@ -296,7 +294,7 @@ def _put_back(content: Object, path: list[str], was: Any, value: Any) -> None:
 
 
 def _metadata(old: Object, new: Object | None, said: str) -> Object:
-    """The old metadata with the new one's labels and annotations; the old one where a function returned none."""
+    """The old metadata with the new labels and annotations; the old metadata where a function returned none."""
     if new is None:
         return old
     free = ("labels", "annotations")
@@ -310,8 +308,8 @@ def _metadata(old: Object, new: Object | None, said: str) -> Object:
 
 def _typed(function: Callable[[Any], Any], old: type[CustomResource],
            new: type[CustomResource]) -> Callable[[Object], Object]:
-    """The same on whole objects. A new object from the function gets the metadata of its argument, with the
-    labels and annotations that the function gave it in place of those."""
+    """The function on whole objects. A new object gets the metadata of the argument, with its own labels and
+    annotations if the function set any."""
     @functools.wraps(function)
     def convert(content: Object) -> Object:
         found = function(old.from_dict(content))

@@ -1,4 +1,4 @@
-"""`CustomResource`: a resource class of one's own kind, and the CustomResourceDefinition that makes a server know it.
+r"""`CustomResource`: a resource class of your own kind, which also makes its CustomResourceDefinition.
 
     class Generator(CustomResource, group="demo.example.com", version="v1", kind="Generator", short_names=("gen",),
                     printer_columns=(PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),)):
@@ -10,20 +10,17 @@
     Generator.new("name", GeneratorSpec(...))        an object, with the labels and annotations of the class
     generator.violations(old)                        what the server would refuse, rules included, without a server
 
-What the API server would refuse in the schema is refused when the class is made, with the field and the remedy; types
-that are defined further down in the module are looked at when `crd()` is called. Rules are compiled by `crd()`, if the
-extra `cel` is installed.
+A schema that the API server would refuse raises when the class is created, with the field and the remedy; types that
+are defined further down in the module are checked by `crd()`. `crd()` also compiles the rules, if the extra `cel` is
+installed.
 
-`merge_crds`: several classes of one kind, one for each version, as one CustomResourceDefinition.
+`merge_crds` combines several versions of one kind into one definition; `definitions_of` does so for any set of classes.
 
-`definitions_of` does so for whatever classes there are: one definition for each kind.
+`Validator` validates an object against a definition, rules included, without a server. As on the server, unknown fields
+are dropped and defaults filled in first:
 
-`Validator`: what the API server would say of an object of some definition, rules included, without a server.
-
-    Validator.of(definition).violations(content, old)       of somebody else's kind, say
-    widget.violations(old)                                  of a class of one's own: the same
-
-As on the server, unknown fields are dropped and defaults filled in first.
+    Validator.of(definition).violations(content, old)       for a third-party kind
+    widget.violations(old)                                  the same for your own class
 """
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ if TYPE_CHECKING:
     from kubectl_runtime.schema.rules import Rules
 
 class Validator:
-    """The schema of one version of a kind, ready to check objects. Safe for concurrent use; made once, used often.
+    """The schema of one version of a kind, ready to check objects. Thread-safe; create it once and use it repeatedly.
 
     >>> class Small(Struct):
     ...     size: Annotated[int, Rule("self < 3", message="too large")]
@@ -73,13 +70,13 @@ class Validator:
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """`schema`: an openAPIV3Schema; it is not changed, and must not change. Nothing is compiled yet."""
+        """`schema`: an openAPIV3Schema, which must not change afterwards. Rules are compiled on first use."""
         self._schema = dict(schema)
 
     @classmethod
     def of(cls, definition: Mapping[str, Any], version: str | None = None) -> Validator:
-        """The Validator of a CustomResourceDefinition's version, by default the stored one. Raises RequestError if that
-        version does not exist or has no schema."""
+        """Make the Validator of a CustomResourceDefinition's version, by default the stored version. Raises
+        RequestError if the version does not exist or has no schema."""
         versions = definition["spec"]["versions"]
         for found in versions:
             schema = (found.get("schema") or {}).get("openAPIV3Schema")
@@ -89,8 +86,8 @@ class Validator:
                            f"versions: {', '.join(found['name'] for found in versions)}")
 
     def violations(self, new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
-        """What is wrong with the object `new`, field by field, and with `old`, with the update from that one. Both are
-        left as they are. Raises MissingExtra if there are rules and the extra `cel` is not installed."""
+        """Return the errors of the object `new`, field by field, and with `old`, those of the update from `old`. The
+        arguments are not changed. Raises MissingExtra if there are rules and the extra `cel` is not installed."""
         now, before = self._as_stored(new), NOTHING if old is None else self._as_stored(old)
         found = schema_causes(now, self._schema, before)
         if self._rules is None:
@@ -100,10 +97,10 @@ class Validator:
         return checked_after(found, self._rules, now, before)
 
     def rule_causes(self) -> list[Cause]:
-        """What is wrong with the rules themselves; without the extra `cel` only what shows without compiling them."""
+        """The errors in the rules themselves; without the extra `cel` only those that need no compiling."""
         if not declares_rules(self._schema):
             return []
-        # What knows CEL is half of the cost of importing this package, and most kinds have no rules.
+        # The CEL modules are half of the import time of this package, and most kinds have no rules.
         from kubectl_runtime.schema.cel import MISSING_EXTRA
         from kubectl_runtime.schema.rules import rule_definition_causes
 
@@ -127,10 +124,10 @@ class Validator:
 class CustomResource(Resource):
     """The base of your own kinds: a class is the CustomResourceDefinition, and its instances are the objects.
 
-    Class keywords: those of `Resource` (group, version, kind, …) and of `CrdOptions` (scale, printer_columns, rules,
-    …). The group must be a name of your own with a dot in it, as the API requires. `status` makes it a subresource.
-    Making the class raises TypeError for that, for an unknown keyword (with the most similar one that exists), and for
-    types that have no structural schema.
+    Class keywords are those of `Resource` (group, version, kind, …) and of `CrdOptions` (scale, printer_columns, rules,
+    …). The group must be a name of your own that contains a dot, as the API requires. `status` makes it a subresource.
+    Creating the class raises TypeError for an invalid group, for an unknown keyword (with the nearest valid one), and
+    for types without a structural schema.
 
     >>> class BackupSpec(Struct):
     ...     schedule: str
@@ -178,7 +175,7 @@ class CustomResource(Resource):
 
     @classmethod
     def new(cls, name: str, spec: Any, *, namespace: str | None = None) -> Self:
-        """An object of this kind, not yet on the server, with the labels and annotations that the class declares."""
+        """Make an object of this kind, with the labels and annotations that the class declares. Nothing is sent."""
         options = cls.crd_options
         made: Any = cls
         created: Self = made(name=name, namespace=namespace, labels=options.labels or None,
@@ -186,11 +183,10 @@ class CustomResource(Resource):
         return created
 
     def violations(self, old: CustomResource | None = None) -> list[Cause]:
-        """What the API server would say is wrong with this object, field by field, by its schema and its rules; with
-        `old` also what is wrong with the update from `old`. An empty list if nothing is wrong. As on the server,
-        unknown fields are dropped and defaults filled in first. Does not block. Raises MissingExtra if the class has
-        rules and the extra `cel` is not installed, TypeError as `crd` for a rule that does not compile.
-        """
+        """Return the errors that the API server would find in this object, field by field, by its schema and its rules;
+        with `old` also those of the update from `old`. Empty for a valid object. As on the server, unknown fields are
+        dropped and defaults filled in first. Does not block. Raises MissingExtra if the class has rules and the extra
+        `cel` is not installed, TypeError as `crd` for a rule that does not compile."""
         cls: Any = type(self)
         return _validator(cls).violations(self.to_dict(), None if old is None else old.to_dict())
 
@@ -201,9 +197,10 @@ class CustomResource(Resource):
 
     @classmethod
     def crd(cls) -> dict[str, Any]:
-        """The CustomResourceDefinition, with a structural schema made from the declared types; a new dict each time.
+        """Return the CustomResourceDefinition, with a structural schema made from the declared types; a new dict each
+        time.
 
-        Raises TypeError, naming class and field, for a type that has no schema, and for a rule that does not compile.
+        Raises TypeError, naming class and field, for a type without a schema, and for a rule that does not compile.
         """
         if not hasattr(cls, "api_resource"):
             name = cls.__name__
@@ -246,7 +243,8 @@ class CustomResource(Resource):
 
     @classmethod
     def _schema(cls) -> dict[str, Any]:
-        """The root schema. The server adds apiVersion, kind and metadata; status is never required: it comes later."""
+        """The root schema. The server adds apiVersion, kind and metadata; status is never required, since it is set
+        later."""
         options = cls.crd_options
         if options.schema is not None:
             return dict(options.schema)
@@ -277,10 +275,11 @@ def _validator(cls: Any) -> Validator:
 
 
 def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:
-    """One definition with the versions of all; `stored` names the version that is stored, which comes first.
+    """Combine definitions into one with all versions; `stored` names the stored version, which comes first.
 
-    The definitions, of `CustomResource.crd()` say, are of one version each; name, group, scope and names have to be the
-    same. Metadata is that of the stored one. The inputs are not changed. ValueError says what does not fit.
+    The definitions, for example from `CustomResource.crd()`, have one version each; name, group, scope and names must
+    be equal. The metadata is that of the stored version. The arguments are not changed. Raises ValueError for
+    definitions that do not fit together.
 
     >>> class Size(Struct):
     ...     size: int
@@ -319,10 +318,10 @@ def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:
 
 
 def definitions_of(kinds: Iterable[type[CustomResource]]) -> list[dict[str, Any]]:
-    """The definitions of classes, sorted by name: one for each kind, with the versions of all its classes. The version
-    that is stored is the one whose class says `storage`.
+    """Return the definitions of classes, sorted by name: one per kind, with the versions of all its classes. The stored
+    version is that of the class with `storage`.
 
-    Raises ValueError where not exactly one class of a kind says so, and as `merge_crds`; TypeError as
+    Raises ValueError unless exactly one class of a kind has `storage`, and as `merge_crds`; TypeError as
     `CustomResource.crd`.
     """
     found = []
@@ -333,7 +332,7 @@ def definitions_of(kinds: Iterable[type[CustomResource]]) -> list[dict[str, Any]
             continue
         stored = [kind.api_resource.version for kind in versions if kind.crd_options.storage]
         if len(set(stored)) != 1:
-            raise ValueError(f"{', '.join(kind.__name__ for kind in versions)} are versions of {name}: one of them has "
-                             "to be the stored one, the others say storage=False")
+            raise ValueError(f"{', '.join(kind.__name__ for kind in versions)} are versions of {name}: one of them must "
+                             "be the stored version, and the others need storage=False")
         found.append(merge_crds([kind.crd() for kind in versions], stored[0]))
     return found

@@ -1,16 +1,14 @@
-"""What one adds to the types of a custom resource: rules, one-of, list and map types, fields that are left open.
+"""Marks for the types of a custom resource, and the class keywords of its definition.
 
     Annotated[int, Rule("self > 0", message="must be positive")]            a rule on a field
     @rules(Rule("self.low <= self.high"))                                   on a Struct or dataclass, above its class
     class Kind(CustomResource, ..., rules=(Rule("has(self.spec)"),))        on the whole object
-    Annotated[Source, OneOf("git", "http")]                                 exactly one of these keys is there
-    Annotated[list[str], ListType("atomic")]                                x-kubernetes-list-type (MapKeys says map)
+    Annotated[Source, OneOf("git", "http")]                                 exactly one of these keys is set
+    Annotated[list[str], ListType("atomic")]                                x-kubernetes-list-type (map: MapKeys)
     Annotated[Limits, MapType("atomic")]                                    x-kubernetes-map-type
     Annotated[list["Node"], PreserveUnknownFields()]                        not described: for recursive types
     Annotated[dict[str, Any], EmbeddedResource()]                           a whole Kubernetes object
     Annotated[str | list[str], FieldSchema({...})]                          a schema written by hand, for this field
-
-What a CustomResource class says of its definition beyond kind, scope and types: the class keywords.
 """
 from __future__ import annotations
 
@@ -27,11 +25,11 @@ _RULES = "x-kubernetes-validations"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule in CEL (`x-kubernetes-validations`): `self` is the value, `oldSelf` the one before an update.
+    """A CEL rule (`x-kubernetes-validations`): `self` is the value, `oldSelf` the value before an update.
 
-    A rule that names `oldSelf` is asked on updates only, unless `optional_old_self`: then it is an optional value.
-    `message_expression` is CEL that gives the message; `field_path` (``.a.b``) says where below the rule's place the
-    fault is shown.
+    A rule that uses `oldSelf` is evaluated only on updates, unless `optional_old_self` is set: then `oldSelf` is an
+    optional value. `message_expression` is CEL that gives the message; `field_path` (``.a.b``) is the path below the
+    rule's place that the error names.
 
     >>> class Sized(Struct):
     ...     size: Annotated[int, Rule("self >= oldSelf", message="it may only grow")]
@@ -45,7 +43,7 @@ class Rule:
     optional_old_self: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The rule as the definition carries it."""
+        """The rule as in the definition."""
         given = {"rule": self.rule, "message": self.message, "messageExpression": self.message_expression,
                  "reason": self.reason, "fieldPath": self.field_path, "optionalOldSelf": self.optional_old_self}
         return {key: value for key, value in given.items() if value not in (None, "")}
@@ -56,7 +54,7 @@ class Rule:
 
 
 def rules(*given: Rule) -> Callable[[T], T]:
-    """Put rules on a Struct or dataclass: they are checked wherever the class is used. Subclasses have them too.
+    """Add rules to a Struct or dataclass: they are checked wherever the class is used. Subclasses inherit them.
 
     >>> @rules(Rule("self.low <= self.high", message="low is above high"))
     ... class Range(Struct):
@@ -70,13 +68,13 @@ def rules(*given: Rule) -> Callable[[T], T]:
 
 
 def rules_on(cls: type) -> tuple[Rule, ...]:
-    """The rules that `rules` put on a class."""
+    """The rules that `rules` added to a class."""
     found: tuple[Rule, ...] = getattr(cls, _ATTRIBUTE, ())
     return found
 
 
 class OneOf:
-    """Marks a class of which exactly one of these keys (wire names) is set: a union that is told apart by its key.
+    """Marks a class with exactly one of these keys (wire names) set: a union without a tag field.
 
     >>> class SourceSpec(Struct):
     ...     git: str | None = None
@@ -96,7 +94,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """How server-side apply takes a list: as one value (atomic), or as a set of scalars. `MapKeys` makes it a map.
+    """How server-side apply merges a list: as one value (atomic), or as a set of scalars. `MapKeys` makes it a map.
 
     >>> class Zones(Struct):
     ...     names: Annotated[list[str], ListType("set")]
@@ -110,7 +108,7 @@ class ListType:
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """How server-side apply takes an object: as one value (atomic), or field by field.
+    """How server-side apply merges an object: as one value (atomic), or field by field.
 
     >>> class SettingsSpec(Struct):
     ...     values: Annotated[dict[str, str], MapType("atomic")]
@@ -124,7 +122,7 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class PreserveUnknownFields:
-    """Marks a field whose contents the schema does not describe: nothing in it is checked, nothing pruned.
+    """Marks a field whose contents the schema does not describe: they are neither validated nor pruned.
 
     >>> class OpenSpec(Struct):
     ...     extra: Annotated[dict, PreserveUnknownFields()]
@@ -132,8 +130,8 @@ class PreserveUnknownFields:
 
 
 class FieldSchema:
-    """Marks a field with an OpenAPI schema of your own, which replaces the one made from the type: for types that have
-    none, such as unions whose members cannot be told apart. It has to be structural, and to fit what the type reads and
+    """Marks a field with your own OpenAPI schema in place of the derived one: for types without a schema, such as
+    unions whose members cannot be distinguished. The schema must be structural, and must match what the type reads and
     writes.
 
     >>> class PortSpec(Struct):
@@ -166,7 +164,8 @@ class EmbeddedResource:
 
 @dataclass(frozen=True, slots=True)
 class PrinterColumn:
-    """A column of `kubectl get`: its heading, and where in the object its value is. `priority` above 0: only wide.
+    """A column of `kubectl get`: its heading, and the path of its value in the object. With `priority` above 0 it is
+    shown only by `-o wide`.
 
     >>> class OvenSpec(Struct):
     ...     degrees: int
@@ -183,7 +182,7 @@ class PrinterColumn:
     priority: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The column as the definition carries it."""
+        """The column as in the definition."""
         optional = {"description": self.description, "format": self.format, "priority": self.priority}
         return {"name": self.name, "type": self.type, "jsonPath": self.json_path,
                 **{key: value for key, value in optional.items() if value}}
@@ -191,7 +190,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True)
 class ScaleSubresource:
-    """Where `kubectl scale` finds the wanted number, the present one and, for autoscalers, the label selector.
+    """The paths for `kubectl scale`: the desired number, the present number and, for autoscalers, the label selector.
 
     >>> ScaleSubresource(".spec.replicas", ".status.replicas").spec_replicas_path
     '.spec.replicas'
@@ -202,7 +201,7 @@ class ScaleSubresource:
     label_selector_path: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The subresource as the definition carries it."""
+        """The subresource as in the definition."""
         selector = {"labelSelectorPath": self.label_selector_path} if self.label_selector_path else {}
         return {"specReplicasPath": self.spec_replicas_path, "statusReplicasPath": self.status_replicas_path,
                 **selector}
@@ -210,13 +209,13 @@ class ScaleSubresource:
 
 @dataclass(frozen=True, slots=True)
 class CrdOptions:
-    """The class keywords; what is not given is left out of the definition.
+    """The class keywords; a keyword that is not given is left out of the definition.
 
-    `deprecated` is True, or the warning that clients get. `annotations` and `labels` are the definition's, and those of
-    objects that `new` makes. `doc` takes the place of the docstring as the description. `schema` is an
-    openAPIV3Schema written by hand, in the place of the one made of the types; it carries its rules itself.
+    `deprecated` is True, or the warning that clients get. `annotations` and `labels` are set on the definition and on
+    objects that `new` makes. `doc` replaces the docstring as the description. `schema` is an openAPIV3Schema written by
+    hand, in place of the derived schema; it must contain its rules.
 
-    Two say how fields that are parts of the API's own kinds are written (a `PodTemplateSpec`): `describe_parts` adds
+    Two keywords apply to fields that are parts of the API's own kinds (a `PodTemplateSpec`): `describe_parts` adds
     upstream's descriptions, 250 KB for a Pod template; without `embedded_metadata` the schema does not describe the
     metadata of templates, so that the server drops their labels and annotations.
     """
@@ -239,7 +238,7 @@ class CrdOptions:
     embedded_metadata: bool = True
 
     def version_parts(self) -> dict[str, Any]:
-        """What stands in the version beside its schema and subresources."""
+        """The fields of the version beside its schema and subresources."""
         columns = [column.to_dict() for column in self.printer_columns]
         selectable = [{"jsonPath": path} for path in self.selectable_fields]
         warning = {"deprecationWarning": self.deprecated} if isinstance(self.deprecated, str) else {}
@@ -254,20 +253,21 @@ _LISTS = frozenset({"short_names", "categories", "printer_columns", "selectable_
 
 
 def options_of(cls: type, given: Mapping[str, Any]) -> CrdOptions:
-    """The options of class keywords. TypeError for a text where several are wanted, and for options that contradict."""
+    """Return the options of class keywords. Raises TypeError for a text in place of several, and for contradictory
+    options."""
     for name in _LISTS & given.keys():
         if isinstance(given[name], str):
             raise TypeError(f"class {cls.__name__}: {name}= takes several; write {name}=({given[name]!r},)")
     values: dict[str, Any] = {name: tuple(value) if name in _LISTS else value for name, value in given.items()}
     found = CrdOptions(**values)
     if found.schema is not None and found.rules:
-        raise TypeError(f"class {cls.__name__}: rules= has no place beside schema=; write them into the schema as "
+        raise TypeError(f"class {cls.__name__}: rules= cannot be combined with schema=; write them into the schema as "
                         "x-kubernetes-validations")
     return found
 
 
 def check_keywords(cls: type, given: Iterable[str]) -> None:
-    """TypeError, with the nearest right one, for a class keyword that there is not."""
+    """Raise TypeError, with the nearest valid keyword, for an unknown class keyword."""
     for name in given:
         if name not in (*OPTIONS, *_KIND):
             near = difflib.get_close_matches(name, (*OPTIONS, *_KIND), 1)

@@ -1,28 +1,23 @@
-"""Structural schemas of pydantic models, from the JSON schemas that pydantic makes of them.
+"""Structural schemas of pydantic models, from pydantic's JSON schemas.
 
-    str, int, float, bool, Any, lists, dicts     as in `kubectl_runtime.crd.schema`; Literal, Enum, datetime, UUID, too
-    PodTemplateSpec and other parts, Quantity    as there
-    nested models, generics, RootModel           inlined, never a $ref; a model within itself is refused
-    T | None                                     nullable; null itself is never sent
-    int | str                                    `x-kubernetes-int-or-string`
-    any other union without a discriminator      refused
-    a discriminated union                        its members' properties side by side, the tag an enum, one `oneOf`
-                                                 branch a tag; refused where two members declare a property differently
-    Decimal; timedelta; bytes                    text: with a pattern; ISO 8601 with a pattern; UTF-8
-    Field(ge=…, max_length=…, pattern=…)         the limit; a pattern that RE2 does not know is refused by the class
-    Field(alias=…), alias_generator              the key on the wire; without one the attribute's name as it is.
-                                                 A validation alias of its own, or several, is refused
-    defaults                                     `default`; empty lists and maps are left to the reader
-    set[T], tuple[T, T]                          a list of type set, of scalars only; a list of two
-    constrained keys of dicts, tuples of mixed types, null alone, conditions by hand (if, not)     refused
-    extra="allow"                                unknown fields are preserved
-    computed fields                              never in the schema, never sent
-    Annotated[…, Rule(…) | MapKeys(…) | ListType(…) | MapType(…) | EmbeddedResource() | FieldSchema(…)]     as elsewhere
+Types are as in `kubectl_runtime.crd.schema`, including parts of the API and the marks, with these differences:
 
-What cannot be said by the keyword that is meant for it: enums that take a null, base64 that takes an empty text.
+- nested models, generics and RootModel are inlined, never a $ref; a model that contains itself is refused
+- `T | None` is nullable; null itself is never sent
+- a discriminated union has all members' properties, its tag as an enum, and one `oneOf` branch per tag; it is refused
+  if two members declare a property differently. `int | str` is `x-kubernetes-int-or-string`; other unions are refused
+- Decimal, timedelta and bytes are strings: with a pattern, ISO 8601 with a pattern, UTF-8
+- `Field(ge=…, max_length=…, pattern=…)` sets the limit; pydantic refuses a pattern that RE2 does not know
+- `Field(alias=…)` and alias_generator set the key on the wire; by default it is the attribute's name. A separate or
+  multiple validation alias is refused
+- defaults become `default`, except for empty lists and maps
+- `set[T]` is a list of type set, of scalars only; `tuple[T, T]` a list of two
+- constrained keys of dicts, tuples of mixed types, null alone, and conditions (if, not) are refused
+- `extra="allow"` preserves unknown fields; computed fields are never in the schema and never sent
 
-The API server holds a null against an ``enum``, in which it finds none even if one stands there, and takes no empty
-text as ``format: byte``. A null is never held against an ``allOf``, and an ``anyOf`` names the empty text besides.
+Two keywords cannot be used directly. The API server refuses a null for an ``enum`` even if null is one of its values,
+and refuses an empty text for ``format: byte``. `nullable` therefore writes the enum into an ``allOf``, which is not
+applied to null, and `BASE64` is an ``anyOf`` that includes the empty text.
 """
 from __future__ import annotations
 
@@ -38,7 +33,7 @@ BASE64: Schema = {"type": "string", "anyOf": [{"format": "byte"}, {"maxLength": 
 
 
 def nullable(schema: Schema) -> Schema:
-    """A schema that takes a null as well."""
+    """Return a schema that also accepts null."""
     if "enum" in schema:
         choices = [value for value in schema["enum"] if value is not None]
         schema = {key: value for key, value in schema.items() if key != "enum"} | {"allOf": [{"enum": choices}]}
@@ -46,7 +41,7 @@ def nullable(schema: Schema) -> Schema:
 
 
 def plain(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema with `enum` and ``format: byte`` where `nullable` and `BASE64` spell them otherwise."""
+    """Return a schema with plain `enum` and ``format: byte`` in place of the forms of `nullable` and `BASE64`."""
     match node:
         case {"nullable": True, "allOf": [{"enum": choices, **others}]} if not others and "enum" not in node:
             return {key: value for key, value in node.items() if key != "allOf"} | {"enum": choices}
@@ -56,7 +51,7 @@ def plain(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def enum_schema(values: list[Any], where: str) -> Schema:
-    """The schema of these values; `where` is for the TypeError of mixed ones."""
+    """Return the schema of these values. Raises TypeError, which names `where`, for mixed types."""
     present = [value for value in values if value is not None]
     types = {type(value) for value in present}
     if types not in ({str}, {int}):
@@ -79,8 +74,8 @@ _SCALAR = ("string", "integer", "number", "boolean")
 
 
 def model_schema(cls: Any, where: str, other: Callable[[Any, str], Schema]) -> Schema:
-    """The structural schema of a model. `other` gives that of a type of ours within it. Raises TypeError, naming the
-    field, for what has none."""
+    """Return the structural schema of a model. `other` gives the schema of one of our own types within it. Raises
+    TypeError, which names the field, for a type without a schema."""
     for name, field in _all_fields(cls):
         if not isinstance(field.validation_alias, (str, type(None))) or (
                 field.validation_alias or name) != (field.serialization_alias or name):
@@ -88,7 +83,7 @@ def model_schema(cls: Any, where: str, other: Callable[[Any, str], Schema]) -> S
                             "validation_alias= or serialization_alias= of its own")
     try:
         found = cls.model_json_schema(by_alias=True, schema_generator=_generator())
-    except Exception as error:  # noqa: BLE001 - pydantic has no common base for them
+    except Exception as error:  # noqa: BLE001 - pydantic's errors have no common base
         raise TypeError(f"{where}: {cls.__name__} has no schema: {type(error).__name__}: {error}") from None
     schema = _Structure(found.get("$defs") or {}, other).of(found, where, ())
     if own := rules_on(cls):
@@ -98,7 +93,7 @@ def model_schema(cls: Any, where: str, other: Callable[[Any, str], Schema]) -> S
 
 @cache
 def _generator() -> Any:
-    """Pydantic's generator, with decimals as they are written. Their schema is that of `float | str` otherwise."""
+    """Pydantic's generator, with decimals as they are serialized. By default their schema is that of `float | str`."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):
@@ -113,14 +108,14 @@ def _all_fields(cls: Any) -> list[tuple[str, Any]]:
 
 
 class _Structure:
-    """One model's JSON schema; `definitions` are what it refers to."""
+    """One model's JSON schema; `definitions` are those that it refers to."""
 
     def __init__(self, definitions: Mapping[str, Schema], other: Callable[[Any, str], Schema]) -> None:
         self._definitions = definitions
         self._other = other
 
     def of(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
-        """The structural form of a node. Raises TypeError."""
+        """Return the structural form of a node. Raises TypeError."""
         if (reference := node.get("$ref")) is not None:
             name = reference.rpartition("/")[2]
             if name in inside:
@@ -133,7 +128,7 @@ class _Structure:
         if (part := node.get("x-kubernetes-python-type")) is not None:
             return self._other(part, where)
         if strange := [key for key in node if key not in _READ | _DROPPED and not key.startswith("x-kubernetes-")]:
-            raise TypeError(f"{where}: {', '.join(strange)} has no place in a structural schema: give the field "
+            raise TypeError(f"{where}: {', '.join(strange)} cannot be in a structural schema: give the field "
                             "Annotated[..., FieldSchema({...})]")
         if len(parts := node.get("allOf") or []) == 1:
             return self.of({**parts[0], **{key: value for key, value in node.items() if key != "allOf"}}, where, inside)
@@ -211,7 +206,7 @@ class _Structure:
     def _tagged(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
         field = (node.get("discriminator") or {}).get("propertyName")
         if field is None:
-            raise TypeError(f"{where}: a union without a field that tells its members apart has no structural schema")
+            raise TypeError(f"{where}: a union without a discriminator has no structural schema")
         properties: Schema = {field: {"type": "string", "enum": []}}
         branches = []
         for option in node["oneOf"]:
@@ -219,13 +214,13 @@ class _Structure:
             name = option.get("$ref", "").rpartition("/")[2] or member.get("description", "a member")
             tags = member.get("properties", {}).get(field, {}).get("enum")
             if not tags:
-                raise TypeError(f"{where}: {name} does not say its {field} by a Literal")
+                raise TypeError(f"{where}: {name} does not declare its {field} as a Literal")
             properties[field]["enum"] += tags
             for key, child in member["properties"].items():
                 shared = {part: value for part, value in child.items() if part != "default"}
                 if key != field and properties.setdefault(key, shared) != shared:
                     raise TypeError(f"{where}: {key} is declared differently by {name} and another member of the "
-                                    "union, which a structural schema cannot say: give one of them another name")
+                                    "union, which a structural schema cannot express: rename one of them")
             required = [key for key in member.get("required", ()) if key != field]
             branches.append({"properties": {field: {"enum": tags}}, "required": [field, *required]})
         return {"type": "object", "properties": properties, "required": [field], "oneOf": branches}

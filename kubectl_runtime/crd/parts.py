@@ -1,11 +1,11 @@
 """Structural schemas of the API's own parts (`kubectl_runtime.resources`), as controller-gen writes them.
 
-    a pointer, list or map               not required; list types and map keys as upstream marks them
-    a field with `+default`              that default (`GO_DEFAULTS`); no other field gets one
-    Quantity, IntOrString                `anyOf` integer and string, with `x-kubernetes-int-or-string`
-    ObjectMeta within a part             labels, annotations, finalizers, name and namespace; `Style.metadata=False`: {}
-    a list whose keys may be absent      atomic: the server refuses such keys (five lists, all in statuses)
-    any JSON, RawExtension, FieldsV1     preserved as it is; so is JSONSchemaProps, which contains itself
+- a pointer, list or map is not required; list types and map keys are upstream's
+- a field with `+default` has that default (`GO_DEFAULTS`); no other field has one
+- Quantity and IntOrString are `anyOf` integer and string, with `x-kubernetes-int-or-string`
+- ObjectMeta within a part has labels, annotations, finalizers, name and namespace; with `Style.metadata=False`: {}
+- a list whose keys may be absent is atomic, since the server refuses such keys (five lists, all in statuses)
+- any JSON, RawExtension and FieldsV1 are preserved; so is JSONSchemaProps, which contains itself
 
 Descriptions are left out unless `Style.descriptions` is set: those of a Pod template alone are 250 KB.
 """
@@ -84,7 +84,7 @@ _KEPT = ("type", "format", "x-kubernetes-list-type", "x-kubernetes-list-map-keys
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How parts are written: with upstream's descriptions or without, and what of embedded metadata is described."""
+    """How parts are written: with or without upstream's descriptions, and with or without embedded metadata."""
 
     descriptions: bool = False
     metadata: bool = True
@@ -94,7 +94,7 @@ PLAIN = Style()
 
 
 def part_name(cls: type) -> str | None:
-    """The name of the API's definition that this class is generated from; None for any other class."""
+    """The name of the API definition that this class is generated from; None for any other class."""
     if cls in (ObjectMeta, TemplateMeta):
         return OBJECT_META
     package, _, module = cls.__module__.rpartition(".")
@@ -118,7 +118,7 @@ def _names() -> Mapping[tuple[str, str], str]:
 
 
 def part_schema(name: str, style: Style = PLAIN) -> Schema:
-    """The structural schema of a definition. New dicts and lists at every call."""
+    """Return the structural schema of a definition, in new dicts and lists at every call."""
     special = _SPECIAL.get(name) if name != OBJECT_META else _EMBEDDED_META if style.metadata else {"type": "object"}
     if special is not None:
         return json_copy(special)
@@ -151,7 +151,7 @@ def _node(node: Mapping[str, Any], style: Style) -> Schema:
     if isinstance(extra := node.get("additionalProperties"), Mapping):
         own["additionalProperties"] = _node(extra, style)
     elif own.get("type") != "array":
-        own.pop("x-kubernetes-list-type", None)  # upstream marks one that is bytes, a list in Go
+        own.pop("x-kubernetes-list-type", None)  # upstream also marks a bytes field, which is a list in Go
     if not own or (own == {"type": "object"} and not node.get("properties")):
         return {**own, _PRESERVE: True}
     return own

@@ -1,36 +1,29 @@
-"""Structural OpenAPI schemas, as CustomResourceDefinitions need them, from Python types.
+"""Structural OpenAPI schemas for CustomResourceDefinitions, from Python types.
 
     str int bool float bytes datetime date UUID     string, integer, number, boolean, and string formats
     Struct, dataclass, attrs class                  object; its docstring is the description; inlined, never a $ref
-    Box[int] of a generic one                       the same, with its types filled in
+    Box[int] of a generic class                     the same, with its types filled in
     a model of pydantic                             see `kubectl_runtime.crd.models`
     timedelta                                       string with the pattern of ISO durations, as msgspec writes them
-    Condition                                       what Kubernetes' API conventions demand of one
+    Condition                                       the schema of Kubernetes' API conventions
     Quantity; GoDuration                            int-or-string, string, with the pattern of their texts
     PodTemplateSpec, any part of `resources`        upstream's own schema (`kubectl_runtime.crd.parts`)
     list[T] tuple[T, ...] set[T]                    array; a set is `x-kubernetes-list-type: set`, and of scalars only
-    tuple[T, T]                                     array of so many items
+    tuple[T, T]                                     array of a fixed length
     Annotated[list[T], MapKeys("name")]             array with `x-kubernetes-list-type: map`
     dict[str, T]; dict[str, Any], Any               additionalProperties; unknown fields preserved
     T | None                                        nullable
     Literal[…], Enum                                enum of the values; an Enum's docstring is the description
     int | str                                       `x-kubernetes-int-or-string`
-    Struct with a tag, unions of them               object with all their fields, told apart by `oneOf`
+    Struct with a tag, unions of tagged Structs     object with all fields, one `oneOf` branch per tag
     Annotated[T, msgspec.Meta(ge=…, pattern=…)]     the matching limits and description; `extra_json_schema` as given
     Annotated[T, Rule(…)] and the rest of marks     see `kubectl_runtime.crd.marks`
 
-A field without a default is required. Anything else raises TypeError that names class and field.
+A field without a default is required. Any other type raises TypeError, which names class and field.
 
-Unions of tagged Structs as one structural object: all properties side by side, one branch per tag.
-
-A branch names its tag and what it requires. The defaults of the members' fields are left to the reader: the server
-would fill the default of one member into an object of another.
-
-The schema of one entry of `status.conditions`: metav1.Condition's limits, as Kubernetes' API conventions give them.
-
-Only `type` and `status` are required, since an apply leaves out what is empty; Go's own classes send empty texts.
-
-What a mark on a type adds to its schema: limits, rules, how lists and objects are merged, exactly-one-of.
+In a union of tagged Structs the defaults of fields are applied only when reading: the server would fill the default of
+one member into an object of another. A condition requires only `type` and `status`, since an apply leaves out empty
+values.
 """
 from __future__ import annotations
 
@@ -85,7 +78,7 @@ _LENGTHS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItem
 
 
 def marked(schema: Schema, mark: Any, where: str) -> Schema:
-    """The schema with what one mark adds; the same for a mark that adds nothing. Raises TypeError."""
+    """Return the schema with what a mark adds, or the same schema for other metadata. Raises TypeError."""
     match mark:
         case msgspec.Meta():
             return _limited(schema, mark)
@@ -105,7 +98,7 @@ def marked(schema: Schema, mark: Any, where: str) -> Schema:
 
 
 def keyed(schema: Schema, keys: tuple[str, ...], where: str) -> Schema:
-    """The schema of a list whose items these keys tell apart. Raises TypeError for keys that cannot."""
+    """Return the schema of a list whose items are identified by these keys. Raises TypeError for unusable keys."""
     items = schema.get("items", {})
     for key in keys:
         described = items.get("properties", {}).get(key)
@@ -155,7 +148,7 @@ def is_tagged(cls: Any) -> bool:
 
 
 def tagged_union(members: Sequence[tuple[Any, Schema]], where: str) -> Schema:
-    """The schema of a union of tagged Structs, each given with its own schema (without the tag).
+    """Return the schema of a union of tagged Structs, each given with its own schema (without the tag).
 
     Raises TypeError where two members declare one key differently, or have their tags in different fields.
     """
@@ -173,7 +166,7 @@ def tagged_union(members: Sequence[tuple[Any, Schema]], where: str) -> Schema:
             shared = {name: value for name, value in node.items() if name != "default"}
             if properties.setdefault(key, shared) != shared:
                 raise TypeError(f"{where}: {key} is declared differently by {cls.__name__} and another member of the "
-                                "union, which a structural schema cannot say: give one of them another name")
+                                "union, which a structural schema cannot express: rename one of them")
         branches.append({"properties": {tag_field: {"enum": [cls.__struct_config__.tag]}},
                          "required": [tag_field, *schema.get("required", ())]})
     description = "\n\n".join(f"{tag}: {schema['description']}" for tag, (_, schema) in zip(tags, members, strict=True)
@@ -185,13 +178,13 @@ def tagged_union(members: Sequence[tuple[Any, Schema]], where: str) -> Schema:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Within:
-    """Where a type stands: the record classes around it, and how the API's own parts are written."""
+    """The position of a type: the record classes around it, and how the API's own parts are written."""
 
     classes: tuple[type, ...] = ()
     style: Style = PLAIN
 
     def inside(self, cls: type) -> Within:
-        """Where the fields of `cls` stand."""
+        """The position of the fields of `cls`."""
         return Within((*self.classes, cls), self.style)
 
 
@@ -200,7 +193,7 @@ Field = tuple[str, Any, Any]
 
 _ISO_DURATION = r"^[-+]?P(\d+(\.\d+)?W|(\d+(\.\d+)?D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)$"
 _QUANTITY = (r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-             r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$")  # as controller-gen's, and what the parser takes
+             r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$")  # as controller-gen's, and what the parser accepts
 _GO_DURATION = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|" + "\u00b5s|\u03bcs" + r"|ms|s|m|h))+)$"
 _SCALARS: dict[Any, Schema] = {
     str: {"type": "string"},
@@ -220,7 +213,7 @@ _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 def object_schema(cls: Any, fields: Iterable[Field], within: Within = Within()) -> Schema:
-    """The schema of an object with these fields; `cls` gives the description and the name in errors."""
+    """Return the schema of an object with these fields; `cls` gives the description and the name in errors."""
     found, cls = cls, record_class(cls)
     if found in within.classes:
         ring = (*within.classes[within.classes.index(found):], found)
@@ -255,7 +248,7 @@ def _fields_of(cls: type) -> list[Field]:
 
 
 def _part_schema(cls: type, within: Within) -> Schema | None:
-    """That of a part of the API, with the fields that a class of one's own adds to it; None for any other class."""
+    """The schema of a part of the API, with the fields that a subclass adds; None for any other class."""
     for base in cls.__mro__:
         if (name := part_name(base)) is None:
             continue
@@ -271,7 +264,7 @@ def _part_schema(cls: type, within: Within) -> Schema | None:
 
 
 def _with_default(schema: Schema, hint: Any, default: Any, where: str) -> Schema:
-    """Empty lists and maps are left to the reader; an empty record is written: then its fields get their defaults."""
+    """Empty lists and maps are no defaults in the schema; an empty record is, so that its fields get their defaults."""
     if default is None or default is MISSING:
         return schema
     try:
@@ -304,7 +297,7 @@ def _schema(hint: Any, where: str, within: Within) -> Schema:
 
 
 def _open(options: tuple[Any, ...]) -> Schema:
-    """As much as can be said of a value that is not described: whether it is a list or an object."""
+    """The schema of an undescribed value: at most whether it is a list or an object."""
     origin = (typing.get_origin(options[0]) or options[0]) if len(options) == 1 else Any
     if isinstance(origin, type) and issubclass(origin, list | tuple | set | frozenset):
         return {"type": "array", "items": {_PRESERVE: True}}
@@ -354,7 +347,7 @@ def _container_schema(hint: Any, where: str, within: Within) -> Schema | None:
     if issubclass(origin, Mapping):
         if own := annotations_of(origin):
             raise TypeError(f"{where}: {origin.__name__} is a map that declares fields ({', '.join(own)}); a schema "
-                            "has either fields or keys of one's own: use a Struct or dataclass, with a dict as a field")
+                            "has either fields or free keys: use a Struct or dataclass, with a dict as a field")
         value = plain_type(arguments[1]) if arguments else Any
         if value is Any:
             return {"type": "object", _PRESERVE: True}
@@ -389,7 +382,7 @@ def _enum_values(hint: Any) -> list[Any]:
 
 
 def schema_of(hint: Any, where: str) -> Schema:
-    """The schema of a type that stands at `where`. Raises TypeError."""
+    """Return the schema of a type at `where`. Raises TypeError."""
     return _schema(hint, where, Within())
 
 

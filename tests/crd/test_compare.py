@@ -37,10 +37,10 @@ OBJECT = {"type": "object", "properties": {"a": TEXT, "b": NUMBER}}
     (TEXT, NUMBER, ": the type is integer, and was string"), ({OPEN: True}, TEXT, ": the type is string, and was not "
                                                                                   "given"),
     ({INT_OR_STRING: True}, NUMBER, ": the type is integer, and was int-or-string"),
-    ({**TEXT, "nullable": True}, TEXT, ": null is not taken any more"),
-    ({**TEXT, "enum": ["a", "b"]}, {**TEXT, "enum": ["b", "c"]}, ': "a" is not taken any more'),
-    ({**TEXT, "enum": ["a", "b", "c"]}, {**TEXT, "enum": ["c"]}, ': "a", "b" are not taken any more'),
-    (TEXT, {**TEXT, "enum": ["a"]}, ': only "a" are taken now'),
+    ({**TEXT, "nullable": True}, TEXT, ": null is no longer accepted"),
+    ({**TEXT, "enum": ["a", "b"]}, {**TEXT, "enum": ["b", "c"]}, ': "a" is no longer accepted'),
+    ({**TEXT, "enum": ["a", "b", "c"]}, {**TEXT, "enum": ["c"]}, ': "a", "b" are no longer accepted'),
+    (TEXT, {**TEXT, "enum": ["a"]}, ': only "a" are accepted now'),
     (NUMBER, {**NUMBER, "maximum": 3}, ": maximum is 3, and was none"),
     ({**NUMBER, "minimum": 1}, {**NUMBER, "minimum": 2}, ": minimum is 2, and was 1"),
     ({**NUMBER, "maximum": 3}, {**NUMBER, "maximum": 3, "exclusiveMaximum": True},
@@ -54,7 +54,7 @@ OBJECT = {"type": "object", "properties": {"a": TEXT, "b": NUMBER}}
      "[].a: is required now"),
     ({"type": "array", "items": TEXT}, {"type": "array", "items": TEXT, "x-kubernetes-list-type": "set"},
      ": the list is a set now, whose items differ"),
-    ({"type": "object", "additionalProperties": TEXT}, {"type": "object"}, ": keys of one's own are pruned now"),
+    ({"type": "object", "additionalProperties": TEXT}, {"type": "object"}, ": undeclared keys are pruned now"),
     ({"type": "object", "additionalProperties": TEXT}, {"type": "object", "additionalProperties": NUMBER},
      "[*]: the type is integer, and was string"),
     ({"type": "object", OPEN: True}, {"type": "object"}, ": unknown fields are pruned now"),
@@ -63,9 +63,9 @@ OBJECT = {"type": "object", "properties": {"a": TEXT, "b": NUMBER}}
     ({"type": "object", "additionalProperties": TEXT}, {"type": "object", "properties": {"a": NUMBER}, OPEN: True},
      ".a: the type is integer, and was string"),
     (OBJECT, {**OBJECT, "x-kubernetes-embedded-resource": True},
-     ": it has to be a whole object now, with apiVersion and kind"),
+     ": it must now be a whole object, with apiVersion and kind"),
     (NUMBER, {**NUMBER, "maximum": 4294967295}, ": maximum is 4294967295, and was none"),
-    (OBJECT, {**OBJECT, "oneOf": [{"required": ["a"]}]}, ": oneOf is new, and may refuse what was taken"),
+    (OBJECT, {**OBJECT, "oneOf": [{"required": ["a"]}]}, ": oneOf is new, and may refuse what was accepted"),
     (TEXT, {**TEXT, "x-kubernetes-validations": [{"rule": "self != ''"}]}, """: the rule "self != ''" is new"""),
 ])
 def test_what_is_narrower_is_told_with_its_place(old: Schema, new: Schema, told: str) -> None:
@@ -105,7 +105,7 @@ STORED, UNSTORED = {"storage": True}, {"storage": False}
     (crd(v1beta1=UNSTORED, v1=STORED), crd(v1=STORED), [
         ("version", "spec.versions[v1beta1]: is gone, and was served")]),
     (crd(v1=UNSTORED, v2=STORED), crd(v1={"served": False}, v2=STORED), [
-        ("version", "spec.versions[v1]: is not served any more")]),
+        ("version", "spec.versions[v1]: is no longer served")]),
     (crd(v1={"storage": True, "subresources": {"status": {}, "scale": {}}}), crd(v1=STORED), [
         ("subresource", "spec.versions[v1].subresources.status: is gone"),
         ("subresource", "spec.versions[v1].subresources.scale: is gone")]),

@@ -100,7 +100,7 @@ def test_a_misspelt_keyword_is_named_with_the_nearest_right_one(keyword: str, ne
 @pytest.mark.parametrize(("options", "problem"), [
     ({"short_names": "doc"}, r"write short_names=\('doc',\)"), ({"selectable_fields": (".spec.none",)}, ".spec.none"),
     ({"scale": ScaleSubresource(".spec.size", ".status.size")}, "scale= needs a status"),
-    ({"schema": {"type": "object"}, "rules": (Rule("true"),)}, "rules= has no place beside schema="),
+    ({"schema": {"type": "object"}, "rules": (Rule("true"),)}, "rules= cannot be combined with schema="),
     ({"schema": {"type": "string"}}, "must be object at the root"), ({"group": "plain"}, "a dot in it")])
 def test_what_the_server_would_refuse_is_refused_when_the_class_is_made(options: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):

@@ -170,8 +170,8 @@ def test_a_default_that_no_manifest_can_say_is_refused_with_its_field(default: A
     (Chicken, r"Chicken contains itself \(Chicken -> Egg -> Chicken\): structural schemas cannot be recursive; mark "
               r"the field Annotated\[\.\.\., PreserveUnknownFields\(\)\]"),
     (Words, r"Thing\.field: Words is a map that declares fields \(a\)"),
-    (Flattened, r"Thing\.field: Flattened is a map that declares fields \(name\); a schema has either fields or keys "
-                "of one's own: use a Struct or dataclass, with a dict as a field"),
+    (Flattened, r"Thing\.field: Flattened is a map that declares fields \(name\); a schema has either fields or free "
+                "keys: use a Struct or dataclass, with a dict as a field"),
     (object, "object has no structural schema"),
     (Annotated[Left, OneOf("none")], "OneOf names none, which the type does not have")])
 def test_types_that_no_structural_schema_can_say_are_refused_with_the_reason(hint: Any, problem: str) -> None:
