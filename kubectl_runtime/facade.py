@@ -1,12 +1,12 @@
-"""The table of the public names, and the modules that serve it.
+"""The table of the public names, and the functions that serve it.
 
 To add, move or remove a public name, edit its row here and run `python -m tests.tools.stubs`, which writes the stubs
-(`*.pyi`) that type checkers and editors read. The facade `kubectl_runtime`, the modules named by topic, the table of
-contents of `help(kubectl_runtime)` and the reference follow the table by themselves.
+(`*.pyi`) for type checkers and editors. The facade `kubectl_runtime`, the topic modules, the table of contents of
+`help(kubectl_runtime)` and the reference are derived from the table.
 
-A name belongs to one topic and is imported from `kubectl_runtime.TOPIC`. Rows with `TOP` are imported from
-`kubectl_runtime` as well: at most 80 names, none of them a general noun. Rows with `MOVED` were there in 0.2; until 0.4
-they are still found there, with a DeprecationWarning.
+A name belongs to one topic and is imported from `kubectl_runtime.TOPIC`. Rows with `TOP` can also be imported from
+`kubectl_runtime`: at most 80 names, and no general nouns. Rows with `MOVED` were in `kubectl_runtime` in 0.2; until 0.4
+they still work there, with a DeprecationWarning.
 """
 from __future__ import annotations
 
@@ -290,11 +290,11 @@ TOPICS = {
         "WebhookServer": ("webhooks.server", TOP),
     },
 }
-"""Topic -> name -> the module below this package that defines it, and whether the facade has it."""
+"""Topic -> name -> the module below this package that defines it, and TOP, TOPIC or MOVED."""
 
 
 def homes(module: str) -> dict[str, str]:
-    """The public names of the facade or of a topic's module -> the module that defines each, both by full name."""
+    """Map the public names of the facade or of a topic module to the full names of the modules that define them."""
     topic = module.removeprefix(PACKAGE).removeprefix(".")
     rows = TOPICS[topic].items() if topic else (
         row for names in TOPICS.values() for row in names.items() if row[1][1] == TOP)
@@ -302,7 +302,7 @@ def homes(module: str) -> dict[str, str]:
 
 
 def contents() -> str:
-    """The names of the facade by topic, as lines of at most 120 characters."""
+    """List the names of the facade by topic, in lines of at most 120 characters."""
     lines = []
     for topic, names in TOPICS.items():
         line = f"    {topic:12}"
@@ -316,7 +316,8 @@ def contents() -> str:
 
 
 def door(module: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """`__all__`, `__getattr__` and `__dir__` of the facade or of a topic's module, which import a name on first use."""
+    """Return `__all__`, `__getattr__` and `__dir__` for the facade or a topic module, which import a name on first
+    use."""
     found = homes(module)
     moved = {} if module != PACKAGE else {
         name: topic for topic, names in TOPICS.items() for name, (_, place) in names.items() if place == MOVED}

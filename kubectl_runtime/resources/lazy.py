@@ -1,4 +1,4 @@
-"""Importing what the modules of this package name, when it is first used."""
+"""Lazy import of the kinds and parts in this package's modules."""
 from __future__ import annotations
 
 import importlib
@@ -10,7 +10,7 @@ from kubectl_runtime.core.base.errors import did_you_mean
 
 
 def kind_of(package: str, name: str, modules: Mapping[str, tuple[str, ...]]) -> Any:
-    """The kind called `name` of the package; `modules`: module -> its kinds. Raises AttributeError."""
+    """Return the kind `name` of the package; `modules`: module -> its kinds. Raises AttributeError."""
     home = next((module for module, names in modules.items() if name in names), None)
     if home is None:
         hint = did_you_mean(name, (known for names in modules.values() for known in names))
@@ -22,7 +22,7 @@ def kind_of(package: str, name: str, modules: Mapping[str, tuple[str, ...]]) -> 
 
 
 def part_of(module: str, name: str, *parts: str) -> Any:
-    """The part called `name` of the kinds in `module`, from the first of the modules `parts` beside it that has it.
+    """Return the part `name` of the kinds in `module`, from the first of the modules `parts` beside it that has it.
 
     Raises AttributeError.
     """
@@ -36,7 +36,7 @@ def part_of(module: str, name: str, *parts: str) -> Any:
 
 
 class Parts:
-    """A module of parts, as the annotations of kinds name it: it is imported when one of its parts is needed."""
+    """Stands for a module of parts in the annotations of kinds; imports it when a part is needed."""
 
     def __init__(self, module: str) -> None:
         self._module = module
