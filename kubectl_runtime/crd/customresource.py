@@ -332,7 +332,7 @@ def definitions_of(kinds: Iterable[type[CustomResource]]) -> list[dict[str, Any]
             continue
         stored = [kind.api_resource.version for kind in versions if kind.crd_options.storage]
         if len(set(stored)) != 1:
-            raise ValueError(f"{', '.join(kind.__name__ for kind in versions)} are versions of {name}: one of them must "
-                             "be the stored version, and the others need storage=False")
+            raise ValueError(f"{', '.join(kind.__name__ for kind in versions)} are versions of {name}: one must be "
+                             "the stored version, and the others need storage=False")
         found.append(merge_crds([kind.crd() for kind in versions], stored[0]))
     return found

@@ -2,7 +2,7 @@
 
 `apply_manifests` first applies Namespaces and CRDs and waits until the Namespaces are active and each version of the
 CRDs is served. Then it applies everything else in the order of the source, webhook configurations last. With `wait` it
-waits for everything that can become ready (see readiness.py). A kind that one API server of a cluster does not know yet
+waits for everything that can become ready (see readiness.py). A kind that some API servers of a cluster do not know yet
 is retried. An object that is still being deleted would take the applied state along with it: its end is awaited after
 all others are applied, and then it is applied again. All of that happens within one deadline.
 

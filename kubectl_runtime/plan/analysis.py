@@ -192,7 +192,7 @@ class _Report:
         self._unasked = {name for group, version, plural in observed.asked
                          if (name := f"{plural}.{group}" if group else plural) not in snapshot.by_name}
         self._untold = 0
-        """The number of written values of which it is unknown whether they equal the redacted value."""
+        """The number of written values that may or may not equal the redacted value."""
         self._redacted = {text.partition(":")[0].lower(): text for text in snapshot.redacted}
 
     def plan(self) -> Plan:

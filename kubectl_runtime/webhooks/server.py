@@ -333,7 +333,7 @@ class WebhookServer:
                  observer: Observer | None = None) -> None:
         """Make a server. It reads and sends nothing before `start`.
 
-        - `app`: an application of `webhooks.application`, or any other.
+        - `app`: an application that `webhooks.application()` makes, or any other.
         - `address`: `":9443"` (the default: all addresses of this host), `"127.0.0.1:9443"`, `"[::1]:9443"`, or a pair
           of host
           and port; port 0 is a free port. `host` and `port` are an alternative to `address`.

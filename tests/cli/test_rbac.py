@@ -294,7 +294,7 @@ def test_without_recorded_rights_that_is_noted(capsys: pytest.CaptureFixture[str
 def test_the_help_says_what_is_granted_without_having_been_seen(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["rbac", "--help"])
-    assert "an event that is created is\npatched when it repeats" in capsys.readouterr().out
+    assert "it patches an event that repeats" in capsys.readouterr().out
 
 
 TESTS = '''

@@ -99,7 +99,7 @@ def test_a_name_that_was_chosen_is_told(where: list[str], named: str, capsys: py
 def test_a_conversion_that_nobody_knows_the_definition_of_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["webhooks", "my_hooks:texts", "--service", "shop/hooks"]) == 0
     shown = capsys.readouterr()
-    assert "note: /convert is not in it" in shown.err
+    assert "note: /convert is left out" in shown.err
     assert "CustomResourceDefinition" not in shown.out
 
 
