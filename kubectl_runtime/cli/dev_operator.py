@@ -58,7 +58,7 @@ def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str
         try:
             apply_crd(client, definition, field_manager=MANAGER, force=True, allow_downgrade=True)
         except ApiError as error:
-            raise CommandError(f"the server's {name} cannot be changed to what the program says now: {error}\n"
+            raise CommandError(f"the server's {name} cannot be changed to the program's present definition: {error}\n"
                                "Stop with Ctrl-C and start again to begin with an empty server") from None
     return names
 

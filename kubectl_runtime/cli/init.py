@@ -49,12 +49,12 @@ def run(options: argparse.Namespace) -> int:
     stem = re.sub("-(operator|controller)$", "", options.name)
     kind = options.kind or "".join(word.capitalize() for word in stem.split("-"))
     if kind in _TAKEN:
-        raise UsageError(f"the program uses the name {kind} for something else: say another one with --kind")
+        raise UsageError(f"the program uses the name {kind} for something else: choose another with --kind")
     values = {"name": options.name, "package": package, "kind": kind, "group": options.group,
               "kinds": plural_of(kind), "version": VERSION}
     folder = Path(options.name)
     if folder.is_symlink() or (folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))):
-        raise CommandError(f"{folder} is there already, and would be written over: choose another name, or move it")
+        raise CommandError(f"{folder} exists already and would be overwritten: choose another name, or move it")
     try:
         for path, text in _FILES.items():
             file = folder / string.Template(path).substitute(values)
@@ -144,7 +144,7 @@ COPY pyproject.toml ./
 COPY @package ./@package
 RUN pip install --no-cache-dir .
 
-# No rights in the container, and log lines that appear when they are written.
+# No privileges in the container, and log lines that appear when they are written.
 USER 65532:65532
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 ENTRYPOINT ["kubectl-runtime", "run", "@package.operator:main"]

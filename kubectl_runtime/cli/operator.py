@@ -102,8 +102,8 @@ def _why_it_ended(error: Exception, serve: str | None) -> str:
     if said and said.startswith("cannot listen at"):
         told = said.partition("; ")[0]
         if serve is None or not said.startswith(f"cannot listen at {serve}:"):
-            return f"{told}; the program says where its own servers listen, as in WebhookServer(app, ':9444')"
-        return f"{told}; --health-probe-bind-address says another address, or 0 for none"
+            return f"{told}; the program sets where its own servers listen, as in WebhookServer(app, ':9444')"
+        return f"{told}; --health-probe-bind-address sets another address, or 0 for none"
     return f"the operator has failed, as the log says: {described(error)}"
 
 
@@ -137,10 +137,10 @@ def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Ma
             Manager(client, grace=made.controller.plan().grace).add(made)
     _check_election(options, manager)
     if address is not None and (manager.serve or NOWHERE) != address:
-        raise UsageError(f"--health-probe-bind-address says {address}, and the program's own Manager serve="
+        raise UsageError(f"--health-probe-bind-address is {address}, but the program's own Manager has serve="
                            f"{manager.serve!r}: leave one of them out")
     if (options.debug_page, options.debug_details) != (None, None) and manager.debug != page:
-        raise UsageError(f"--debug-page and --debug-details say {page}, and the program's own Manager debug="
+        raise UsageError(f"--debug-page and --debug-details give {page}, but the program's own Manager has debug="
                            f"{manager.debug}: leave one of them out")
     return manager
 
@@ -152,16 +152,16 @@ def _check_election(options: RunOptions, manager: Manager) -> None:
             raise UsageError(f"--leader-elect needs the name of the Lease: add {FLAGS['name']} NAME, which no other "
                              "operator uses")
         if said:
-            raise UsageError(f"{FLAGS[next(iter(said))]} says how, and nothing asks for an election: add "
+            raise UsageError(f"{FLAGS[next(iter(said))]} configures an election, but none is enabled: add "
                                "--leader-elect")
         return
     if options.leader_elect is False:
-        raise UsageError(f"--no-leader-elect, and the program's own Manager is elected by the Lease {election.name}: "
+        raise UsageError(f"--no-leader-elect, but the program's own Manager is elected by the Lease {election.name}: "
                            "leave one of them out")
     for name, value in said.items():
         own = _value(election, name)
         if value != own:
-            raise UsageError(f"{FLAGS[name]} says {value}, and the program's own LeaderElection {name}={own}: leave "
+            raise UsageError(f"{FLAGS[name]} is {value}, but the program's own LeaderElection has {name}={own}: leave "
                                "one of them out")
 
 

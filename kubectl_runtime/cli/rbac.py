@@ -221,7 +221,7 @@ def _recorded(file: Path, watched: list[Right]) -> list[Right]:
         raise CommandError(f"{file}: {error}") from None
     for right in found:
         if right.verb not in ORDER:
-            raise CommandError(f"{file}: {right.verb!r} is no verb of a role; there are {', '.join(ORDER)}")
+            raise CommandError(f"{file}: {right.verb!r} is not an RBAC verb; the verbs are {', '.join(ORDER)}")
     namespaces = {right.namespace for right in watched}
     inside = namespaces if None not in namespaces else set()
     return [right if right.namespace in inside else msgspec.structs.replace(right, namespace=None) for right in found]

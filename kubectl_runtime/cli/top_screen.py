@@ -104,7 +104,7 @@ class Screen:
             found += wrapped("   ".join(said), self._width, self.paint,
                              RED if calls.throttled or calls.failed or calls.unanswered else "")
         for row in report.webhooks:
-            asked = "never asked" if row.ago is None else f"asked {time(row.ago)} ago"
+            asked = "never called" if row.ago is None else f"called {time(row.ago)} ago"
             text = (f"webhook {row.name}   {row.requests:,} requests   {row.failed:,} not answered well   "
                     f"{row.running:,} under way   {time(row.latency)} on average   {asked}")
             found += wrapped(text, self._width, self.paint, RED if row.failed else "")
@@ -119,7 +119,7 @@ class Screen:
         lines += [f"  {row.name}  {len(row.shards)} shards: {numbers(row.shards)}{'  (here)' if row.here else ''}"
                   for row in sharding.replicas]
         if sharding.free:
-            lines.append(self.paint(YELLOW, f"  nobody holds {numbers(sharding.free)}"))
+            lines.append(self.paint(YELLOW, f"  no replica holds {numbers(sharding.free)}"))
         return [line if line.startswith("\x1b") else cut(line, self._width) for line in lines]
 
     def fleet(self, reports: Sequence[tuple[str, DebugState | None, str]]) -> list[str]:
@@ -163,7 +163,7 @@ class Screen:
         found = []
         wide = min(max((len(row.name) for row in shown), default=0), self._width // 3)
         for row in shown:
-            heard = "never heard of" if row.last_event is None else f"heard of {time(row.last_event)} ago"
+            heard = "no event yet" if row.last_event is None else f"last event {time(row.last_event)} ago"
             text = (f"{cut(row.name, wide):<{wide}}  {row.phase:<8}  {row.objects:>7,} objects {size(row.bytes):>8}  "
                     f"{row.error or heard}")
             found.append(self.paint(COLOURS.get("waiting" if row.error else row.phase, ""), text))

@@ -84,7 +84,8 @@ def _age(version: str) -> tuple[int, int, int] | None:
 def _downgrades(before: Mapping[str, Node], after: Mapping[str, Node]) -> Iterator[Loss]:
     newest, ours = _newest(before), _newest(after)
     if newest and ours and newest[0] > ours[0]:
-        yield Loss("downgrade", "spec.versions", f"{newest[1]} is there, the newest of the new definition is {ours[1]}")
+        yield Loss("downgrade", "spec.versions",
+                   f"{newest[1]} exists, but the newest version of the new definition is {ours[1]}")
     stored, wanted = (_newest({name: version for name, version in versions.items() if version.get("storage")})
                       for versions in (before, after))
     if stored and wanted and stored[0] > wanted[0]:

@@ -54,7 +54,7 @@ The published OpenAPI cannot be taken for them: it also shows '', 0 and {} for e
 no `omitempty`, and as a default of a custom resource these would make `required` say nothing.
 """
 ATOMIC = frozenset(CORE + name for name in _NAMED_LOCALLY)
-"""Structs that controller-gen writes as atomic since they inline LocalObjectReference; the OpenAPI shows some so."""
+"""Structs that controller-gen writes as atomic since they inline LocalObjectReference; the OpenAPI marks only some."""
 
 _INT_OR_STRING: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
 QUANTITY_START = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|"

@@ -42,10 +42,10 @@ def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None,
                every: Duration = EVERY, clock: Clock = SYSTEM_CLOCK) -> T:
     """Return the result of `ask` as soon as `until` accepts it; without `until`, as soon as it is true.
 
-    Blocks for at most `timeout` seconds on `clock`, and calls `ask` at least twice, in this thread, `every` seconds.
-    Raises AssertionError, which shows the last result or exception (its cause), and other exceptions of `ask` and
-    `until` as the module describes. A simulated clock that does not advance by itself must be moved by another thread.
-    In a simulation of controllers use `Simulation.eventually`, which lets them work.
+    Blocks for at most `timeout` seconds on `clock`, and calls `ask` at least twice, in this thread, at intervals of
+    `every` seconds. Raises AssertionError, which shows the last result or exception (its cause), and other exceptions
+    of `ask` and `until` as the module describes. A simulated clock that does not advance by itself must be moved by
+    another thread. In a simulation of controllers use `Simulation.eventually`, which lets them work.
     """
     probe = Probe(ask, until)
     for given in (timeout, every):

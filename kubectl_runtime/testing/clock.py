@@ -113,7 +113,7 @@ class SimClock:
 
     def _skip(self, timeout: float | None) -> bool:
         if timeout is None:
-            raise RuntimeError("the simulation's only thread waits without a timeout: nobody could ever wake it")
+            raise RuntimeError("the simulation's only thread waits without a timeout, so it could never wake")
         self._elapsed += max(0.0, timeout)
         return False
 

@@ -175,7 +175,7 @@ class ExpectedRequest:
             return response(200, SUCCESS)
         if self.wanted.verb in ("create", "update") or "apply-patch" in request.header("content-type"):
             return response(201 if self.wanted.verb == "create" else 200, _as_stored(request, self.wanted))
-        raise ValueError(f"expect({self.wanted}) says no answer: add .answer(…)")
+        raise ValueError(f"expect({self.wanted}) has no answer: add .answer(…)")
 
     def __str__(self) -> str:
         return f"{self.wanted}{f' ({self.seen} of {self._times} times)' if self._times > 1 else ''}"
@@ -186,7 +186,7 @@ def _asked(check: Callable[[Any], object], given: Any) -> str:
         right = check(given)
     except AssertionError as error:
         return f"its body is not as it should be: {error}"
-    return "" if right is None or right else "its body is not as the function of the test wants it"
+    return "" if right is None or right else "the test's function does not accept its body"
 
 
 def _compared(expected: Any, given: Any) -> str:

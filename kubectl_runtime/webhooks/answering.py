@@ -217,7 +217,7 @@ def _refused(answer: AdmissionResponse, reason: str, code: int,
 def _failed(guard: Guard, error: BaseException, request: AdmissionRequest[Any] | None = None) -> str:
     """Log what user code raised; returns the message for the client."""
     guard.failed(error, repr, request) if request is not None else guard.failed(error)
-    return f"the webhook failed with {type(error).__name__}; its log says more"
+    return f"the webhook failed with {type(error).__name__}; see its log"
 
 
 def _check_passed(returned: Any) -> None:

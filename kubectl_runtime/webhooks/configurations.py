@@ -370,7 +370,7 @@ class CaBundles:
                     self._refused[place] = None
                 return Action.await_change()
             if is_lost_test(error):
-                log.debug("%s %s has changed meanwhile: %s", api.resource.kind, obj.name, error)
+                log.debug("%s %s was changed by another client: %s", api.resource.kind, obj.name, error)
                 return Action.requeue(AGAIN)
             raise
         return Action.await_change()

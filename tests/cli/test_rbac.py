@@ -276,7 +276,7 @@ def test_what_was_recorded_is_granted_where_the_controller_watches(
     (["rbac_program:nothing"], 2, "rbac_program:nothing"),
     (["rbac_program:here", "--recorded", "absent.json"], 1, "absent.json"),
     (["rbac_program:here", "--recorded", "rbac_program.py"], 1, "rbac_program.py"),
-    (["rbac_program:here", "--recorded", "odd.json"], 1, "odd.json: 'list\\n- x' is no verb of a role")])
+    (["rbac_program:here", "--recorded", "odd.json"], 1, "odd.json: 'list\\n- x' is not an RBAC verb")])
 def test_what_cannot_be_told_is_said(arguments: list[str], status: int, said: str,
                                      capsys: pytest.CaptureFixture[str]) -> None:
     Path("odd.json").write_text('{"rights": [{"group": "", "resource": "pods", "verb": "list\\n- x"}]}')

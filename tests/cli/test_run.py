@@ -165,15 +165,15 @@ def test_a_manager_keeps_what_it_says(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    ([LEASE, "other"], "--leader-elect-resource-name says other, and the program's own LeaderElection name=own: leave "
-                       "one of them out"),
-    (["--leader-elect-resource-namespace", "system"], "--leader-elect-resource-namespace says system"),
-    (["--leader-elect-retry-period", "3s"], "--leader-elect-retry-period says 3.0, and the program's own "
-                                            "LeaderElection retry=2.0"),
-    (["--no-leader-elect"], "--no-leader-elect, and the program's own Manager is elected by the Lease own"),
-    (["--health-probe-bind-address", ":9090"], "--health-probe-bind-address says :9090, and the program's own Manager "
-                                               "serve='127.0.0.1:1234'"),
-    (["--health-probe-bind-address", "0"], "--health-probe-bind-address says 0"),
+    ([LEASE, "other"], "--leader-elect-resource-name is other, but the program's own LeaderElection has name=own: "
+                       "leave one of them out"),
+    (["--leader-elect-resource-namespace", "system"], "--leader-elect-resource-namespace is system"),
+    (["--leader-elect-retry-period", "3s"], "--leader-elect-retry-period is 3.0, but the program's own "
+                                            "LeaderElection has retry=2.0"),
+    (["--no-leader-elect"], "--no-leader-elect, but the program's own Manager is elected by the Lease own"),
+    (["--health-probe-bind-address", ":9090"], "--health-probe-bind-address is :9090, but the program's own Manager "
+                                               "has serve='127.0.0.1:1234'"),
+    (["--health-probe-bind-address", "0"], "--health-probe-bind-address is 0"),
 ])
 def test_what_a_manager_says_otherwise_is_a_contradiction(client: Client, arguments: list[str], said: str) -> None:
     with pytest.raises(CommandError) as told:
@@ -183,7 +183,7 @@ def test_what_a_manager_says_otherwise_is_a_contradiction(client: Client, argume
 
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--leader-elect"], "--leader-elect needs the name of the Lease: add --leader-elect-resource-name NAME"),
-    ([LEASE, "mine"], "--leader-elect-resource-name says how, and nothing asks for an election: add --leader-elect"),
+    ([LEASE, "mine"], "--leader-elect-resource-name configures an election, but none is enabled: add --leader-elect"),
     (["--no-leader-elect", LEASE, "x"], "--no-leader-elect and --leader-elect-resource-name contradict each other"),
     (["--leader-elect", LEASE, "Not A Name"], "the name of a Lease is 'Not A Name'"),
     (["--leader-elect", LEASE, "x", "--leader-elect-renew-deadline", "20s"], "renew_deadline has to be less than"),

@@ -116,7 +116,7 @@ def test_an_address_that_is_taken_ends_it_with_status_1(folder: Path, server: Ap
                 assert program.end() == 1
             last = program.lines[-1] if form == "text" else f"error: {json.loads(program.lines[-1])['message']}"
             assert last == (f"error: cannot listen at 127.0.0.1:{port}: Address already in use; "
-                            "--health-probe-bind-address says another address, or 0 for none")
+                            "--health-probe-bind-address sets another address, or 0 for none")
             assert "Traceback" not in program.text
 
 

@@ -81,7 +81,7 @@ def test_it_shows_watches_counts_and_each_state_of_a_key() -> None:
     for expected in (
             r"2026-01-02 03:04:05 UTC  manager leading  leads by system/shop  process 7  up 61 min",
             r"widgets.example.com +waiting +0 objects +0 B +cannot list widgets: 404 NotFound",
-            r"shops.example.com +watching +20,000 objects +88 MiB +heard of 500 ms ago",
+            r"shops.example.com +watching +20,000 objects +88 MiB +last event 500 ms ago",
             r"shop  shops.example.com  1,234 runs, 5 failed",
             r"running 1 of 10 +due 20,000 +backing off 1 +held back 0 +delayed 1 +failing 2",
             r"loop +9.0 s ago +default/busy +differed: spec.size; runs in a loop",

@@ -93,14 +93,14 @@ STORED, UNSTORED = {"storage": True}, {"storage": False}
 
 @pytest.mark.parametrize(("old", "new", "told"), [
     (crd(v1=UNSTORED, v2=STORED), crd(v1=STORED), [
-        ("downgrade", "spec.versions: v2 is there, the newest of the new definition is v1"),
+        ("downgrade", "spec.versions: v2 exists, but the newest version of the new definition is v1"),
         ("downgrade", "spec.versions: objects are stored as v2, and would be as v1"),
         ("stored version", "spec.versions[v2]: is gone, but objects are stored in it: keep it, write every object "
                            "again, and take it out of status.storedVersions first")]),
     (crd(v1=UNSTORED, v2=STORED), crd(v1=STORED, v2=UNSTORED), [
         ("downgrade", "spec.versions: objects are stored as v2, and would be as v1")]),
     (crd(v1=STORED, v2alpha1=UNSTORED), crd(v1=STORED), [
-        ("downgrade", "spec.versions: v2alpha1 is there, the newest of the new definition is v1"),
+        ("downgrade", "spec.versions: v2alpha1 exists, but the newest version of the new definition is v1"),
         ("version", "spec.versions[v2alpha1]: is gone, and was served")]),
     (crd(v1beta1=UNSTORED, v1=STORED), crd(v1=STORED), [
         ("version", "spec.versions[v1beta1]: is gone, and was served")]),

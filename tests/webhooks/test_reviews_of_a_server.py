@@ -132,7 +132,7 @@ CASES: dict[str, Case] = {
     "mutate v1beta1": Case("/quota/mutate", review(pod(), version="v1beta1"), patch=MIRRORED, version="v1beta1"),
     # what is not the kind itself
     "exec": Case("/quota/validate", review(EXEC, operation="CONNECT", sub="exec", name="web", namespace="shop"), 500,
-                 "the webhook failed with AttributeError; its log says more"),
+                 "the webhook failed with AttributeError; see its log"),
     "eviction": Case("/labels/validate", review(EVICTION, resource=("", "v1", "pods"), sub="eviction"), 422,
                      "the label team is missing"),
     "binding": Case("/labels/validate", review(BINDING, resource=("", "v1", "pods"), sub="binding"), 422,
@@ -155,7 +155,7 @@ CASES: dict[str, Case] = {
         {"op": "add", "path": "/metadata/labels/team", "value": "kubernetes-admin"}]),
     "already labelled": Case("/labels/mutate", review(NAMESPACE)),
     "another kind": Case("/quota/validate", review(deployment()), 500,
-                         "the webhook failed with RequestError; its log says more"),
+                         "the webhook failed with RequestError; see its log"),
     "no Pod at all": Case("/quota/validate", review({**pod(), "spec": {"containers": "two"}}), 400,
                           "Pod.v1./web.shop: $.spec.containers: Expected `array`, got `str`"),
     # conversions

@@ -215,5 +215,5 @@ def test_a_class_that_fails_is_told_as_a_failure_of_the_webhook() -> None:
         with pytest.raises(ApiError) as refused:
             Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
         assert refused.value.code == 500
-        assert "the webhook failed with ValueError; its log says more" in str(refused.value)
+        assert "the webhook failed with ValueError; see its log" in str(refused.value)
         assert "hunter2" not in str(refused.value)

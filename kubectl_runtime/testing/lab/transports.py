@@ -171,6 +171,6 @@ class StoryClock:
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:  # noqa: ARG002
         """As `Clock.wait`. Raises RuntimeError for a wait without a timeout."""
         if timeout is None:
-            raise RuntimeError("the story waits without a timeout: nobody could ever wake it")
+            raise RuntimeError("the story waits without a timeout, so it could never wake")
         self._world.go_on(max(0.0, timeout))
         return False
