@@ -109,7 +109,7 @@ def test_rules_are_for_several_kinds() -> None:
         def validate(self, request: AdmissionRequest[DynamicObject]) -> None:
             pass
 
-    with pytest.raises(RequestError, match="say class Nameless"):
+    with pytest.raises(RequestError, match="write class Nameless"):
         hooks(Nameless())
 
 
