@@ -161,7 +161,7 @@ class _Pages:
             raise CommandError("; ".join(self._troubles[url] for url in self._urls))
 
     def ask(self) -> None:
-        """Ask all of them again, side by side. Blocks for about `PATIENCE` seconds at most."""
+        """Fetch all pages again, in parallel. Blocks for about `PATIENCE` seconds at most."""
         threads = [Thread(target=self._ask, args=(url,), daemon=True) for url in self._urls[1:]]
         for thread in threads:
             thread.start()
