@@ -71,7 +71,7 @@ def test_crd_prints_one_document_for_each_kind_sorted_by_name(capsys: pytest.Cap
 @pytest.mark.usefixtures("folder")
 def test_crd_puts_the_versions_of_one_kind_together(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crd", "cli_kinds:Gadget", "cli_kinds:GadgetV2"]) == 1
-    assert "Gadget, GadgetV2 are versions of gadgets.example.com: one of them has to be" in capsys.readouterr().err
+    assert "Gadget, GadgetV2 are versions of gadgets.example.com: one must be" in capsys.readouterr().err
     assert main(["crd", "cli_kinds:GadgetV1", "cli_kinds:GadgetV2"]) == 0
     document = yaml.safe_load(capsys.readouterr().out)
     assert [(version["name"], version["storage"]) for version in document["spec"]["versions"]] == [

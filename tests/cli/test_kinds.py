@@ -96,7 +96,7 @@ def test_kinds_can_be_used_when_they_are_installed_and_follow_a_change(client: C
 
 @pytest.mark.parametrize(("kinds", "said"), [
     ([Part, PartWithColour], r":Part, .*:PartWithColour cannot be made: .* two definitions are of version v1"),
-    ([Tool, RivalTool], r"Tool, RivalTool are versions of tools\.tools\.example\.com: one of them has to be the"),
+    ([Tool, RivalTool], r"Tool, RivalTool are versions of tools\.tools\.example\.com: one must be the"),
     ([Odd], r":Odd cannot be made: Odd\.spec: complex"),
 ])
 def test_classes_that_make_no_definition_are_told(client: Client, kinds: list[type[CustomResource]], said: str) -> None:

@@ -322,7 +322,7 @@ def test_nothing_is_written_over(folder: Path, capsys: pytest.CaptureFixture[str
     (folder / "empty").mkdir()
     assert main(["init", "empty"]) == 0
     assert main(["init", "empty"]) == 1
-    assert "there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     (folder / "file").write_text("mine")
     assert main(["init", "file"]) == 1
     (folder / "link").symlink_to(folder / "empty")

@@ -103,7 +103,7 @@ def test_what_a_program_s_own_manager_says_of_the_page_is_kept_and_may_not_be_co
     assert made(client, own).debug == DebugPage(remote=True)
     assert made(client, own, "--debug-page", "remote").debug == DebugPage(remote=True)
     for arguments in (["--debug-page", "off"], ["--debug-page", "local"], ["--debug-details"]):
-        with pytest.raises(CommandError, match=r"--debug-page and --debug-details say .* leave one"):
+        with pytest.raises(CommandError, match=r"--debug-page and --debug-details give .* leave one"):
             made(client, own, *arguments)
     with pytest.raises(CommandError, match="--debug-page off and --debug-details contradict each other"):
         options("--debug-page", "off", "--debug-details")
