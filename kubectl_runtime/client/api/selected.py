@@ -4,8 +4,8 @@
     NamespaceSelection     what chooses: a pattern of names, labels of namespaces, or a NamespaceSet
     SelectedNamespaces     one kind in the chosen namespaces, as one thing to watch; made by `Api.namespaces`
 
-Nothing here makes a request: `runtime.triggers.namespaces_driver` watches. A pattern is the one choice that a name
-alone decides; who has labels only the server knows.
+Nothing here makes a request: `runtime.triggers.namespaces_driver` watches. A pattern is decided
+by the name alone; labels are known to the server only.
 """
 from __future__ import annotations
 
