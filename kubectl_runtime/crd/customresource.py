@@ -214,7 +214,7 @@ class CustomResource(Resource):
             "kind": "CustomResourceDefinition",
             "metadata": {"name": cls.crd_name(), **{key: value for key, value in options.items() if value}},
             "spec": {"group": resource.group, "scope": resource.scope.value, "names": cls._names(),
-                     "versions": [version]},
+                     "versions": [json_copy(version)]},
         }
 
     @classmethod

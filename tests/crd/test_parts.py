@@ -6,6 +6,7 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -194,7 +195,7 @@ def our_schema(part: str) -> Any:
     """The schema of a part here; of a Condition, which may be written without a reason, a message and a time, with what
     Go's class always writes."""
     if part == "Condition":
-        schema = field(object_schema(Runner, [("spec", Condition, MISSING)]), "spec")
+        schema = deepcopy(field(object_schema(Runner, [("spec", Condition, MISSING)]), "spec"))
         assert schema.pop("required") == ["type", "status"]
         assert field(schema, "reason").pop("pattern") == "^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?)?$"
         assert field(schema, "lastTransitionTime").pop("nullable")
