@@ -93,7 +93,7 @@ _NEXT = """\
 
     cd @name
     python3 -m venv .venv && . .venv/bin/activate
-    pip install -e '.[test]'
+    pip install -e '.[test]'                               before: pip install the clone of kubectl_runtime
     kubectl-runtime run @package.operator:main --dev       on an API server of its own, until Ctrl-C; in another shell:
         export KUBECONFIG=$PWD/.kubectl-runtime/kubeconfig && kubectl apply -f example.yaml && kubectl get configmaps
     pytest --kube-record-rights rights.json                records the RBAC rules that the operator needs
@@ -193,9 +193,6 @@ import msgspec
 from kubectl_runtime import Action, Api, BoundController, Client, Context, Controller, CustomResource, Reconciler
 from kubectl_runtime.resources import ConfigMap
 
-MANAGER = "@name"
-"""Whose the fields are that the operator writes."""
-
 
 class @{kind}Spec(msgspec.Struct):
     message: str
@@ -212,13 +209,8 @@ class @kind(CustomResource, group="@group", version="v1", kind="@kind"):
 
 class Reconcile(Reconciler[@kind]):
     def reconcile(self, obj: @kind, ctx: Context[None]) -> Action:
-        if obj.deletion_timestamp:  # Kubernetes deletes the ConfigMap with it
-            return Action.await_change()
-        child = ConfigMap(name=obj.name, namespace=obj.namespace, data={"message": obj.spec.message})
-        child.set_owner(obj)
-        Api.namespaced(ctx.client, ConfigMap, obj.namespace).apply(child, field_manager=MANAGER)
-        Api.namespaced(ctx.client, @kind, obj.namespace).apply_status(
-            {"metadata": {"name": obj.name}, "status": {"message": obj.spec.message}}, field_manager=MANAGER)
+        ctx.ensure(obj, ConfigMap(name=obj.name, data={"message": obj.spec.message}))
+        ctx.report(obj, message=obj.spec.message)
         return Action.await_change()
 
 

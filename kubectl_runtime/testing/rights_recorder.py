@@ -7,8 +7,9 @@ The recorder counts requests that a reconciler's run makes in its own thread, an
 requests of the tests' own clients, and the watches of a controller, which the controller declares. A permission is
 therefore recorded only if a test makes the reconciler use it.
 
-Follow-up requests of the library are added without a test: an event may be patched after its creation, and `finalizer`,
-`create_or_update`, `Entry.commit`, `apply_condition`, the waits and `drain` declare all their requests.
+Follow-up requests of the library are added without a test: an event may be patched after its creation, `ctx.read`
+watches what it has read, and `ctx.ensure(prune=True)`, `finalizer`, `create_or_update`, `Entry.commit`, `ctx.report`,
+the waits and `drain` declare all their requests.
 """
 from __future__ import annotations
 

@@ -126,3 +126,35 @@ def test_what_the_library_goes_on_to_by_itself_needs_no_test_to_lead_there(
     for right in recorder.rights():
         found.setdefault(right.resource, set()).add(right.verb)
     assert found == wanted
+
+
+def read_one(obj: ConfigMap, ctx: Context[None]) -> Action:
+    ctx.read(Secret, "wanted")
+    return Action.await_change()
+
+
+def read_several(obj: ConfigMap, ctx: Context[None]) -> Action:
+    ctx.read_all(Secret, labels={"app": obj.name})
+    return Action.await_change()
+
+
+def make_children(obj: ConfigMap, ctx: Context[None]) -> Action:
+    ctx.ensure(obj, Secret(name="child"), prune=True)
+    return Action.await_change()
+
+
+@pytest.mark.parametrize(("reconciler", "verbs"), [
+    (read_one, {"get", "list", "watch"}), (read_several, {"get", "list", "watch"}),
+    (make_children, {"create", "patch", "delete"})])
+def test_what_the_library_does_for_a_run_later_is_recorded_at_once(reconciler: Any, verbs: set[str]) -> None:
+    """A read is watched from then on, and children that are pruned are deleted one day, perhaps in no test."""
+    sim = Simulation()
+    server = ApiServer(clock=sim.clock)
+    session = requests.Session()
+    session.mount("http://", server.transport())
+    with RightsRecorder() as recorder, \
+            Client(Config(cluster_url="http://simulated"), session=session, clock=sim.clock) as client:
+        sim.start(Controller(Api.all(client, ConfigMap), name="reader").owns(Api.all(client, Secret)), reconciler)
+        Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
+        sim.settle(30)
+    assert verbs <= {right.verb for right in recorder.rights() if right.resource == "secrets"}

@@ -180,6 +180,8 @@ def ensure(client: Client, obj: Resource, children: Sequence[Child], *, manager:
     if found.refused:
         raise NotOurs(found)
     if prune:
+        for one in wanted:  # children of these kinds will be deleted one day
+            foresee(one.place, "delete")
         call.prune(naming.refs)
     return found
 

@@ -43,6 +43,7 @@ from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection, 
 from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.core.requests.rights import foresee, hearers
 from kubectl_runtime.core.scope import RunScope
 from kubectl_runtime.runtime.queue.runs import Outcome, Run, Streak
 from kubectl_runtime.runtime.reads.dependencies import (
@@ -171,6 +172,7 @@ class Reads:
     def read(self, run: Run, kind: Any, which: str | ObjectRef, value: Value | None) -> Any:
         """The object for this run; None while there is none. Blocks for one request at most."""
         target = self._target(kind)
+        self._foresee(target)
         key = key_of_read(run, target, which)
         if value is not None:
             check_value(value)
@@ -189,6 +191,7 @@ class Reads:
                  fields: FieldSelection | None) -> list[Any]:
         """The objects of a selection for this run, by namespace and name. Blocks for one list, or `FEW` reads."""
         target = self._target(kind)
+        self._foresee(target)
         selector, text = Selector.of(labels), field_selection(fields) or ""
         if namespace is not None and not target.resource.namespaced:
             raise RequestError(f"read_all: {target.resource.kind} is cluster-scoped: it has no namespace")
@@ -198,6 +201,12 @@ class Reads:
         for place in places:
             found += self._read_all(run, target, place or None, selector, text)
         return [_object(target, record) for record in sorted(found, key=_by_name)]
+
+    def _foresee(self, target: Target) -> None:
+        """Report the permissions that the watch of this kind needs, which no run uses itself."""
+        if hearers:
+            for place in sorted(self._namespaces) if target.namespaced and self._namespaces else (None,):
+                foresee(Place(target.resource, place), "get", "list", "watch")
 
     def _read(self, run: Run, source: Source, key: Key, value: Value | None) -> Any:
         target, shelf, reader = source.target, source.shelf, run.key
