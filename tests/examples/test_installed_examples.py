@@ -140,7 +140,7 @@ class Example:
     story: Callable[[Client], None]
     seldom: frozenset[tuple[str, str]] = frozenset()
     """Rights for what the library does rarely, as (resource, verb): it reads an object that is too old to tell what was
-    applied or a child that it did not see, and patches an event that repeats."""
+    applied or a child that it did not see, patches an event that repeats, and prunes what is no longer named."""
 
 
 EXAMPLES = [
@@ -154,7 +154,8 @@ EXAMPLES = [
     Example("namespace_policy:operator", policies, frozenset({("networkpolicies", "get")})),
     Example("secret_syncer:operator", secrets),
     Example("stateful_database:operator", servers,
-            frozenset({("postgreses", "get"), ("cronjobs", "get"), ("statefulsets", "get"), ("services", "get")})),
+            frozenset({("postgreses", "get"), *((kind, verb) for kind in ("cronjobs", "statefulsets", "services")
+                                                for verb in ("get", "delete"))})),
 ]
 by_program = pytest.mark.parametrize("example", EXAMPLES, ids=[one.program for one in EXAMPLES])
 
