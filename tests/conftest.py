@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,11 @@ from tests.thoroughness import examples
 # How long an example takes says more of the machine than of the code: a busy one fails no test.
 settings.register_profile("whole-suite", deadline=None, max_examples=examples(100))
 settings.load_profile("whole-suite")
+
+
+# A shell starts its background jobs with SIGINT ignored, and every program that a test starts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 if os.environ.get("COMPRESS_ALL") == "1":  # embedded servers then compress each answer to a client that accepts gzip
