@@ -158,7 +158,9 @@ def test_the_programs_of_a_guide_run(guide: Path, tmp_path: Path) -> None:
         done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *PLUGIN, *tests)
         assert done.returncode == 0, done.stdout + done.stderr
         written = sum(len(re.findall(r"^def test_", (tmp_path / name).read_text(), re.MULTILINE)) for name in tests)
-        assert f"{written} passed" in done.stdout
+        passed = re.search(r"(\d+) passed", done.stdout)
+        assert passed is not None
+        assert int(passed[1]) >= written  # one with parameters is several
 
 
 @pytest.mark.parametrize("path", sorted(GUIDES.rglob("*.md")), ids=lambda path: path.stem)

@@ -9,7 +9,7 @@ Objects are compared without what differs between any two clusters:
 - uid, resourceVersion, generation, managedFields, creationTimestamp and selfLink are left out
 - deletionTimestamp is compared only as present or absent, observedGeneration as equal to the generation or not
 - a uid anywhere becomes its owner: `<uid of configmaps default/a>`, `<… an earlier …>` or `<uid>`
-- a time anywhere becomes `<time>`
+- a time anywhere becomes `<time>`, the ID of a container `<container>`
 - a name that the server generated becomes `prefix*`, also where another object mentions it
 - conditions, owner references and finalizers are sorted
 """
@@ -25,6 +25,7 @@ from kubectl_runtime.testing.lab.recordings import PASSING, Entry, Identity, Jou
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
+_CONTAINER = re.compile(r"containerd://[0-9a-f]{64}")
 _DROPPED = ("uid", "resourceVersion", "generation", "managedFields", "creationTimestamp", "selfLink", "generateName",
             "deletionGracePeriodSeconds", "name", "namespace")
 _SORTED = {"conditions": "type", "ownerReferences": "uid", "finalizers": ""}
@@ -122,6 +123,7 @@ class Forms:
         if len(text) >= 19:  # a shorter text cannot hold a time or a uid
             text = _TIME.sub("<time>", text)
             text = _UID.sub(lambda found: self._owner_of(found[0]), text)
+            text = _CONTAINER.sub("<container>", text)
         if self._generated is not None:
             text = self._generated.sub(lambda found: self._names[found[0]], text)
         return text
