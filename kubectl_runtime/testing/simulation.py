@@ -232,7 +232,6 @@ class Simulation:
         simulated.bugs = bugs
         if assembly.flight is not None:
             assembly.flight.open()
-        assembly.on_shares = lambda shares: self._resume.update({share.watch: 0.0 for share in shares})
         assembly.subscribe()
         self.add_recorder(assembly.recorder)
         self._controllers.append(simulated)
@@ -265,7 +264,7 @@ class Simulation:
         actors: list[Callable[[], object]] = [*self._world]
         for controller in self._controllers:
             for watch in controller.assembly.watches.values():
-                self._resume.setdefault(watch, 0.0)  # a run may start watches by reading
+                self._resume.setdefault(watch, 0.0)  # reads and ranges start watches while it runs
             if controller.assembly.reads.due() == 0:
                 actors.append(controller.assembly.reads.step)
             actors += [controller.executor.step] * min(3, len(controller.executor))

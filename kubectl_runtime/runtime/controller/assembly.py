@@ -245,8 +245,9 @@ class Assembly(Generic[K]):
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  data: Any, *, executor: Executor, on_bug: Callable[[str, BaseException], None],
-                 rng: random.Random | None = None) -> None:
-        """`on_bug(what, error)` is called with defects of the library; `rng` draws all jitter."""
+                 rng: random.Random | None = None, move: Callable[[Share], object] = lambda _: None) -> None:
+        """`on_bug(what, error)` is called with defects of the library; `rng` draws all jitter. `move` starts a watch
+        that is added while the controller runs; a simulation steps it instead."""
         self.divided = _divided(plan)
         """The watches of a controller whose replicas divide its objects by ranges; None for others."""
         if self.divided is not None:
@@ -254,11 +255,10 @@ class Assembly(Generic[K]):
         self.plan, options = plan, plan.options
         self.logger = _logger_of(plan)
         self._clock = plan.clock
+        self._move = move
         self.shutdown = Shutdown(plan.clock)
         jitter = rng or random.Random()
         self._taken = TakenWatches(plan, on_bug, jitter)
-        self.on_shares: Callable[[list[Share]], object] = lambda _: None
-        """Called with watches that are added while it runs, to start threads or make a simulation step them."""
         self.pulls: dict[str, Callable[[], None]] = {}
         """What other threads have to run until `draining`, by name: user streams and trigger sources."""
         self._serving: dict[Share, Planned] = {}
@@ -275,8 +275,6 @@ class Assembly(Generic[K]):
                            own_writes=options.own_writes is OwnWrites.OVERLAY, sink=self._read_sink, clock=plan.clock,
                            draining=self.shutdown.draining, logger=self.logger, observer=options.observer)
         """The dependencies of objects on what runs read."""
-        self.move: Callable[[Share], None] = lambda _: None
-        """Starts a watch; a simulation steps it instead."""
         self._declared = [name for kind in plan.reads for name in self.reads.declare(kind)]
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
@@ -437,7 +435,7 @@ class Assembly(Generic[K]):
         if self.shutdown.draining.is_set():
             self._give_back()
         else:
-            self.move(watched.share)
+            self._move(watched.share)
 
     def drop(self, watched: Watched, reason: str) -> None:
         """As `Watches.drop`."""
@@ -487,9 +485,6 @@ class Assembly(Generic[K]):
             planned.record(self.flight)
         planned.share.subscribe(scope.plan.subscription, sink, arrived, read=scope.reader(),
                                 logger=self.logger)
-
-    def _move(self, shares: list[Share]) -> None:
-        self.on_shares(shares)
 
     def _connect_part(self, planned: Planned) -> None:
         """Connect a watch of a part of the objects, with a complete list, to the runs."""

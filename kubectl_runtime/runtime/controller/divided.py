@@ -111,7 +111,7 @@ class DividedWatches:
         """Objects whose deletion was seen here, and for which `on_gone` is to be called."""
         self._never = StopToken(clock=plan.clock)
 
-    def attach(self, taken: Taken, *, connect: Callable[[Planned], None], start: Callable[[list[Share]], object],
+    def attach(self, taken: Taken, *, connect: Callable[[Planned], None], start: Callable[[Share], object],
                expect: Callable[[str], None], arrived: Callable[[str], None], forget: Callable[[Of], None],
                trigger: Callable[[Of], None], draining: StopToken, logger: GuardedLogger) -> None:
         """Connect the rest of the controller. `connect` makes a watch lead to runs, `start` makes it run; `expect` and
@@ -286,7 +286,8 @@ class DividedWatches:
         if self._draining.is_set():  # the controller has given its watches back already
             self._taken.drop_part(part.planned, "the controller ends")
         else:
-            self._start([one.share for one in part.planned])
+            for one in part.planned:
+                self._start(one.share)
 
     def _complete(self, number: int, part: Part) -> None:
         with self._changed:

@@ -154,9 +154,8 @@ class Running(Lifecycle, Generic[K]):
         self._executor = executor_for(plan.options.executor, plan.options.concurrency, f"{plan.name} worker",
                                       self._worker_failed)
         self._assembly: Assembly[K] = Assembly(plan, reconcile, error_policy, data, executor=self._executor,
-                                               on_bug=self.fail, rng=rng)
+                                               on_bug=self.fail, rng=rng, move=Share.start)
         super().__init__(plan.name, self._assembly.shutdown, self._assembly.logger, plan.grace)
-        self._assembly.move = Share.start
         self._threads = Threads(plan.name, self._executor.threads, self._assembly.runner.running, self.fail,
                                 lambda: self._assembly.shares, lambda: self._assembly.leaving)
         self._forget: list[Callable[[], None]] = []
@@ -319,7 +318,6 @@ class Running(Lifecycle, Generic[K]):
         plan.client.grow(plan.options.concurrency)
         if plan.signals:
             self._signals.install()
-        assembly.on_shares = self._threads.watch
         assembly.subscribe()
         assembly.reads.spawn = lambda what, body: self._threads.add(what, body).start()
         self._shutdown.draining.on_set(self._executor.close)
