@@ -25,7 +25,7 @@ dependencies; no request is made and no user code runs while it is held.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -141,10 +141,8 @@ class Reads:
     def declare(self, kind: Any) -> list[str]:
         """Take the watches of a kind; returns their names. Nothing is requested yet."""
         target = self._target(kind)
-        places: Iterable[str | None] = sorted(self._namespaces) if target.resource.namespaced and self._namespaces \
-            else (None,)
         names = []
-        for namespace in places:
+        for namespace in self._places(target):
             with self._making:
                 source = target.sources.get((namespace, "", ""))
                 if source is None:
@@ -196,16 +194,18 @@ class Reads:
         if namespace is not None and not target.resource.namespaced:
             raise RequestError(f"read_all: {target.resource.kind} is cluster-scoped: it has no namespace")
         found: list[Record] = []
-        places = [namespace] if namespace or not target.resource.namespaced or not self._namespaces else \
-            sorted(self._namespaces)
-        for place in places:
+        for place in [namespace] if namespace else self._places(target):
             found += self._read_all(run, target, place or None, selector, text)
         return [_object(target, record) for record in sorted(found, key=_by_name)]
+
+    def _places(self, target: Target) -> Sequence[str | None]:
+        """The namespaces in which a kind is watched and listed; None: all, or a cluster-scoped kind."""
+        return sorted(self._namespaces) if target.namespaced and self._namespaces else (None,)
 
     def _foresee(self, target: Target) -> None:
         """Report the permissions that the watch of this kind needs, which no run uses itself."""
         if hearers:
-            for place in sorted(self._namespaces) if target.namespaced and self._namespaces else (None,):
+            for place in self._places(target):
                 foresee(Place(target.resource, place), "get", "list", "watch")
 
     def _read(self, run: Run, source: Source, key: Key, value: Value | None) -> Any:
