@@ -13,6 +13,7 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.objects.partial import dynamic
 from kubectl_runtime.runtime.children.decision import Owner, Seen, controller_in
 from kubectl_runtime.runtime.conditions import NeverReady, rule_of
+from kubectl_runtime.runtime.logs import said
 
 MOST_NAMED = 5
 """Children that a text names; further ones are counted."""
@@ -30,7 +31,7 @@ class Refused(msgspec.Struct, frozen=True):
         return self.ref.name
 
     def __str__(self) -> str:
-        return f"{self.ref.kind} {_where(self.ref)} {self.whose}"
+        return f"{said(self.ref)} {self.whose}"
 
 
 class Contested(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ class Contested(msgspec.Struct, frozen=True):
         return self.ref.name
 
     def __str__(self) -> str:
-        return f"{self.ref.kind} {_where(self.ref)}: {self.manager} takes {', '.join(self.fields[:MOST_NAMED])}"
+        return f"{said(self.ref)}: {self.manager} takes {', '.join(self.fields[:MOST_NAMED])}"
 
 
 @dataclass(repr=False)
@@ -100,9 +101,7 @@ class Children:
         their status: `owns(api, whole=True)` keeps it. Without it they count as not ready, and the text says so. Other
         kinds are ready when they exist. Children that are refused, contested or being deleted are not.
         """
-        missing = [text for _, text in self._lacking()]
-        more = f"; and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
-        return "; ".join(missing[:MOST_NAMED]) + more
+        return _first([text for _, text in self._lacking()])
 
     def not_ready(self) -> list[str]:
         """The children that are not ready, as `Deployment web`."""
@@ -112,12 +111,12 @@ class Children:
         if self.owner_is_deleted:
             yield None, "the owner is being deleted"
         for ref in self.deleting:
-            yield ref, f"{ref.kind} {_where(ref)}: it is being deleted"
+            yield ref, f"{said(ref)}: it is being deleted"
         yield from ((refused.ref, str(refused)) for refused in self.refused)
         yield from ((contested.ref, str(contested)) for contested in self.contested)
         for ref, record in self._shown:
             if lacks := _lacks(ref, record):
-                yield ref, f"{ref.kind} {_where(ref)}: {lacks}"
+                yield ref, f"{said(ref)}: {lacks}"
 
     def __repr__(self) -> str:
         counts = [f"{len(getattr(self, name))} {name}" for name in
@@ -126,8 +125,9 @@ class Children:
         return f"<Children: {', '.join(counts) or 'none'}>"
 
 
-def _where(ref: ObjectRef) -> str:
-    return f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
+def _first(texts: list[str]) -> str:
+    more = f"; and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return "; ".join(texts[:MOST_NAMED]) + more
 
 
 def _lacks(ref: ObjectRef, record: Record | None) -> str:
@@ -159,9 +159,7 @@ class NotOurs(KubeError):
     """
 
     def __init__(self, children: Children) -> None:
-        named = "; ".join(map(str, children.refused[:MOST_NAMED]))
-        more = f"; and {len(children.refused) - MOST_NAMED} more" if len(children.refused) > MOST_NAMED else ""
-        super().__init__(f"not ours, and left alone: {named}{more}")
+        super().__init__(f"not ours, and left alone: {_first([str(refused) for refused in children.refused])}")
         self.children = children
 
     @property
