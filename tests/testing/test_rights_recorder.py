@@ -36,12 +36,12 @@ def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     return Action.await_change()
 
 
-def story(sim: Simulation) -> Client:
+def story(sim: Simulation, reconciler: Any = reconcile) -> Client:
     server = ApiServer(clock=sim.clock)
     session = requests.Session()
     session.mount("http://", server.transport())
     client = Client(Config(cluster_url="http://simulated"), session=session, clock=sim.clock)
-    sim.start(Controller(Api.all(client, ConfigMap)), reconcile)
+    sim.start(Controller(Api.all(client, ConfigMap)), reconciler)
     Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
     sim.settle(30)
     Api.namespaced(client, ConfigMap, "default").delete("a")
@@ -148,13 +148,6 @@ def make_children(obj: ConfigMap, ctx: Context[None]) -> Action:
     (make_children, {"create", "patch", "delete"})])
 def test_what_the_library_does_for_a_run_later_is_recorded_at_once(reconciler: Any, verbs: set[str]) -> None:
     """A read is watched from then on, and children that are pruned are deleted one day, perhaps in no test."""
-    sim = Simulation()
-    server = ApiServer(clock=sim.clock)
-    session = requests.Session()
-    session.mount("http://", server.transport())
-    with RightsRecorder() as recorder, \
-            Client(Config(cluster_url="http://simulated"), session=session, clock=sim.clock) as client:
-        sim.start(Controller(Api.all(client, ConfigMap), name="reader").owns(Api.all(client, Secret)), reconciler)
-        Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
-        sim.settle(30)
+    with RightsRecorder() as recorder, story(Simulation(), reconciler):
+        pass
     assert verbs <= {right.verb for right in recorder.rights() if right.resource == "secrets"}
