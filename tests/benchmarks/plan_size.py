@@ -1,4 +1,4 @@
-"""How long a plan of a large cluster takes: 5,000 objects of 10 kinds, of which an operator makes 8.
+"""How long a plan of a large cluster takes: 5,000 objects of 10 kinds; an operator makes 8 of the kinds.
 
     PYTHONPATH=. python tests/benchmarks/plan_size.py [--sites 500]
 

@@ -273,7 +273,7 @@ def round_trip(api: Api[Holder], number: int, field: str, spec: dict[str, Any]) 
     read.spec = read.spec
     read.labels["seen"] = "yes"
     assert api.replace(read)["spec"] == stored
-    typed = api.create(Holder(name=f"t{number}", spec=Holder.from_dict(sent).spec))  # as the class writes it, anew
+    typed = api.create(Holder(name=f"t{number}", spec=Holder.from_dict(sent).spec))  # written by the class
     assert typed.spec == read.spec
 
 

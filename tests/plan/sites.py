@@ -1,4 +1,4 @@
-"""An operator of Sites in many versions, each of which differs from the running one in one respect."""
+"""An operator of Sites in many versions. Each version differs from the running one in one respect."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Nothing of others is overwritten, taken or deleted, and nobody fights for ever."""
+"""Nothing of others is overwritten, taken or deleted, and no fight goes on forever."""
 from __future__ import annotations
 
 import json

@@ -59,7 +59,7 @@ def strict(schema: Any) -> Any:
 def test_the_schema_that_is_shipped_is_that_of_what_is_told() -> None:
     shipped = files("kubectl_runtime.runtime.observe").joinpath("debug_state.schema.json").read_text()
     made = json_schema()
-    assert _in_order(json.loads(shipped)) == _in_order(made), "write it anew from json_schema()"
+    assert _in_order(json.loads(shipped)) == _in_order(made), "write it again from json_schema()"
     assert shipped == json.dumps(json.loads(shipped), indent=1) + "\n"
 
 

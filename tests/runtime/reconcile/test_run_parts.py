@@ -112,7 +112,7 @@ def test_an_observer_is_notified_of_both_ends_and_may_raise(defect: type[BaseExc
 
 
 class Elsewhere:
-    """A partition, of which one object is lost when the test says so."""
+    """A partition that loses one object when the test says so."""
 
     def __init__(self, lost: StopToken | None) -> None:
         self.lost = lost

@@ -272,7 +272,7 @@ THINGS = ApiResource("other.example.org", "v1", "Thing", "things")
 
 
 def applying(data: Any) -> Any:
-    """What builds a controller of things, each of which gets a ConfigMap of `data(thing)`."""
+    """Builds a controller of things. Each thing gets a ConfigMap of `data(thing)`."""
     def reconcile(obj: Any, ctx: Any) -> Action:
         made = ConfigMap.from_dict({"metadata": {"name": obj.name}, **data(obj)})
         Api.namespaced(ctx.client, ConfigMap, obj.namespace).apply(made, field_manager="t", force=True)
