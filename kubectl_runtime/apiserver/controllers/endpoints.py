@@ -37,6 +37,7 @@ class _OfServices(KeyQueue):
     def __init__(self) -> None:
         super().__init__()
         self._sizes: dict[str, int] = {}  # key of a Service -> how many Pods it selected
+        self._selectors: dict[str, tuple[Version, Object]] = {}  # key of a Service -> its version and selector
 
     def _note_pod(self, key: str) -> None:
         """Look at a Service soon: the more Pods it has, the longer their changes are collected."""
@@ -46,6 +47,13 @@ class _OfServices(KeyQueue):
         elif key not in self._later:
             self._later[key] = self._cluster.clock.monotonic() + size / _PER_SECOND
 
+    def _selector(self, service: Version) -> Object:
+        """The selector of a Service, decoded once for each version: every change of a Pod asks all Services."""
+        known = self._selectors.get(service.key)
+        if known is None or known[0] is not service:
+            known = self._selectors[service.key] = service, dig(service.decode(), "spec.selector") or {}
+        return known[1]
+
     def _observe(self, bucket: Bucket, change: Change) -> None:
         super()._observe(bucket, change)
         services = self._cluster.storage.buckets.get(SERVICES) if self._cluster is not None else None
@@ -54,9 +62,11 @@ class _OfServices(KeyQueue):
         if bucket.key == PODS:
             labels = [version.labels for version in (change.old, change.new) if version is not None]
             for service in services.scan(change.new.namespace):
-                selector = dig(service.decode(), "spec.selector")
+                selector = self._selector(service)
                 if selector and any(selector.items() <= each.items() for each in labels):
                     self._note_pod(service.key)
+        elif bucket.key == SERVICES and change.deleted:
+            self._selectors.pop(change.new.key, None)
         elif bucket.key == self.written:
             name = change.new.labels.get(SERVICE_NAME, change.new.name)
             self._keys[f"{change.new.namespace}/{name}"] = None
