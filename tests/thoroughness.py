@@ -13,9 +13,3 @@ SHARE = 5
 def examples(most: int) -> int:
     """As hypothesis' `max_examples`."""
     return most if THOROUGH else max(20, most // SHARE)
-
-
-def within(seconds: float, beside: float) -> float:
-    """A promised limit of time: `seconds` where a test runs alone, `beside` where the workers of pytest-xdist run
-    others beside it on the same cores."""
-    return seconds if os.environ.get("PYTEST_XDIST_WORKER") is None else beside

@@ -155,12 +155,12 @@ def test_the_programs_of_a_guide_run(guide: Path, tmp_path: Path) -> None:
             done = python(tmp_path, name)
             assert done.returncode == 0, done.stderr
     if tests:
-        done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *PLUGIN, *tests)
+        done = python(tmp_path, "-m", "pytest", "-q", "-rp", "-p", "no:cacheprovider", "--timeout", "100", *PLUGIN,
+                      *tests)
         assert done.returncode == 0, done.stdout + done.stderr
-        written = sum(len(re.findall(r"^def test_", (tmp_path / name).read_text(), re.MULTILINE)) for name in tests)
-        passed = re.search(r"(\d+) passed", done.stdout)
-        assert passed is not None
-        assert int(passed[1]) >= written  # one with parameters is several
+        written = {(name, test) for name in tests
+                   for test in re.findall(r"^def (test_\w+)", (tmp_path / name).read_text(), re.MULTILINE)}
+        assert set(re.findall(r"^PASSED (\w+\.py)::(\w+)", done.stdout, re.MULTILINE)) == written
 
 
 @pytest.mark.parametrize("path", sorted(GUIDES.rglob("*.md")), ids=lambda path: path.stem)

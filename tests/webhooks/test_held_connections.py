@@ -20,7 +20,6 @@ pytest.importorskip("cryptography", reason="certificates are made with the packa
 from kubectl_runtime import HealthServer, WebhookServer
 from kubectl_runtime.runtime.observe import health as health_server
 from kubectl_runtime.webhooks import server as webhook_server
-from tests.thoroughness import within
 from tests.webhooks.callers import LIMIT, ask, connection, trusting
 from tests.webhooks.test_webhook_server import made
 
@@ -187,6 +186,7 @@ def test_a_process_that_has_no_more_files_makes_room_and_answers() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.alone
 @pytest.mark.parametrize("hold", [idle, in_a_head])
 def test_a_thousand_connections_are_held_for_a_minute(hold: Callable[..., Held]) -> None:
     """The figures are those that are promised: 40 of 40 reviews within 1 s, 60 of 60 probes within 0.2 s."""
@@ -200,5 +200,5 @@ def test_a_thousand_connections_are_held_for_a_minute(hold: Callable[..., Held])
                 reviews.append(review_time(server))
             probes.append(probe_time(probed))
             time.sleep(max(0.0, began + 1 - time.monotonic()))
-        assert max(reviews) < within(1, beside=4), sorted(reviews)[-5:]
-        assert max(probes) < within(0.2, beside=2), sorted(probes)[-5:]
+        assert max(reviews) < 1, sorted(reviews)[-5:]
+        assert max(probes) < 0.2, sorted(probes)[-5:]
