@@ -6,6 +6,8 @@ Whose is an object with the child's name?
                                                          kind and name, and our manager has applied the child
     it has an owner reference to the owner               ours
     our manager has applied it                           ours
+    this process has applied that object for the owner   ours: a child without content, such as a ServiceAccount, has
+                                                         nothing else of ours once its owner reference is removed
     anything else                                        not ours
 
 What is done about it (`decide`)?
@@ -29,9 +31,9 @@ enough to see it. No content is kept, so what a server made of the sent object (
 never compared with it. Metadata does not show a change by another process under our own manager within the second in
 which the entry was written; the values of whole objects do.
 
-CONTESTED: another *Apply* manager has a field that this process has taken back from it less than `PATIENCE` ago. A
-field that an update took is always taken back. Nothing is written until the desired state or that manager's entry
-changes.
+CONTESTED: another *Apply* manager, of the object or its scale, has a field that this process has taken back from it
+less than `PATIENCE` ago. A field that an update took is always taken back. Nothing is written until the desired state
+or that manager's entry changes.
 """
 from __future__ import annotations
 
@@ -42,6 +44,7 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.runtime.store.overlay import number_of
 
@@ -113,6 +116,11 @@ class Seen(msgspec.Struct, frozen=True):
         """The entries of what others have applied."""
         return [entry for entry in self.entries if entry.is_applied and entry.manager != manager]
 
+    def takers_from(self, manager: str) -> dict[tuple[str, str], Entry]:
+        """The entries of applies that can take fields of `manager`, by manager and subresource."""
+        return {(entry.manager, entry.subresource): entry for entry in self.entries
+                if entry.operation == "Apply" and (entry.manager != manager or entry.subresource)}
+
 
 class Taken(msgspec.Struct, frozen=True):
     """Fields that were taken back from another Apply manager, and when."""
@@ -120,6 +128,7 @@ class Taken(msgspec.Struct, frozen=True):
     manager: str
     fields: Fields
     at: float
+    subresource: str = ""
 
 
 class Contest(msgspec.Struct, frozen=True):
@@ -128,6 +137,7 @@ class Contest(msgspec.Struct, frozen=True):
     manager: str
     fields: Fields
     mark: bytes
+    subresource: str = ""
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -168,6 +178,12 @@ class Owner(msgspec.Struct, frozen=True):
     kind: str
     name: str
     manager: str
+    namespace: str | None = None
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.namespace, self.name
 
     def is_itself(self, reference: OwnerReference) -> bool:
         """Whether a reference names the owner, or an earlier object of its kind and name."""
@@ -179,12 +195,26 @@ def controller_in(owners: Iterable[OwnerReference]) -> OwnerReference | None:
     return next((reference for reference in owners if reference.controller), None)
 
 
-def is_ours(owner: Owner, seen: Seen) -> bool:
+def is_ours(owner: Owner, seen: Seen, known: Applied | None = None) -> bool:
     """Whether the object belongs to the owner, or was applied for it; see the module."""
-    is_applied, controller = seen.entry_of(owner.manager) is not None, controller_in(seen.owners)
+    controller = controller_in(seen.owners)
+    is_applied = seen.entry_of(owner.manager) is not None or (
+        known is not None and known.uid == seen.uid and known.owner == owner.key)
     if controller is not None and controller.uid != owner.uid:
         return is_applied and owner.is_itself(controller)
     return is_applied or any(reference.uid == owner.uid for reference in seen.owners)
+
+
+def is_free(seen: Seen) -> bool:
+    """Whether `adopt` may take the object."""
+    return controller_in(seen.owners) is None and not seen.deleting
+
+
+def is_prunable(owner: Owner, seen: Seen) -> bool:
+    """Whether the object is the owner's alone: it controls it, and only our manager has applied it."""
+    controller = controller_in(seen.owners)
+    return (controller is not None and controller.uid == owner.uid and not seen.deleting
+            and seen.entry_of(owner.manager) is not None and not seen.rivals_of(owner.manager))
 
 
 def decide(owner: Owner, digest: bytes, seen: Seen | None, known: Applied | None, now: float, *, adopt: bool = False,
@@ -196,9 +226,8 @@ def decide(owner: Owner, digest: bytes, seen: Seen | None, known: Applied | None
     """
     if seen is None:
         return Do.CREATE, None
-    if not is_ours(owner, seen):
-        is_free = controller_in(seen.owners) is None and not seen.deleting
-        return (Do.APPLY if adopt and is_free else Do.REFUSE), None
+    if not is_ours(owner, seen, known):
+        return (Do.APPLY if adopt and is_free(seen) else Do.REFUSE), None
     if seen.deleting:
         return Do.WAIT, None
     if known is None or known.digest != digest or known.uid != seen.uid:
@@ -220,17 +249,18 @@ def _is_newer(version: str, than: str) -> bool:
 
 
 def _contest(manager: str, seen: Seen, entry: Entry | None, known: Applied, now: float) -> Contest | None:
-    rivals = {rival.manager: rival for rival in seen.rivals_of(manager)}
+    takers = seen.takers_from(manager)
     before = known.contest
-    if before is not None and (rival := rivals.get(before.manager)) is not None and rival.mark == before.mark:
+    if before is not None and (taker := takers.get((before.manager, before.subresource))) is not None and (
+            taker.mark == before.mark):
         return before
     ours = entry.fields() if entry is not None else frozenset()
     for taken in known.taken:
-        rival = rivals.get(taken.manager)
-        if rival is None or now - taken.at >= PATIENCE:
+        taker = takers.get((taken.manager, taken.subresource))
+        if taker is None or now - taken.at >= PATIENCE:
             continue
-        if fields := (taken.fields & rival.fields()) - ours:
-            return Contest(rival.manager, fields, rival.mark)
+        if fields := (taken.fields & taker.fields()) - ours:
+            return Contest(taker.manager, fields, taker.mark, taker.subresource)
     return None
 
 
@@ -239,9 +269,10 @@ def taken_back(manager: str, before: Seen, after: Seen, known: Applied | None, n
     the former state; `after`: the answer."""
     entry, earlier = after.entry_of(manager), before.entry_of(manager)
     gained = (entry.fields() if entry else frozenset()) - (earlier.fields() if earlier else frozenset())
-    found = {taken.manager: taken for taken in (known.taken if known is not None else ()) if now - taken.at < PATIENCE}
-    for rival in before.rivals_of(manager):
-        if fields := gained & rival.fields():
-            held = found.get(rival.manager)
-            found[rival.manager] = Taken(rival.manager, fields | held.fields if held else fields, now)
+    found = {(taken.manager, taken.subresource): taken for taken in (known.taken if known is not None else ())
+             if now - taken.at < PATIENCE}
+    for who, taker in before.takers_from(manager).items():
+        if fields := gained & taker.fields():
+            held = found.get(who)
+            found[who] = Taken(taker.manager, fields | held.fields if held else fields, now, taker.subresource)
     return tuple(found.values())

@@ -5,8 +5,9 @@
               ours shows that it was ours, or was missing (a lost answer). Otherwise our apply is undone, by an empty
               one under the returned version, and the child is REFUSEd
     APPLY     applied by force, bound to the uid that was seen. 409, 422: that object is gone; decided again
-    pruning   at the end, if nothing failed: deletes by uid each object that this owner controls, of a kind that the
-              controller owns, that only our manager has applied, and that the run has not named
+    pruning   at the end, if nothing failed: deletes each object that this owner controls, of a kind that the controller
+              owns, that only our manager has applied, and that the run has not named. Bound to the uid and version that
+              were seen; 409: decided again from a live read
 
 The object of a name is known from a complete watch of the child's kind and namespace without selectors. Another watch
 counts if it shows the object; otherwise the object's metadata is read.
@@ -48,9 +49,10 @@ from kubectl_runtime.runtime.children.decision import (
     Do,
     Owner,
     Seen,
-    controller_in,
     decide,
+    is_free,
     is_ours,
+    is_prunable,
     taken_back,
 )
 from kubectl_runtime.runtime.children.desired import Child, Desired, built_in, desired
@@ -112,17 +114,18 @@ class Naming:
 
     def __init__(self) -> None:
         self.refs: set[ObjectRef] = set()
-        self.has_pruned = False
+        self._pruned = ""
+        """The uid of the owner whose children a call has pruned."""
 
-    def add(self, refs: Sequence[ObjectRef], *, prune: bool) -> None:
-        """A call names these. Raises RequestError after a call that named all."""
-        if self.has_pruned and prune:
+    def add(self, refs: Sequence[ObjectRef], owner: str, *, prune: bool) -> None:
+        """A call names these, of the owner with this uid. Raises RequestError after a call that named all."""
+        if self._pruned and prune:
             raise RequestError("a second ensure(..., prune=True) in one run: each names all children, and would delete "
                                "what the other one made. Name all of them in one call")
-        if self.has_pruned and (more := [str(ref) for ref in refs if ref not in self.refs]):
+        if self._pruned == owner and (more := [str(ref) for ref in refs if ref not in self.refs]):
             raise RequestError(f"an ensure(..., prune=True) before this one named all children, without {more[0]}: it "
                                "would be deleted and made in turn. Name it there, or let the last call prune")
-        self.has_pruned = self.has_pruned or prune
+        self._pruned = self._pruned or (owner if prune else "")
         self.refs.update(refs)
 
 
@@ -157,10 +160,10 @@ def ensure(client: Client, obj: Resource, children: Sequence[Child], *, manager:
         raise RequestError("ensure_children needs a field_manager: the name under which the children are applied")
     memory = memory_of(client)
     wanted = desired(obj, children, _finder(client, memory, watched))
-    naming.add([one.ref for one in wanted], prune=prune)
+    naming.add([one.ref for one in wanted], obj.uid, prune=prune)
     resource = obj.api_resource
-    owner = Owner(obj.uid, resource.group, resource.kind, obj.name, params.field_manager)
-    call = _Call(client, memory, watched, owner, (obj.namespace, obj.name), adopt, params)
+    owner = Owner(obj.uid, resource.group, resource.kind, obj.name, params.field_manager, obj.namespace)
+    call = _Call(client, memory, watched, owner, adopt, params)
     if obj.deletion_timestamp is not None:
         call.children.owner_is_deleted = True
         return call.children
@@ -200,13 +203,12 @@ def _finder(client: Client, memory: AppliedMemory, watched: Watched) -> Callable
 class _Call:
     """One call of `ensure`. For one thread."""
 
-    def __init__(self, client: Client, memory: AppliedMemory, watched: Watched, owner: Owner,
-                 owner_key: tuple[str | None, str], adopt: bool, params: PatchParams) -> None:
+    def __init__(self, client: Client, memory: AppliedMemory, watched: Watched, owner: Owner, adopt: bool,
+                 params: PatchParams) -> None:
         self._client = client
         self._memory = memory
         self._watched = watched
         self._owner = owner
-        self._owner_key = owner_key
         self._adopt = adopt
         self._params = params
         self._now = client.clock.monotonic()
@@ -224,7 +226,8 @@ class _Call:
             self.children.unchanged.append(wanted.ref)  # the most frequent case, without a look at ownership
             self.children.show(wanted.ref, record if is_whole else None)
             return
-        seen = None if record is None else seen_of(record)
+        applied_here = record is not None and known is not None and known.uid == record.uid
+        seen = None if record is None else seen_of(record, whole_truth=applied_here)
         if seen is None and (record is not None or not is_complete):
             record, seen, is_whole = self._look(wanted)
             may_lag = False
@@ -284,8 +287,9 @@ class _Call:
 
     def _create(self, wanted: Desired, known: Applied | None, key: ChildKey) -> None:
         status, answer = self._apply(wanted, force=False)
-        is_known = known is not None and known.uid == answer.uid and known.owner == self._owner_key
-        if status != HTTPStatus.CREATED and not is_known and (before := self._before(wanted, answer)) is not None:
+        is_known = known is not None and known.uid == answer.uid and known.owner == self._owner.key
+        if (status != HTTPStatus.CREATED and not is_known and (before := self._before(wanted, answer)) is not None
+                and not (self._adopt and is_free(before[0]))):
             if not self._params.dry_run:
                 self._take_back(wanted, answer, before[1])
             self._refuse(wanted, before[0])
@@ -356,30 +360,41 @@ class _Call:
         taken = taken_back(self._owner.manager, before, after, known, self._now) if before is not None else ()
         self._memory.remember(key, Applied(
             wanted.digest, answer.uid, answer.resource_version, entry.mark, values_of(answer, self._owner.manager),
-            self._owner_key, self._now, taken))
+            self._owner.key, self._now, taken))
 
     def prune(self, named: Iterable[ObjectRef]) -> None:
         """Delete the children that are no longer wanted."""
-        kept, manager = set(named), self._owner.manager
+        kept = set(named)
         for record in self._watched.owned_by(self._owner.uid):
-            ref = record.ref
-            controller = controller_in(record.head.owner_references or ())
-            if ref in kept or record.head.deletion_timestamp or controller is None or controller.uid != self._owner.uid:
+            seen = None if record.ref in kept else seen_of(record)
+            if seen is None or not is_prunable(self._owner, seen):
                 continue
-            seen = seen_of(record)
-            if seen is None or seen.entry_of(manager) is None or seen.rivals_of(manager):
-                continue
-            kept.add(ref)  # it may be in two watches
-            api: Api[Any] = _api(self._client, ref.resource, ref.namespace)
-            foresee(api.place, "delete")
+            kept.add(record.ref)  # it may be in two watches
+            if self._delete(record.ref, seen):
+                log.info("%s is no longer wanted by %s %s, and deleted", record.ref, self._owner.kind, self._owner.name)
+                self.children.pruned.append(record.ref)
+
+    def _delete(self, ref: ObjectRef, seen: Seen) -> bool:
+        """Delete a child as it was seen; if it has changed since, decided by what it is now. Returns whether."""
+        api: Api[Any] = _api(self._client, ref.resource, ref.namespace)
+        foresee(api.place, "get", "delete")
+        now: Seen | None = seen
+        for _ in range(ROUNDS):
+            if now is None or now.uid != seen.uid or not is_prunable(self._owner, now):
+                return False
             try:
-                api.delete(ref.name, propagation_policy="Background", preconditions=Preconditions(uid=record.uid))
+                api.delete(ref.name, propagation_policy="Background",
+                           preconditions=Preconditions(uid=now.uid, resource_version=now.version))
+                return True
             except ApiError as error:
-                if error.is_not_found or error.is_conflict:  # gone, or replaced by another object
-                    continue
-                raise
-            log.info("%s is no longer wanted by %s %s, and deleted", ref, self._owner.kind, self._owner.name)
-            self.children.pruned.append(ref)
+                if error.is_not_found:
+                    return False
+                if not error.is_conflict:
+                    raise
+                conflict = error
+            found = api.with_metadata_only().get_opt(ref.name)
+            now = None if found is None or found.record is None else seen_of(found.record, whole_truth=True)
+        raise conflict
 
     # Requests
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kubectl_runtime import Api, ApiError, Context, Patch
 from kubectl_runtime.controller import Children
-from kubectl_runtime.resources import Deployment
-from tests.runtime.children.world import Site, World
+from kubectl_runtime.resources import ConfigMap, Deployment, Namespace, ServiceAccount
+from tests.runtime.children.world import Land, Site, World
 
 CONTENT = {"metadata": {"labels": {"app": "a", "tier": "web"}, "annotations": {"note": "ours"}}, "spec": {
     "replicas": 2, "selector": {"matchLabels": {"app": "a"}}, "template": {
@@ -113,6 +113,24 @@ def test_harm_is_seen_and_mended_by_one_request(what: str, whole: bool) -> None:
     there = deployments.get("d").to_dict()
     assert holds(CONTENT, there), there
     assert there["metadata"]["ownerReferences"][0]["controller"] is True
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("kind", [ServiceAccount, ConfigMap, Namespace])
+def test_a_child_without_content_gets_its_owner_back(kind: Any, whole: bool) -> None:
+    """Nothing on the server shows whose it is, once its owner reference is removed: not even managedFields."""
+    played = World(lambda obj, ctx: ctx.ensure(obj, kind(name="x", **({} if kind is Namespace else {
+        "namespace": "default"}))), kind=Land,
+        build=lambda made: made.owns(Api.all(made.plan().client, kind), whole=whole))
+    Api.all(played.user, Land).create(Land(name="l", spec={}))
+    played.settle()
+    children = Api.all(played.user, kind) if kind is Namespace else played.api(kind)
+    with played.sent() as sent:
+        children.patch("x", Patch.merge({"metadata": {"ownerReferences": None}}))
+        played.settle()
+    assert sent == ["PATCH x"]
+    assert children.get("x").owner_references[0].name == "l"
+    assert not played.errors
 
 
 @pytest.mark.parametrize("whole", [False, True])

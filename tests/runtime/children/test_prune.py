@@ -9,7 +9,7 @@ from kubectl_runtime import Action, Api, Context, Controller, NotOurs, Patch, Re
 from kubectl_runtime.controller import Children
 from kubectl_runtime.resources import ConfigMap, Job, Namespace, Secret
 from kubectl_runtime.testing import ApiServer, eventually
-from tests.runtime.children.world import Land, Site, World
+from tests.runtime.children.world import Land, Site, World, bare
 
 
 def pages(obj: Any, ctx: Context[Any], *, prune: bool = True) -> Children:
@@ -252,3 +252,68 @@ def test_a_child_that_another_one_made_anew_is_not_deleted() -> None:
     stop()
     assert uid.encode() in bodies[0]
     assert b"Background" in bodies[0]
+
+
+def released(maps: Api[Any]) -> None:
+    maps.patch("x", Patch.merge({"metadata": {"ownerReferences": None}}), field_manager="kubectl")
+
+
+def given_away(maps: Api[Any]) -> None:
+    uid = Api.all(maps.client, Namespace).get("default").uid
+    maps.patch("x", Patch.merge({"metadata": {"ownerReferences": [
+        {"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": uid, "controller": True}]}}))
+
+
+def applied_beside(maps: Api[Any]) -> None:
+    maps.apply({"metadata": {"name": "x"}, "data": {"b": "1"}}, field_manager="helm")
+
+
+def made_anew(maps: Api[Any]) -> None:
+    maps.delete("x")
+    maps.create(ConfigMap(name="x", data={"a": "theirs"}), field_manager="kubectl")
+
+
+def changed(maps: Api[Any]) -> None:
+    maps.patch("x", Patch.merge({"metadata": {"annotations": {"seen": "yes"}}}))
+
+
+@pytest.mark.parametrize(("meanwhile", "stays"), [
+    (released, True), (given_away, True), (applied_beside, True), (made_anew, True), (changed, False)])
+def test_a_child_that_changed_hands_right_before_it_would_be_deleted_stays(meanwhile: Any, stays: bool) -> None:
+    server, sim = bare()
+    armed, found = list[bool](), list[World]()
+
+    def layer(send: Any) -> Any:
+        def through(call: Any) -> Any:
+            if call.request.verb == "delete" and armed and armed.pop():
+                meanwhile(found[0].api(ConfigMap))
+            return send(call)
+        return through
+
+    found.append(World(pages, ConfigMap, server=server, sim=sim, client=sim.client(server).with_layer(layer)))
+    played = found[0]
+    played.make(pages=["x"])
+    armed.append(True)
+    want(played)
+    played.settle(30)
+    assert not armed
+    assert names(played) == ({"x"} if stays else set())
+    assert not played.errors
+
+
+def test_a_call_for_another_owner_may_follow_one_that_named_all() -> None:
+    def both(obj: Any, ctx: Context[Any]) -> Children:
+        if obj.name == "b":
+            return Children()
+        other = ctx.store(Site).get("b", "default")
+        assert other is not None
+        found = ctx.ensure(obj, ConfigMap(name="x", data={"a": "1"}), prune=True)
+        ctx.ensure(other, ConfigMap(name="y", data={"a": "1"}))
+        return found
+
+    played = world(made=both)
+    other = played.make("b")
+    played.make("a")
+    assert not played.errors
+    assert names(played) == {"x", "y"}
+    assert played.api(ConfigMap).get("y").owner_references[0].uid == other.uid

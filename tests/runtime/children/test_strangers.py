@@ -12,11 +12,12 @@ from kubectl_runtime import Api, Context, LeaderElection, Patch, elect, ensure_c
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
 from kubectl_runtime.controller import Children
-from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.resources import ConfigMap, Deployment
 from kubectl_runtime.runtime.children.applied import memory_of
 from kubectl_runtime.runtime.children.ensure import Found, Naming, ensure
 from kubectl_runtime.testing import ApiServer
-from tests.runtime.children.world import Land, Site, World, bare
+from tests.runtime.children.test_drift import child
+from tests.runtime.children.world import Land, Made, Site, World, bare
 
 OURS, THEIRS = {"a": "ours"}, {"a": "theirs"}
 
@@ -132,7 +133,7 @@ def before_applies(action: Callable[[Call, Send], Answer]) -> Layer:
     return layer
 
 
-def raced(action: Callable[[World], object], *, made: bool = False) -> World:
+def raced(action: Callable[[World], object], *, made: bool = False, run: Made = one) -> World:
     """A world in which `action` happens once, between the controller's look and its first apply; with `made`, of a
     child that was made before, and is edited now."""
     server, sim = bare()
@@ -143,7 +144,7 @@ def raced(action: Callable[[World], object], *, made: bool = False) -> World:
             action(found[0])
         return send(call)
 
-    found.append(World(one, ConfigMap, server=server, sim=sim, client=sim.client(server).with_layer(
+    found.append(World(run, ConfigMap, server=server, sim=sim, client=sim.client(server).with_layer(
         before_applies(act))))
     if made:
         found[0].make()
@@ -168,6 +169,37 @@ def test_a_stranger_that_appears_between_look_and_apply_is_as_it_was(data: dict[
     played.api(Site).delete("a")
     played.settle(60)
     assert played.api(ConfigMap).get("x").uid == there.uid
+
+
+@pytest.mark.parametrize("data", [THEIRS, {"b": "2"}, OURS, {}], ids=["other value", "other key", "same", "empty"])
+def test_adopt_takes_a_stranger_that_appears_between_look_and_apply_in_the_same_run(data: dict[str, str]) -> None:
+    played = raced(lambda world: world.api(ConfigMap).create(ConfigMap(name="x", data=data), field_manager="kubectl"),
+                   run=lambda obj, ctx: one(obj, ctx, adopt=True))
+    site = played.make()
+    there = played.api(ConfigMap).get("x")
+    assert there.data == {**data, **OURS}
+    assert [reference.uid for reference in there.owner_references] == [site.uid]
+    assert not played.errors
+
+
+@pytest.mark.parametrize("adopt", [False, True])
+@pytest.mark.parametrize("manager", ["sites", "others"])
+def test_of_two_owners_that_apply_one_name_at_once_the_second_takes_its_apply_back(adopt: bool, manager: str) -> None:
+    """Another replica, or another controller, makes the child for b between a's look and a's apply."""
+    def for_b(world: World) -> None:
+        made = ConfigMap(name="x", data={"b": "b's"})
+        made.set_owner(world.api(Site).get("b"))
+        world.api(ConfigMap).apply(made, field_manager=manager)
+
+    played = raced(for_b, run=lambda obj, ctx: Children() if obj.name == "b" else one(obj, ctx, adopt=adopt))
+    owner = played.make("b")
+    played.make("a")
+    played.settle(60)
+    there = played.api(ConfigMap).get("x")
+    assert there.data == {"b": "b's"}
+    assert [reference.uid for reference in there.owner_references] == [owner.uid]
+    assert {entry["manager"] for entry in there.metadata.managed_fields or ()} == {manager}
+    assert "is controlled by Site b" in played.refused("a")
 
 
 @pytest.mark.parametrize("data", [THEIRS, OURS, {"b": "2"}])
@@ -287,6 +319,27 @@ def test_what_another_applier_takes_by_force_is_taken_back_once_and_then_contest
     assert "rival takes .data.a" in caplog.text
     assert not played.last().ready
     assert not played.errors
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["another manager", "the reconciler itself"])
+def test_an_applier_of_the_scale_is_contested_as_well(own: bool) -> None:
+    def scaled(obj: Any, ctx: Context[Any]) -> Children:
+        found = child(obj, ctx)
+        if own and ctx.api(Deployment).get("d").spec.replicas != 7:
+            ctx.api(Deployment).apply_scale({"metadata": {"name": "d"}, "spec": {"replicas": 7}}, force=True)
+        return found
+
+    played = World(scaled, Deployment)
+    with played.sent() as sent:
+        played.make()
+        for number in range(0 if own else 6):
+            played.api(Deployment).apply_scale({"metadata": {"name": "d"}, "spec": {"replicas": 10 + number}},
+                                               field_manager="scaler", force=True)
+            played.settle()
+        played.sim.settle(120)
+    assert sent.count("PATCH d") == 2
+    (contested,) = played.last().contested
+    assert (contested.manager, contested.fields) == ("sites" if own else "scaler", (".spec.replicas",))
 
 
 def test_a_contest_ends_when_something_else_is_wanted_or_the_other_lets_go() -> None:
