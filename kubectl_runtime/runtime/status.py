@@ -18,7 +18,8 @@ The carried fields are read from an object, which may be old. So an apply names 
     another manager applied a field          raised, unless `force` is given
     the object is gone, or replaced by a     done: there is nothing to report to
     new one of the name
-    there is no status subresource           applied to the object itself, with all that the manager owns of that
+    there is no status subresource           applied to the object itself, with all that the manager owns of that; this
+                                             makes the next generation, which an observedGeneration then names
 
 `obj` may be passed again after a write, although it is older then: the answers to a client's writes of a status are
 kept for a minute, those to a run's writes of its object for the run, and replace an older object. So a run may report
@@ -308,7 +309,13 @@ class _Writer:
             status = said.status(self.obj, owned, self._api.client.clock.now())
             if said.is_shown(self.obj, owned) or self._was_answered_so(status, owned):
                 return False
-            refused = self._apply(status)
+            try:
+                refused = self._apply(self._ahead(status, said))
+            except KindNotServedError:
+                if self._whole or not self._lacks_status():
+                    raise
+                self._whole = True  # what the manager owns is in its entry of the object itself
+                return self.write(said)
             if refused is None:
                 return not self.is_gone
             if not self._read():
@@ -324,10 +331,7 @@ class _Writer:
         except OutcomeUnknownError as error:
             return error
         except KindNotServedError:
-            if self._whole or not self._lacks_status():
-                raise
-            self._whole = True
-            return self._apply(status)
+            raise
         except ApiError as error:
             if error.is_not_found:
                 log.debug("%s is gone: its status is not written", self._ref)
@@ -344,6 +348,22 @@ class _Writer:
             self.obj, self.replaced = written, before
         return None
 
+    def _ahead(self, status: dict[str, Any], said: _Said) -> dict[str, Any]:
+        """`status` as it is sent: the write of a whole object makes the next generation, which is observed then. Else
+        no report would ever show the present one, and each run would write."""
+        present = self.obj.generation
+        if not self._whole or present is None:
+            return status
+        types = {condition.type for condition in said.conditions}
+        sent = {**status, **({"observedGeneration": present + 1} if said.fields.get("observedGeneration") == present
+                             else {})}
+        if types:
+            sent["conditions"] = [
+                {**entry, "observedGeneration": present + 1}
+                if entry.get("type") in types and entry.get("observedGeneration") == present else entry
+                for entry in status["conditions"]]
+        return sent
+
     def _send(self, status: dict[str, Any], version: str) -> Any:
         api, body = self._api, {"metadata": {"name": self._name}, "status": status}
         if self._whole:
@@ -355,7 +375,13 @@ class _Writer:
 
     def _owned(self) -> dict[str, Any] | None:
         """What the manager has applied of the status; None when the object does not show it."""
-        return None if is_partial(self.obj) else _applied_status(self.obj, self._manager, self._whole)
+        if is_partial(self.obj):
+            return None
+        owned = _applied_status(self.obj, self._manager, self._whole)
+        if not owned and not self._whole and self._api.kind.subresources is None:  # an earlier process may know better
+            self._whole = bool(_applied_status(self.obj, self._manager, True))
+            owned = _applied_status(self.obj, self._manager, self._whole)
+        return owned
 
     def _read(self) -> bool:
         """Read the object; returns whether it still exists."""

@@ -45,6 +45,9 @@ class Plain(CustomResource, group="status.example.com", version="v1", kind="Plai
     status: dict[str, Any] | None = None
 
 
+DynamicPlain = ApiResource(group="status.example.com", version="v1", kind="Plain", plural="plains")
+
+
 class Loose(CustomResource, group="status.example.com", version="v1", kind="Loose"):
     status: dict[str, Any] | None = None
 
@@ -387,11 +390,7 @@ def test_a_field_that_another_manager_applied_is_a_conflict_until_it_is_taken(wo
 
 
 def test_a_kind_without_a_status_subresource_is_written_as_a_whole(world: World) -> None:
-    crd = Plain.crd()
-    for version in crd["spec"]["versions"]:
-        del version["subresources"]
-    world.server.load([crd])
-    api = Api.namespaced(world.api.client, Plain, "default")
+    api = without_status(world)
     api.apply({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"size": 1}}, field_manager="m")
     for number in range(3):
         assert status.report(api, api.get("p"), ready(str(number % 2 == 0)), field_manager="m", phase=str(number))
@@ -403,6 +402,63 @@ def test_a_kind_without_a_status_subresource_is_written_as_a_whole(world: World)
     writes = [request.path.rpartition("/")[2] for request in world.server.requests.select("patch")
               if "/plains/" in request.path]
     assert writes == ["p", "status", "p", "p", "p"]  # that there is none is asked once
+
+
+def without_status(world: World) -> Api[Plain]:
+    crd = Plain.crd()
+    for version in crd["spec"]["versions"]:
+        del version["subresources"]
+    world.server.load([crd])
+    return Api.namespaced(world.api.client, Plain, "default")
+
+
+@pytest.mark.parametrize("said", [{"phase": None}, {"other": "2"}, {}], ids=["a field goes", "another one", "none"])
+def test_a_new_process_keeps_what_an_earlier_one_said_of_a_kind_without_a_status(world: World, said: Any) -> None:
+    """It learns by its first write that there is no status subresource, so its fields are in another entry."""
+    api = without_status(world)
+    made = api.create(Plain(name="p", spec={}))
+    assert status.report(api, made, ready(), field_manager="m", phase="1")
+    session = requests.Session()
+    session.mount("http://", world.server.transport())
+    with Client(Config(cluster_url="http://simulated"), session=session, clock=world.clock) as fresh:
+        anew = Api.namespaced(fresh, DynamicPlain, "default")
+        assert status.report(anew, anew.get("p"), ready(kind="Synced"), field_manager="m", **said)
+        found = api.get("p").to_dict()["status"]
+        assert {one["type"] for one in found.pop("conditions")} == {"Ready", "Synced"}
+        assert found == {key: value for key, value in {"phase": "1", **said}.items() if value is not None}
+        assert not status.report(anew, anew.get("p"), ready(), field_manager="m")
+
+
+def test_a_new_process_removes_a_field_of_a_kind_without_a_status(world: World) -> None:
+    api = without_status(world)
+    assert status.report(api, api.create(Plain(name="p", spec={})), ready(), field_manager="m", phase="1")
+    session = requests.Session()
+    session.mount("http://", world.server.transport())
+    with Client(Config(cluster_url="http://simulated"), session=session, clock=world.clock) as fresh:
+        anew = Api.namespaced(fresh, DynamicPlain, "default")
+        assert status.report(anew, anew.get("p"), field_manager="m", phase=None)
+    assert {*api.get("p").to_dict()["status"]} == {"conditions"}
+
+
+@pytest.mark.parametrize("by", ["condition", "field", "both"])
+def test_the_observed_generation_of_a_kind_without_a_status_comes_to_rest(world: World, by: str) -> None:
+    """Each write makes a generation; a report that names the present one is not out of date by itself."""
+    api = without_status(world)
+    api.create(Plain(name="p", spec={}))
+
+    def tell() -> bool:
+        seen = api.get("p")
+        conditions = [ready(observed_generation=seen.generation)] if by != "field" else []
+        fields = {"observedGeneration": seen.generation} if by != "condition" else {}
+        return status.report(api, seen, *conditions, field_manager="m", **fields)
+
+    for _ in range(2):
+        assert [tell(), tell(), tell()] == [True, False, False]
+        found = api.get("p")
+        observed = found.to_dict()["status"]
+        assert {observed.get("observedGeneration", found.generation),
+                *(one["observedGeneration"] for one in observed.get("conditions", []))} == {found.generation}
+        api.patch("p", Patch.merge({"spec": {"size": 2}}))
 
 
 @pytest.mark.parametrize("fields", [{"capacity": {"storage": "1024Mi"}}, {"capacity": {"storage": "2000000000m"}},
