@@ -18,7 +18,6 @@ from msgspec import Meta, Struct
 from kubectl_runtime import (
     Action,
     Api,
-    ApiError,
     BoundController,
     Client,
     Context,
@@ -122,15 +121,9 @@ class RunJobs(Reconciler[CronJob]):
         for job in active if spec.concurrency_policy == "Replace" else ():
             jobs.delete(job.name, propagation_policy="Background")
         meta = spec.job_template.metadata
-        made = Job(name=f"{obj.name}-{int(missed.timestamp()) // 60}", namespace=obj.namespace,
-                   labels={**meta.labels, OWNER: obj.name}, spec=spec.job_template.spec,
-                   annotations={**meta.annotations, SCHEDULED_AT: missed.isoformat()})
-        made.set_owner(obj)
-        try:
-            jobs.create(made)
-        except ApiError as error:
-            if not error.is_already_exists:  # from a run whose answer was lost
-                raise
+        ctx.ensure(obj, Job(name=f"{obj.name}-{int(missed.timestamp()) // 60}", spec=spec.job_template.spec,
+                            labels={**meta.labels, OWNER: obj.name},
+                            annotations={**meta.annotations, SCHEDULED_AT: missed.isoformat()}))
         return later
 
 
