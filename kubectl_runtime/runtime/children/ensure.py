@@ -72,7 +72,7 @@ class Found(NamedTuple):
     is_complete: bool
     """Whether a name that is not found does not exist."""
     is_whole: bool
-    """Whether records are whole objects."""
+    """Whether records are whole objects; without a record, whether they would be."""
     may_lag: bool = False
     """Whether they may be older than the writes of this process."""
 
@@ -212,6 +212,8 @@ class _Call:
         self._adopt = adopt
         self._params = params
         self._now = client.clock.monotonic()
+        self._compares = False
+        """Whether the values of the present child will be compared: a watch shows whole objects."""
         self.children = Children()
 
     def ensure(self, wanted: Desired) -> None:
@@ -220,6 +222,7 @@ class _Call:
         key = child_key(resource, wanted.namespace, wanted.name, manager)
         known = self._memory.get(key)
         record, is_complete, is_whole, may_lag = self._watched.find(resource, wanted.namespace, wanted.name)
+        self._compares = is_whole
         if record is not None and known is not None and (
                 known.version == record.head.resource_version and known.digest == wanted.digest
                 and known.uid == record.head.uid and known.contest is None and not record.head.deletion_timestamp):
@@ -359,8 +362,8 @@ class _Call:
             return
         taken = taken_back(self._owner.manager, before, after, known, self._now) if before is not None else ()
         self._memory.remember(key, Applied(
-            wanted.digest, answer.uid, answer.resource_version, entry.mark, values_of(answer, self._owner.manager),
-            self._owner.key, self._now, taken))
+            wanted.digest, answer.uid, answer.resource_version, entry.mark,
+            values_of(answer, self._owner.manager) if self._compares else None, self._owner.key, self._now, taken))
 
     def prune(self, named: Iterable[ObjectRef]) -> None:
         """Delete the children that are no longer wanted."""

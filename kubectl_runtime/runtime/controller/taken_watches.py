@@ -204,13 +204,14 @@ class TakenWatches:
         searched = self._known.get(key)
         if searched is None:
             searched = self._known[key] = tuple(self._searched(resource, namespace))
-        is_complete = False
+        is_complete = any_whole = False
         for store, selects, is_whole in searched:
             record = store.record_at(namespace, name)
             if record is not None:
                 return Found(record, True, is_whole, not self._overlays)
             is_complete = is_complete or (not selects and store.is_ready)
-        return Found(None, is_complete, False)
+            any_whole = any_whole or is_whole
+        return Found(None, is_complete, any_whole)
 
     def _searched(self, resource: ApiResource, namespace: str | None) -> list[Searched]:
         """The watches that may show objects of a kind in a namespace, the best one first."""
