@@ -303,9 +303,10 @@ class _Writer:
             owned = self._owned()
             if said.is_shown(self.obj, owned):
                 return isinstance(refused, OutcomeUnknownError)
-            if owned is None and refused is None and not self._read():
-                return False
-            owned = self._owned() or {}
+            if owned is None:
+                if refused is None and not self._read():
+                    return False
+                owned = self._owned() or {}
             status = said.status(self.obj, owned, self._api.client.clock.now())
             if said.is_shown(self.obj, owned) or self._was_answered_so(status, owned):
                 return False
