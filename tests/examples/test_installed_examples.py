@@ -148,7 +148,7 @@ EXAMPLES = [
             frozenset({("configmapgenerators", "get"), ("configmaps", "get")})),
     Example("elected_replicas:operator", generators,
             frozenset({("configmapgenerators", "get"), ("configmaps", "get")})),
-    Example("cronjob:operator", jobs, frozenset({("events", "patch"), ("cronjobs", "get")})),
+    Example("cronjob:operator", jobs, frozenset({("events", "patch"), ("cronjobs", "get"), ("jobs", "get")})),
     Example("database_operator:operator", databases,
             frozenset({("events", "patch"), ("statefulsets", "get"), ("services", "get")})),
     Example("namespace_policy:operator", policies, frozenset({("networkpolicies", "get")})),
