@@ -4,8 +4,8 @@
     python examples/secret_syncer.py                                                until Ctrl-C or SIGTERM
 
 An object runs again when something that its run read by `ctx.read` changes. An object cannot own others in another
-namespace, so `ctx.ensure` does not make the copies: a label names the owner of a copy, and a finalizer keeps the SecretSync
-until all copies are deleted. examples/namespace_policy.py is cluster-scoped, and owns its copies.
+namespace, so `ctx.ensure` does not make the copies: a label names the owner of a copy, and a finalizer keeps the
+SecretSync until all copies are deleted. A NamespacePolicy (namespace_policy.py) is cluster-scoped, and owns its copies.
 """
 import logging
 import sys
