@@ -28,6 +28,7 @@ from kubectl_runtime.manager.sharder import SHARDS as NUMBER
 from kubectl_runtime.manager.sharding import Answered, NotListed, Sharding, shard_of
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
+from kubectl_runtime.runtime.children.applied import memory_of
 from tests.inherited_contexts import inherit
 
 LIMIT = 40
@@ -187,6 +188,25 @@ def test_when_a_replica_dies_its_objects_run_at_the_others(group: Callable[..., 
     expected = {f"m{n}" for n in range(OBJECTS) if shard_of(("default", f"m{n}"), SHARDS) in lost}
     until(lambda: {name for who, name in two.ran if who == "a"} >= expected)
     hang.set()
+
+
+def test_a_replica_forgets_the_children_of_objects_that_have_gone_to_another(group: Callable[..., Group]) -> None:
+    """Another process writes them from then on, under the same manager; what it applied is not known here."""
+    two = group(lambda obj, ctx: ctx.ensure(obj, Secret(name=obj.name, data={"a": b"1"})) and None)
+    two.join("a")
+    first = memory_of(two.clients["a"])
+    until(lambda: len(first) == OBJECTS)
+    with two.server.client() as client:
+        secrets = Api.namespaced(client, Secret, "default")
+        versions = {one.name: one.resource_version for one in secrets.list()}
+        two.join("b")
+        until(two.is_shared)
+        kept = [number for number in range(OBJECTS) if owner(two, f"m{number}") == "a"]
+        second = memory_of(two.clients["b"])
+        until(lambda: (len(first), len(second)) == (len(kept), OBJECTS - len(kept)), "each knows its own")
+        two.leave("b")
+        until(lambda: len(first) == OBJECTS)
+        assert versions == {one.name: one.resource_version for one in secrets.list()}
 
 
 def test_a_shard_is_given_up_only_after_its_runs_have_ended(group: Callable[..., Group],
