@@ -4,7 +4,8 @@
 
 A list answers OBJECTS Pods of 4.6 KB, paged; pod i has version 1000 + i, the list 1000 + OBJECTS. A watch sends EVENTS
 changes, round robin over the Pods, each with the next version, in chunks of at most 2 KiB as a real server does; then a
-bookmark, then nothing. From `LAZY` bytes on, what is sent is not prepared but made while it is sent.
+bookmark, then nothing. From `LAZY` bytes on, what is sent is not prepared but made while it is sent. Any request for
+ConfigMaps, a write too, is answered by the same small one.
 
     line of its input    what it does to the watches that have said all
     expire               ends them with a 410, so that clients list again
@@ -106,6 +107,24 @@ def _dumps(content: object) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
+def _small() -> bytes:
+    """An answer as a kube-apiserver gives it, with its headers: a ConfigMap."""
+    body = _dumps({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {
+        "name": "settings", "namespace": "default", "uid": "0b0f5d2e-8c37-4b9b-9a53-6e0c7a4b1f11",
+        "resourceVersion": "48213", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "web"},
+        "managedFields": [{"manager": "calls", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
+                           "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:color": {}, "f:size": {}}}}]},
+        "data": {"color": "blue", "size": "12"}})
+    return (b"HTTP/1.1 200 OK\r\nAudit-Id: 7c1d2f0e-4a52-4a77-8f0a-5f5b2b8f7c10\r\n"
+            b"Cache-Control: no-cache, private\r\nContent-Type: application/json\r\n"
+            b"X-Kubernetes-Pf-Flowschema-Uid: 2a6d4c7e-2d9c-4f0e-8b0a-0d2f7f1b6c55\r\n"
+            b"X-Kubernetes-Pf-Prioritylevel-Uid: 9f8e7d6c-5b4a-4c3d-9e2f-1a0b9c8d7e6f\r\n"
+            b"Date: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+SMALL = _small()
+
+
 def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
@@ -178,15 +197,20 @@ class CannedServer:
         with connection, connection.makefile("rb") as requests:
             try:
                 while line := requests.readline():
-                    while requests.readline() not in (b"\r\n", b""):
-                        pass
+                    length = 0
+                    while (header := requests.readline()) not in (b"\r\n", b""):
+                        if header[:15].lower() == b"content-length:":
+                            length = int(header[15:])
+                    requests.read(length)
                     url = urlsplit(line.decode().split(" ")[1])
                     self._answer(connection, url.path, {key: values[-1] for key, values in parse_qs(url.query).items()})
             except OSError:
                 return
 
     def _answer(self, connection: socket.socket, path: str, query: dict[str, str]) -> None:
-        if not path.endswith("/pods"):
+        if "/configmaps" in path:
+            connection.sendall(SMALL)
+        elif not path.endswith("/pods"):
             connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         elif query.get("watch") in ("true", "1"):
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: "
