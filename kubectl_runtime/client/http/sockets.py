@@ -51,6 +51,12 @@ class ApiSocket(socket.socket):
             self.settimeout(remaining(self.deadline))
         return super().recv_into(buffer, nbytes, flags)
 
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+        """As in the base class, but blocks only until the deadline."""
+        if self.deadline is not None:
+            self.settimeout(remaining(self.deadline))
+        return super().recv(bufsize, flags)
+
     def sendall(self, data: Any, flags: int = 0) -> None:
         """As in the base class, but blocks only until the deadline, for all of the data."""
         if self.deadline is not None:
@@ -168,11 +174,11 @@ class TlsInTls:
         """Bytes that can be read without waiting for the network."""
         return self._tls.pending() + self._arrived.pending + self.outer.pending()
 
-    def makefile(self, mode: str = "rb", buffering: int | None = None, **_: Any) -> io.BufferedReader:  # noqa: ARG002
+    def makefile(self, mode: str = "rb", buffering: int | None = None, **_: Any) -> Any:  # noqa: ARG002
         """A file that reads from this socket, as `socket.makefile` returns."""
         self._io_refs += 1
         raw: Any = socket.SocketIO(self, "r")  # type: ignore[arg-type] # what it uses of a socket is here
-        return io.BufferedReader(raw)
+        return raw if buffering == 0 else io.BufferedReader(raw)
 
     def _decref_socketios(self) -> None:  # SocketIO calls this when it is closed
         self._io_refs -= 1

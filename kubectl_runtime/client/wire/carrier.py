@@ -21,6 +21,7 @@ closed silently.
 """
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import socket
@@ -28,11 +29,12 @@ import ssl
 import tempfile
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cache, cached_property
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -57,8 +59,22 @@ from kubectl_runtime.client.http.middleware import Answer, Call
 from kubectl_runtime.client.http.send import released
 from kubectl_runtime.client.http.sockets import TlsSource
 from kubectl_runtime.client.http.wire_rules import WireRules
-from kubectl_runtime.client.wire.connections import ApiConnection, ApiTlsConnection, Limits
-from kubectl_runtime.client.wire.streams import FramingError, check_coding, whole_body
+from kubectl_runtime.client.wire.connections import (
+    ApiConnection,
+    ApiTlsConnection,
+    Limits,
+    QuickResponse,
+    WholeAnswer,
+)
+from kubectl_runtime.client.wire.streams import (
+    FramingError,
+    UnknownCoding,
+    check_coding,
+    read_body,
+    unread_answer,
+    unread_error,
+    whole_body,
+)
 from kubectl_runtime.client.wire.transport_errors import transport_error
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ConfigError, KubeError, RequestError
@@ -127,22 +143,56 @@ class _Pool(HTTPConnectionPool):
                                       decode_content=False)
         except BaseException as error:
             connection.close()
-            if not isinstance(error, _FAILED):
+            reason = _reason(error)
+            if reason is None:
                 raise
-            if isinstance(error, ssl.SSLError):  # ssl.CertificateError is one
-                reason: Exception = SSLError(error)
-            elif isinstance(error, OSError | HTTPException):
-                reason = ProtocolError("Connection aborted.", error)
-            else:
-                reason = error
             retries.increment(method, url, error=reason, _pool=self, _stacktrace=error.__traceback__)  # which raises
             raise
+
+    def exchange(self, method: str, url: str, body: bytes | None, headers: Any, limits: Limits
+                 ) -> tuple[ApiConnection, WholeAnswer | QuickResponse]:
+        """Send a request on one of the connections; returns it and the answer. The caller reads the answer, and then
+        gives the connection to `_put_conn` or closes it. Raises urllib3's exceptions, and TimeoutError while the answer
+        is awaited."""
+        connection: Any = self._get_conn()
+        connection.limits = limits
+        limits.sent = False
+        try:
+            try:
+                connection.request(method, url, body, headers)
+            except OSError as error:
+                if error.errno not in _SENT_IN_VAIN:
+                    raise
+            try:
+                return connection, connection.received()
+            except TimeoutError:
+                connection.close()
+                awaited = True
+        except BaseException as error:
+            connection.close()
+            reason = _reason(error)
+            if reason is None:
+                raise
+            raise reason from error
+        assert awaited
+        raise TimeoutError
+
+
+def _reason(error: BaseException) -> Exception | None:
+    """urllib3's exception for one of a connection; None if it is none."""
+    if not isinstance(error, _FAILED):
+        return None
+    if isinstance(error, ssl.SSLError):  # ssl.CertificateError is one
+        return SSLError(error)
+    return ProtocolError("Connection aborted.", error) if isinstance(error, OSError | HTTPException) else error
 
 
 class _TlsPool(_Pool, HTTPSConnectionPool):
     ConnectionCls = ApiTlsConnection  # type: ignore[assignment] # it takes a TlsSource for a context
 
 
+_SENT_IN_VAIN = frozenset((errno.EPIPE, errno.ECONNRESET, errno.EPROTOTYPE))
+"""Errors of sending after which the server's answer may still be there: it has ended the connection. As in urllib3."""
 _FAILED = (urllib3.exceptions.TimeoutError, HTTPException, OSError, ProtocolError, SSLError, ProxyError)
 """Exceptions that a connection may raise."""
 
@@ -195,7 +245,7 @@ class ApiAdapter(HTTPAdapter):
         super().close()  # forgets its pools and leaves their connections to the garbage collector
         self._pool.close()
 
-    def _make_pool(self, via: Proxy | None, tls: TlsSource | None, server_hostname: str | None) -> HTTPConnectionPool:
+    def _make_pool(self, via: Proxy | None, tls: TlsSource | None, server_hostname: str | None) -> _Pool:
         """The pool of connections to the server. The proxy is not given to urllib3, which would route by it itself."""
         options: dict[str, Any] = {"maxsize": self._limit, "block": False, "socket_options": _socket_options()}
         if via is not None:
@@ -209,6 +259,38 @@ class ApiAdapter(HTTPAdapter):
             options["server_hostname"] = server_hostname
         return _TlsPool(self._host, self._port, ssl_context=tls, **options)
 
+    def carry(self, call: Call, limits: Limits, clock: Clock) -> Answer:
+        """Send a call, and read its answer, without the classes of requests and urllib3 for requests and answers, which
+        cost as much as all the rest. Raises as `_Pool.exchange` and `read_body` do."""
+        pool, request = self._pool, call.request
+        connection, answered = pool.exchange(request.method, self._target(call.url, call.headers), request.body,
+                                           _headers(call), limits)
+        if not isinstance(answered, QuickResponse):
+            pool._put_conn(connection)
+            return Answer(*answered)
+        answer: Any = answered  # http.client's private attributes are not in its stubs
+        try:
+            if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
+                raise FramingError(_SWITCHED)
+            body = read_body(answer, answer.fp, call, clock, is_error=answer.status >= 300)
+        except UnknownCoding as coding:
+            connection.close()
+            if answer.status < 300:
+                raise unread_answer(request, coding) from None
+            body = unread_error(answer.status, coding)
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            answer.close()
+        pool._put_conn(connection)
+        return Answer(answer.status, answer.headers, body)
+
+    def _target(self, url: str, headers: Container[str]) -> str:
+        """The path and query for the request line; the whole URL for an HTTP proxy, which cannot forward a websocket as
+        a plain request."""
+        return url if self._forwarded and "Upgrade" not in headers else url[self._origin_length:]
+
     # The steps of HTTPAdapter.send
 
     def get_connection_with_tls_context(self, *_: Any, **__: Any) -> HTTPConnectionPool:
@@ -219,10 +301,8 @@ class ApiAdapter(HTTPAdapter):
         """Do nothing: the SSLContext was complete when it was made."""
 
     def request_url(self, request: PreparedRequest, proxies: Mapping[str, str] | None) -> str:  # noqa: ARG002
-        """The path and query for the request line."""
-        url = request.url or ""
-        # An HTTP proxy cannot forward a websocket as a plain request.
-        return url if self._forwarded and "Upgrade" not in (request.headers or ()) else url[self._origin_length:]
+        """As `_target`."""
+        return self._target(request.url or "", request.headers or ())
 
     def build_response(self, req: PreparedRequest, resp: Any) -> Response:
         """Build the response as requests does, without looking for cookies."""
@@ -267,6 +347,9 @@ class RequestsCarrier:
             timeout = (connect, call.read_timeout if call.streaming else left)
         arguments = {"stream": True, "timeout": timeout, **rules.arguments}
         try:
+            if rules.session is None and not call.streaming and _is_requests_own(HTTPAdapter.send):
+                assert isinstance(adapter, ApiAdapter)
+                return adapter.carry(call, limits, self._clock)
             if rules.session is None:
                 response = adapter.send(_prepared(call, plain=True), **arguments)
             else:
@@ -275,7 +358,7 @@ class RequestsCarrier:
                     response = self._hooked(response, call, arguments)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS and "Upgrade" not in call.headers:
                 response.close()
-                raise FramingError("it has switched protocols without being asked to")
+                raise FramingError(_SWITCHED)
             opened = call.streaming and response.status_code < 300
             if opened:
                 check_coding(response, call.request)
@@ -318,6 +401,15 @@ class RequestsCarrier:
             self.streams.close()
 
 
+_SWITCHED = "it has switched protocols without being asked to"
+
+
+@cache
+def _is_requests_own(send: Callable[..., Response]) -> bool:
+    """Whether nothing has replaced `HTTPAdapter.send`; what has wants to see each request, as `responses` does."""
+    return type(send) is FunctionType and send.__module__ == HTTPAdapter.__module__ and not hasattr(send, "__wrapped__")
+
+
 def _sent_as_the_session_says(rules: WireRules, adapter: BaseAdapter, request: PreparedRequest,
                               arguments: dict[str, Any]) -> Response:
     if rules.auth is not None:
@@ -335,16 +427,18 @@ def _prepared(call: Call, *, plain: bool) -> PreparedRequest:
     prepared = PreparedRequest()
     prepared.method = call.request.method
     prepared.url = call.url
-    prepared.body = body = call.request.body
-    if body is not None:
-        call.headers["Content-Length"] = str(len(body))
-    headers: Any = call.headers
-    if any(type(value) is tuple for value in headers.values()):
-        headers = _repeated(headers)
-    elif not plain:
-        headers = CaseInsensitiveDict(headers)
-    prepared.headers = headers
+    prepared.body = call.request.body
+    headers = _headers(call)
+    prepared.headers = CaseInsensitiveDict(headers) if type(headers) is dict and not plain else headers
     return prepared
+
+
+def _headers(call: Call) -> Any:
+    """The headers of the request, with the length of its body."""
+    headers = call.headers
+    if (body := call.request.body) is not None:
+        headers["Content-Length"] = str(len(body))
+    return _repeated(headers) if tuple in map(type, headers.values()) else headers
 
 
 class _Lines(urllib3.HTTPHeaderDict):

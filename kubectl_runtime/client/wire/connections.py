@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import http.client
+import io
 import ipaddress
 import os
 import re
@@ -302,24 +303,98 @@ class QuickResponse(http.client.HTTPResponse):
         if not this.will_close and not this.chunked and this.length is None:
             this.will_close = True
 
+    @property
+    def length_remaining(self) -> int | None:
+        """`length` by the name that urllib3's response gives to it."""
+        return self.length
+
 
 def answer_head(file: Any) -> Head | None:
     """Take the head from the beginning of a buffered `file`; None, with nothing taken, if it is not of the usual form.
     Blocks until there is data."""
     seen: bytes = file.peek(1)
-    end = seen.find(b"\r\n\r\n")
+    parsed = _parsed(seen)
+    if parsed is None:
+        return None
+    status, reason, lines, end = parsed
+    headers = HTTPHeaderDict()
+    for name, value in lines:
+        headers.add(name, value)
+    file.read(end)
+    return status, reason, headers
+
+
+def _parsed(data: bytes) -> tuple[int, str, list[tuple[str, str]], int] | None:
+    """Status, reason, header lines and length of the head at the beginning of `data`; None if it is not whole, or not
+    of the usual form."""
+    end = data.find(b"\r\n\r\n")
     if end < 0:
         return None
-    first, _, rest = seen[:end + 2].decode("latin-1").partition("\r\n")
+    first, _, rest = data[:end + 2].decode("latin-1").partition("\r\n")
     status = _is_status(first)
     lines: list[tuple[str, str]] = _LINES.findall(rest)
     if status is None or not len(lines) == rest.count("\n") < _MOST_LINES:
         return None
+    return int(status[1]), status[2].strip(), lines, end + 4
+
+
+WholeAnswer = tuple[int, HTTPHeaderDict, bytes]
+"""Status, headers, body."""
+_FIRST = 1 << 16
+_ELSEWHERE = frozenset(("transfer-encoding", "content-encoding", "connection"))
+"""Headers of answers that http.client reads."""
+
+
+def whole_answer(data: bytes) -> WholeAnswer | None:
+    """The answer that is all of `data`, if it is of the most usual form: no header twice, and a body that is as long as
+    Content-Length says and not coded."""
+    parsed = _parsed(data)
+    if parsed is None:
+        return None
+    status, _, lines, end = parsed
+    values = {name.lower(): value for name, value in lines}
+    body = data[end:]
+    if (len(values) < len(lines) or values.get("content-length") != str(len(body)) or values.keys() & _ELSEWHERE
+            or status < HTTPStatus.OK or status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)):
+        return None
     headers = HTTPHeaderDict()
     for name, value in lines:
         headers.add(name, value)
-    file.read(end + 4)
-    return int(status[1]), status[2].strip(), headers
+    return status, headers, body
+
+
+class _Begun:
+    """The connection of an answer that begins with `data`, as much as http.client's response needs of it."""
+
+    def __init__(self, data: bytes, connection: Any) -> None:
+        self._data, self._connection = data, connection
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Rest(self._data, self._connection.makefile(mode, buffering=0)))
+
+
+class _Rest(io.RawIOBase):
+    """`data`, and then what `raw` yields; nothing more if `data` is empty, as the connection has ended then."""
+
+    def __init__(self, data: bytes, raw: Any) -> None:
+        self._data: bytes | None = data
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._data
+        if data is None:
+            return int(self._raw.readinto(buffer))
+        taken = min(len(data), len(buffer))
+        buffer[:taken] = data[:taken]
+        self._data = data[taken:] or None
+        return taken
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def _length(text: str | None) -> int | None:
@@ -519,18 +594,36 @@ class ApiConnection(HTTPConnection):
         """The response to the request that was sent. Blocks until its head is there. Raises as http.client does."""
         asked, self._asked = self._asked, None
         connection: Any = self.sock
-        answer = super().getresponse() if asked is None else self._quick_answer(connection, *asked)
-        if answer.length_remaining is None and not answer.chunked:
-            # If the body ends with the connection, only close_notify shows that it is whole; otherwise the framing
-            # does.
-            connection.suppress_ragged_eofs = False
+        if asked is None:
+            answer = super().getresponse()
+            _note_unframed(connection, answer)
+        else:
+            head: Any = self._head(connection, asked[0], connection)
+            answer = HTTPResponse(
+                body=head, headers=head.headers, status=head.status, version=head.version, version_string="HTTP/1.1",
+                reason=head.reason, preload_content=False, decode_content=False, original_response=head,
+                request_method=asked[0], request_url=asked[1], sock_shutdown=connection.shutdown)
         if self.limits.streaming and answer.status < 300:
             connection.deadline = None
             connection.settimeout(self.limits.silence)
         return answer
 
-    def _quick_answer(self, connection: Any, method: str, url: str) -> HTTPResponse:
-        answer: Any = QuickResponse(connection, method=method)
+    def received(self) -> WholeAnswer | QuickResponse:
+        """The answer to the request that was sent: all of it, if it comes at once and in the most usual form, otherwise
+        its head, of which http.client's response is made. Blocks and raises as `getresponse`."""
+        asked, self._asked = self._asked, None
+        connection: Any = self.sock
+        if asked is None:  # http.client has sent it
+            self.response_class = QuickResponse
+            answer: Any = http.client.HTTPConnection.getresponse(self)
+            _note_unframed(connection, answer)
+            return answer  # type: ignore[no-any-return] # of response_class
+        data = connection.recv(_FIRST)
+        return whole_answer(data) or self._head(_Begun(data, connection), asked[0], connection)
+
+    def _head(self, source: Any, method: str, connection: Any) -> QuickResponse:
+        """The head of an answer, read from `source`."""
+        answer: Any = QuickResponse(source, method=method)
         try:
             answer.begin()
         except BaseException as error:
@@ -540,10 +633,8 @@ class ApiConnection(HTTPConnection):
             raise
         if answer.will_close:  # the answer holds the socket until it is read
             self.close()
-        return HTTPResponse(
-            body=answer, headers=answer.headers, status=answer.status, version=answer.version,
-            version_string="HTTP/1.1", reason=answer.reason, preload_content=False, decode_content=False,
-            original_response=answer, request_method=method, request_url=url, sock_shutdown=connection.shutdown)
+        _note_unframed(connection, answer)
+        return answer  # type: ignore[no-any-return] # http.client's private attributes are not in its stubs
 
     def _host_header(self) -> str:
         """As http.client has it: the host, with the port unless it is the scheme's default."""
@@ -555,6 +646,12 @@ class ApiConnection(HTTPConnection):
                 host = host.encode("idna").decode()
             self._named = host if port == self.default_port else f"{host}:{port}"
         return self._named
+
+
+def _note_unframed(connection: Any, answer: Any) -> None:
+    """If the body ends with the connection, only close_notify shows that it is whole; otherwise the framing does."""
+    if answer.length_remaining is None and not answer.chunked:
+        connection.suppress_ragged_eofs = False
 
 
 class ApiTlsConnection(ApiConnection, HTTPSConnection):
@@ -592,10 +689,21 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         try:
             return super().getresponse()
         except ssl.SSLError as error:
-            if not is_about_our_certificate(error):  # the request may have been carried out by then
-                raise ConnectionAbortedError(errno.ECONNABORTED, f"TLS broke off: {error.reason or error}") from error
-            self._tls.explain(error)  # the server judges the client certificate only now
-            raise
+            raise self._broken(error) from error
+
+    def received(self) -> WholeAnswer | QuickResponse:
+        """As in the base class."""
+        try:
+            return super().received()
+        except ssl.SSLError as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: ssl.SSLError) -> OSError:
+        """The exception for TLS that fails while an answer is awaited."""
+        if not is_about_our_certificate(error):  # the request may have been carried out by then
+            return ConnectionAbortedError(errno.ECONNABORTED, f"TLS broke off: {error.reason or error}")
+        self._tls.explain(error)  # the server judges the client certificate only now
+        return error
 
 
 def _handshake(connection: ApiSocket | ApiTlsSocket, context: ssl.SSLContext, name: str, by: float) -> Any:

@@ -29,7 +29,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import requests
 import urllib3
@@ -182,6 +182,26 @@ def content_coding(headers: Mapping[str, str]) -> str:
     return GZIP
 
 
+class Framed(Protocol):
+    """The head of an answer, urllib3's or http.client's: how its body is framed and coded."""
+
+    @property
+    def headers(self) -> Any:
+        """The headers; a mapping."""
+
+    @property
+    def version(self) -> int:
+        """11 for HTTP/1.1."""
+
+    @property
+    def chunked(self) -> Any:
+        """Whether the body comes in chunks."""
+
+    @property
+    def length_remaining(self) -> int | None:
+        """The bytes of the body; None if chunks or the end of the connection end it."""
+
+
 class Content:
     """The content of one answer. It can be read once, by one thread.
 
@@ -189,8 +209,8 @@ class Content:
     reads of the connection do, and raises what they raise, and FramingError.
     """
 
-    def __init__(self, raw: urllib3.HTTPResponse, file: io.BufferedReader) -> None:
-        """`raw` has an open, unread body, and `file` is `raw_file(raw)`. Raises UnknownCoding."""
+    def __init__(self, raw: Framed, file: io.BufferedReader) -> None:
+        """`raw` has an open, unread body, which is read from `file`. Raises UnknownCoding."""
         length = raw.length_remaining
         self._framing = ChunkedDecoder() if raw.chunked and length is None else _Unframed(length)
         self._gunzip = Gunzip() if content_coding(raw.headers) else None
@@ -423,10 +443,13 @@ def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
         file, given = raw_file(response.raw), vars(response)
         if file is None or given.get("_content") is not False or given.get("_content_consumed"):  # as requests notes it
             return response.content
-        return _read(response.raw, file, call, clock, is_error=response.status_code >= 300)
+        body = read_body(response.raw, file, call, clock, is_error=response.status_code >= 300)
+        raw_response(response.raw).close()
+        response.raw.release_conn()
+        return body
     except UnknownCoding as coding:
         response.close()
-        return f"HTTP {response.status_code} with {coding}, which cannot be read".encode()
+        return unread_error(response.status_code, coding)
     except BaseException:
         response.close()
         raise
@@ -441,12 +464,23 @@ def check_coding(response: Response, request: Request) -> None:
         if response.status_code >= 300:
             raise
         response.close()
-        raise UnexpectedAnswer(f"{request.operation}: the answer has {coding}, which was not requested and cannot be "
-                               "read. Is a proxy in the way?") from None
+        raise unread_answer(request, coding) from None
 
 
-def _read(raw: urllib3.HTTPResponse, file: io.BufferedReader, call: Call, clock: Clock, *, is_error: bool) -> bytes:
-    """The body, read below urllib3, whose own methods cost more than the rest of reading an answer."""
+def unread_error(status: int, coding: UnknownCoding) -> bytes:
+    """The text in place of the body of an error that has this coding."""
+    return f"HTTP {status} with {coding}, which cannot be read".encode()
+
+
+def unread_answer(request: Request, coding: UnknownCoding) -> UnexpectedAnswer:
+    """The exception for an answer that is no error and has this coding."""
+    return UnexpectedAnswer(f"{request.operation}: the answer has {coding}, which was not requested and cannot be "
+                            "read. Is a proxy in the way?")
+
+
+def read_body(raw: Framed, file: io.BufferedReader, call: Call, clock: Clock, *, is_error: bool) -> bytes:
+    """The body behind the head `raw`, read below urllib3, whose own methods cost more than the rest of reading an
+    answer. Raises as `whole_body`, and UnknownCoding."""
     content, pieces, size = Content(raw, file), [], 0
     one_object = is_error or _is_one_object(call.request)
     for piece in content:
@@ -460,8 +494,6 @@ def _read(raw: urllib3.HTTPResponse, file: io.BufferedReader, call: Call, clock:
             raise TimeoutError
     if not content.received and _ends_with_the_connection(raw):
         raise FramingError("the answer broke off in its head")
-    raw_response(raw).close()
-    raw.release_conn()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -474,7 +506,7 @@ def _is_one_object(request: Request) -> bool:
     return request.resource is not None and request.verb not in _MANY and request.subresource not in _TEXTS
 
 
-def _ends_with_the_connection(raw: urllib3.HTTPResponse) -> bool:
+def _ends_with_the_connection(raw: Framed) -> bool:
     """Whether nothing says how long the body is. http.client takes a connection that is cut within the head for the
     head's end; what is left of the head then says no length, and there is no body. (HTTP/1.0 and mocks may do so on
     purpose.)"""

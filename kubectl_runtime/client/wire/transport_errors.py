@@ -22,6 +22,10 @@ _NO_WHOLE_ANSWER = (OSError, FramingError, http.client.RemoteDisconnected, http.
                     requests.exceptions.ConnectionError, urllib3.exceptions.ProtocolError)
 """Exceptions when an answer does not come or breaks off; not those for an answer that is not HTTP."""
 
+# requests' exceptions when it has sent the request, urllib3's when the carrier has.
+_NOT_TRUSTED = (requests.exceptions.SSLError, urllib3.exceptions.SSLError)
+_BY_A_PROXY = (requests.exceptions.ProxyError, urllib3.exceptions.ProxyError)
+
 _OUT_OF_TIME = frozenset((9, 10))
 """OpenSSL's numbers for a certificate that is not valid yet, or has expired."""
 
@@ -43,13 +47,13 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     named = f"the proxy {without_password(proxy)}" if proxy else "the proxy"
     reached = f"{server} through {named}" if proxy else server
     ended = isinstance(inner, ENDED)  # from a user's adapter: the library's own adapters say what has ended
-    if isinstance(error, requests.exceptions.SSLError) and not ended:
+    if isinstance(error, _NOT_TRUSTED) and not ended:
         return ConnectionFailed(f"{operation}: no trusted connection to {server}: {said}. {_remedy(inner, origin)}",
                                 Failure(sent=False, permanent=True))
-    if isinstance(error, requests.exceptions.ProxyError) and isinstance(inner, ssl.SSLError) and not ended:
+    if isinstance(error, _BY_A_PROXY) and isinstance(inner, ssl.SSLError) and not ended:
         return ConnectionFailed(f"{operation}: no trusted connection to {named}: {said}. {_proxy_trust(inner)}",
                                 Failure(sent=False, permanent=True))
-    if isinstance(error, requests.exceptions.ProxyError):
+    if isinstance(error, _BY_A_PROXY):
         refused = _tunnel_refused(said)
         code = int(refused.group(1)) if refused is not None else 0
         if isinstance(inner, PermissionError) and inner.errno is None:  # from a SOCKS proxy; the system's has an errno
@@ -57,7 +61,10 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
         return ConnectionFailed(f"{operation}: {named} gives no connection to {server}: {said}. "
                                 f"{_proxy_remedy(code, server, origin)}",
                                 Failure(sent=False, permanent=0 < code < HTTPStatus.INTERNAL_SERVER_ERROR))
-    if isinstance(error, requests.exceptions.ConnectTimeout):
+    if isinstance(inner, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ClosedPoolError)):
+        return ConnectionFailed(f"{operation}: cannot connect to {server} ({said}). Is the API server running there? "
+                                f"The address comes from {origin}", Failure(sent=False))
+    if isinstance(error, (requests.exceptions.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError)):
         return ConnectionFailed(f"{operation}: cannot connect to {reached} in time. Is the address right, and does no "
                                 f"firewall drop the packets? It comes from {origin}", Failure(sent=False))
     if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
@@ -65,9 +72,6 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
         return RequestTimeout(f"{operation}: no answer from {reached}{within}", sent=sent)
     if isinstance(inner, TimeoutError) and inner.errno is None:  # with an errno it is the system's: a dead connection
         return RequestTimeout(f"{operation}: {reached} did not take the whole request in time", sent=sent)
-    if isinstance(inner, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ClosedPoolError)):
-        return ConnectionFailed(f"{operation}: cannot connect to {server} ({said}). Is the API server running there? "
-                                f"The address comes from {origin}", Failure(sent=False))
     unread = isinstance(inner, _NO_WHOLE_ANSWER)
     no_http = isinstance(inner, http.client.HTTPException) and not unread
     return ConnectionFailed(f"{operation}: the connection to {reached} was lost ({said})",
