@@ -7,7 +7,6 @@
     stop, cut         the run, a webhook, a recorder, …        calls, waits, watches (see `calls_obey`)
     family, fences    the run's beginning                      writes of the controller's client and related clients
     trace             `Tracing`                                log records, metrics
-    request           a call, while it is sent                 the wire
 
 One context variable holds the scope. It applies to the thread that entered it, and to copies of that context
 (`contextvars.copy_context`, `asyncio.to_thread`), until it is left. A thread that is merely started within a scope does
@@ -17,7 +16,6 @@ Up to Python 3.13 a new thread has an empty context. From 3.14 on, on a build wi
 """
 from __future__ import annotations
 
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -88,26 +86,6 @@ class WriteFence(Protocol):
         """A function that takes a call that writes, and raises if it must not be sent."""
 
 
-class SentRequest(Protocol):
-    """A request that waits for the network, which stop tokens can end; see `client.http.send.Interrupt`."""
-
-    @property
-    def stopped(self) -> bool:
-        """Whether a token has ended the request."""
-
-    def attach(self, connection: socket.socket) -> None:
-        """The request is about to connect this socket."""
-
-    def begin(self, connection: Any) -> None:
-        """The first byte is about to be sent on this socket. Raises what the request's checks raise."""
-
-    def wait(self, event: threading.Event, seconds: float) -> None:
-        """Block until `event` is set, for `seconds` at most."""
-
-    def release(self) -> bool:
-        """The request is done with its connection. Returns whether the connection was shut down."""
-
-
 class Trace(msgspec.Struct, eq=False):
     """The trace of a run of this controller and key, and its span, as hex digits. `over`: the run has ended."""
 
@@ -133,7 +111,6 @@ class RunScope(msgspec.Struct, eq=False):
     """The controller's name, as a field manager."""
     logged: LoggedRun | None = None
     trace: Trace | None = None
-    request: SentRequest | None = None
     deadline: float | None = None
     """The deadline of the outermost `deadline` block, on the system's monotonic clock."""
     outer: RunScope | None = None
@@ -194,15 +171,8 @@ def _inside(outer: RunScope | None) -> RunScope:
     if outer is None:
         return RunScope()
     return RunScope(outer.stop, outer.cut, outer.run, outer.family, outer.fences,
-                    outer.field_manager, outer.logged, outer.trace, outer.request, outer.deadline, outer,
+                    outer.field_manager, outer.logged, outer.trace, outer.deadline, outer,
                     shard=outer.shard)
-
-
-def enter_request(request: SentRequest) -> Token[RunScope | None]:
-    """Note that this thread sends `request`, within its current scope. `leave_scope` takes the returned token."""
-    scope = _inside(current_scope())
-    scope.request = request
-    return enter_scope(scope)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from urllib.parse import urlsplit
 
 from kubectl_runtime import Api, Client, Config, ListParams
 from kubectl_runtime.client.http.middleware import Call
+from kubectl_runtime.client.http.send import Interrupt
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import PatchParams
 from kubectl_runtime.core.requests.request import Request
@@ -168,14 +169,14 @@ def profile(url: str) -> dict[str, object]:
 def stages(url: str, verb: str, whole: Callable[[], object]) -> dict[str, float]:
     client, request = Client(Config(cluster_url=url)), prepared()[verb]
     client.answer(request)
-    carrier, ready = client._carriers.current(""), as_bytes(request, url)
+    carrier, ready = client._carriers.current(), as_bytes(request, url)
     bare = HTTPConnection(urlsplit(url).netloc)
     bare.connect()
 
     def wire() -> None:
         headers = {"User-Agent": "calls", "Accept-Encoding": "gzip", **dict(request.headers)}
         carrier.carry(Call(request, time.monotonic() + 60, client._carriers.closing, url=url + request.target,
-                           headers=headers), 30.0, 60.0)
+                           headers=headers), 30.0, 60.0, Interrupt())
 
     def socket() -> None:
         bare.sock.sendall(ready)

@@ -71,7 +71,7 @@ def trickle(peer: Peer) -> None:
 
 @pytest.mark.parametrize("held", [
     "client._carriers.closing._condition", "client._carriers._change", "client._writes._lock", "client.discovery._lock",
-    "client._carriers.current('').calls._resize"])
+    "client._carriers.current().calls._resize"])
 def test_a_lock_that_another_thread_held_at_the_fork_holds_up_no_call_of_the_child(held: str) -> None:
     with WireServer(GOOD) as server:
         python(f"""
@@ -102,16 +102,16 @@ def test_a_new_certificate_in_the_child_closes_nothing_of_the_parents() -> None:
         python("""
             from kubectl_runtime.client.config.auth import ClientCertificate
             api.get("a")
-            parents = client._carriers.current("")
+            parents = client._carriers.current()
 
             def child():
                 client._carriers.use_certificate(ClientCertificate(b"certificate", b"key"))
-                assert client._carriers.current("") is not parents
+                assert client._carriers.current() is not parents
                 assert parents.calls._pool.pool is not None, "closed"
                 api.get("b")
 
             forked(child)
-            assert client._carriers.current("") is parents
+            assert client._carriers.current() is parents
         """, server.url)
 
 

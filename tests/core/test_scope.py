@@ -18,7 +18,7 @@ import pytest
 import kubectl_runtime
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
-from kubectl_runtime.core.scope import RunScope, Trace, current_scope, enter_request, enter_scope, leave_scope
+from kubectl_runtime.core.scope import RunScope, Trace, current_scope, enter_scope, leave_scope
 from kubectl_runtime.runtime.logs import RunFilter
 from kubectl_runtime.runtime.reconcile.runner import PoolExecutor
 from tests.inherited_contexts import inherit
@@ -91,24 +91,9 @@ def test_a_thread_works_for_a_run_where_the_program_copied_the_context_and_nowhe
     entered = enter_scope(work := RunScope())
     try:
         found = HOW[how](current_scope)
-        within = HOW[how](within_a_request)
     finally:
         leave_scope(entered)
     assert found is (None if how in ("a thread", "a thread of a pool") else work)
-    assert within is found
-
-
-def within_a_request() -> RunScope | None:
-    """What is around a request that this thread sends."""
-    request: Any = SimpleNamespace()
-    entered = enter_request(request)
-    try:
-        now = current_scope()
-        assert now is not None
-        assert now.request is request
-        return now.outer
-    finally:
-        leave_scope(entered)
 
 
 def test_a_thread_of_a_pool_does_not_work_for_the_run_in_which_it_was_started() -> None:

@@ -27,7 +27,6 @@ from kubectl_runtime.client.server import explained
 from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, RequestError, Status
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.observer import is_heard
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.codec.jsonbytes import Carried, decode_event, decode_list, decode_object
@@ -171,7 +170,7 @@ class ApiBase(Generic[K]):
         if self.client.writes.begun:
             self.client.writes.begun.tell(self._ref(request.name) if request.name else None)
         answer = self._decoded(request, decode, timeout, stop, seen)
-        if self.client.writes or is_heard(self.client.observer):
+        if self.client.writes or self.client.observer.observers:
             for write in _writes(request, answer, self._ref(request.name or "")):
                 self.client.writes.tell(write)
                 self.client.observer.object_written(write.ref.resource.full_name, write.ref.key, write.verb,

@@ -26,18 +26,16 @@ import msgspec
 
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.client.http.layers import Layers, innermost, stack_of, with_layers
+from kubectl_runtime.client.http.layers import Layers, stack_of, with_layers
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer
 from kubectl_runtime.client.http.retry import (
-    ConnectionFailed,
-    Failure,
     RetryPolicy,
     error_of,
     failure_of,
     unexpected_answer,
     unknown_outcome,
 )
-from kubectl_runtime.client.http.send import Fence, RateLimit, Reachability, exchange, fenced_in_runs
+from kubectl_runtime.client.http.send import Fence, RateLimit, Reachability, exchange
 from kubectl_runtime.client.http.sockets import TlsSource
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.client.server import Refusals, ServerVersion, ServerWarnings
@@ -225,14 +223,12 @@ class Carriers:
         tls = self.rules.tls(certificate)
         self._present = _Present(os.getpid(), certificate, tls, self._made(tls) if given else None)
 
-    def current(self, operation: str) -> RequestsCarrier:
-        """The carrier for a call. The first call blocks while requests is imported."""
+    def current(self) -> RequestsCarrier | None:
+        """The carrier for a call; None once the client is closed. The first call blocks while requests is imported."""
         present = self._present
         if (present.carrier is None or present.process != os.getpid()) and not self.closing.is_set():
             present = self._first()
-        if self.closing.is_set() or present.carrier is None:
-            raise ConnectionFailed(f"{operation}: the client was closed", Failure(sent=False, permanent=True))
-        return present.carrier
+        return None if self.closing.is_set() else present.carrier
 
     def _first(self) -> _Present:
         with self._change:
@@ -385,9 +381,7 @@ class Client:
         own = stack_of(config, rules, retry or RetryPolicy(), rate_limit, clock, self.observer,
                        self._carriers.use_certificate)
         self._layers = with_layers(own, layers)
-        send = exchange(self._carriers.current, config, clock, self.reachability)
-        send = innermost(send, config, clock, self.observer, self.reachability)
-        self._exchange = fenced_in_runs(self.shared)(send)
+        self._exchange = exchange(self._carriers.current, config, clock, self.reachability, self.observer, self.shared)
         self._send = self._layers.around(self._exchange)
         self._refused = False
         self._discovery: Discovery | None = None

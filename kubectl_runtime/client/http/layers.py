@@ -11,9 +11,8 @@
 Layers outside `retry` see each call once, layers inside see each attempt, and layers inside `auth` also see the second
 attempt after a 401. Layers given as a list are innermost, the first of them outermost.
 
-`observed` (the innermost layer) and `ObservedCredentials` report attempts and changes of credentials to the client's
-observer. Without an observer both are left out and cost nothing. The retry layer reports retries, the verbs report
-writes.
+`ObservedCredentials` report changes of credentials to the client's observer, unless nothing observes the client. The
+retry layer reports retries, `send.exchange` attempts, the verbs writes.
 """
 from __future__ import annotations
 
@@ -27,8 +26,6 @@ from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, F
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.config.secrets import secret
 from kubectl_runtime.client.http.middleware import (
-    Answer,
-    Call,
     Layer,
     Send,
     authenticating,
@@ -39,7 +36,7 @@ from kubectl_runtime.client.http.middleware import (
     stacked,
 )
 from kubectl_runtime.client.http.retry import RetryPolicy
-from kubectl_runtime.client.http.send import RateLimit, Reachability, limiting, noting
+from kubectl_runtime.client.http.send import RateLimit, limiting
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ConfigError
@@ -47,28 +44,6 @@ from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.observer import Observer, is_heard
 
 T = TypeVar("T")
-
-
-def observed(observer: Observer, host: str, clock: Clock) -> Layer:
-    """Reports to `observer` how each attempt ended, including those that raised."""
-
-    def layer(send: Send) -> Send:
-        def told(call: Call) -> Answer:
-            if not is_heard(observer):
-                return send(call)
-            code, begun = 0, clock.monotonic()
-            try:
-                answer = send(call)
-                code = answer.status
-                return answer
-            finally:
-                request = call.request
-                observer.request_attempted(host, request.method, request.verb, request.resource_name, code,
-                                           clock.monotonic() - begun)
-
-        return told
-
-    return layer
 
 
 class ObservedCredentials:
@@ -212,12 +187,6 @@ def stack_of(config: Config, rules: WireRules, retry: RetryPolicy, rate_limit: R
         (HEADERS, extra_headers(fixed)),
         (RATE_LIMIT, None if rate_limit is None else limiting(rate_limit, clock)),
     ))
-
-
-def innermost(exchange: Send, config: Config, clock: Clock, observer: Observer, reachability: Reachability) -> Send:
-    """`exchange` with a layer that notes whether the server is reachable and, outside it, one that observes
-    attempts."""
-    return observed(observer, _host(config), clock)(noting(reachability)(exchange))
 
 
 def _host(config: Config) -> str:

@@ -7,9 +7,9 @@
 
 `Interrupt` ends the request of a thread when a stop token is set. While an address is looked up it sets the event that
 the thread waits for; from the connecting of the socket until the answer it shuts the socket down, which wakes the
-thread within milliseconds. After `released` or the end of the `with` block nothing is shut down, however late the
+thread within milliseconds. After `release` or the end of the `with` block nothing is shut down, however late the
 callback of the token runs: the connection may carry another thread's write by then, and a lock excludes the race.
-`waits_on` is called right before the first byte leaves: there the `check` may refuse the request, and from there on the
+`begin` is called right before the first byte leaves: there the `check` may refuse the request, and from there on the
 `unsent` tokens no longer count. `ByteStream` ends an open stream; `Interrupt` covers everything before, where a silent
 server would hold the thread until the deadline.
 
@@ -36,7 +36,6 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import Token
 from functools import partial
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
@@ -49,8 +48,9 @@ from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import ConfigError, RequestTimeout, TransportError
 from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.observer import Together
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.scope import SentRequest, current_scope, enter_request, leave_scope, scoped_cut
+from kubectl_runtime.core.scope import current_scope, scoped_cut
 
 PROBE_SECONDS = 5.0
 """The least seconds between two attempts to reach a server that is away."""
@@ -134,20 +134,6 @@ class Reachability:
     def connect_limit(self, seconds: float) -> float:
         """How long an attempt may take to connect; `seconds` is the limit without an outage."""
         return seconds if self._outage is None else min(seconds, PROBE_SECONDS)
-
-
-def noting(reachability: Reachability) -> Layer:
-    """Reports every answer to `reachability`. It is next to the adapter, so that it sees each attempt."""
-
-    def layer(send: Send) -> Send:
-        def noted(call: Call) -> Answer:
-            answer = send(call)
-            reachability.answered()
-            return answer
-
-        return noted
-
-    return layer
 
 
 _ROUNDING = 1e-9
@@ -249,36 +235,33 @@ class Interrupt:
         self.reason = ""
         """The reason of the token that was set."""
         self._forget: list[Callable[[], None]] = []
-        self._entered: Token[Any] | None = None
 
     def __enter__(self) -> Self:
-        if self._tokens or self._unsent is not None or self._check is not None:
-            self._entered = enter_request(self)
-            self._forget = [token.on_set(partial(self._end, token)) for token in self._tokens]
-            if self._unsent is not None:
-                self._forget.append(self._unsent.on_set(partial(self._end, self._unsent, only_unsent=True)))
+        self._forget = [token.on_set(partial(self._end, token)) for token in self._tokens]
+        if self._unsent is not None:
+            self._forget.append(self._unsent.on_set(partial(self._end, self._unsent, only_unsent=True)))
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._entered is None:
-            return
         for forget in self._forget:
             forget()
         self.release()
-        leave_scope(self._entered)
 
-    def attach(self, connection: socket.socket) -> None:
-        """The request is about to connect this socket. A copy of its descriptor is kept, since the TLS layer takes the
-        descriptor away; the copy still reaches the connection."""
+    def attach(self, connection: socket.socket) -> bool:
+        """The request is about to connect this socket, and may put TLS on it. Returns False if it must not connect
+        because a token was set before: a socket without a connection cannot be shut down. A copy of its descriptor is
+        kept, since the TLS layer takes the descriptor away; the copy still reaches the connection."""
         with self._lock:
             self._drop_copy()
             self._ours = True
             self._socket = self._copy = connection.dup()
             if self.stopped:  # set before there was a socket
                 self._shut_down()
+            return not self.stopped
 
     def begin(self, connection: Any) -> None:
-        """The first byte of the request is about to be sent. Raises what the check raises."""
+        """The first byte of the request is about to be sent on this socket, where its answer comes. Raises what the
+        check raises, and ConnectionAbortedError when a token was set before; then nothing is sent."""
         if self._check is not None:
             self._check()
         with self._lock:
@@ -289,7 +272,7 @@ class Interrupt:
             self._socket = connection
 
     def wait(self, event: threading.Event, seconds: float) -> None:
-        """Block until `event` is set, which a token also does, for `seconds` at most."""
+        """Block until `event` is set, which a token that ends the request also does, for `seconds` at most."""
         with self._lock:
             self._wake = event.set
             if self.stopped:
@@ -299,7 +282,7 @@ class Interrupt:
             self._wake = None
 
     def release(self) -> bool:
-        """The request no longer waits on the connection. Returns whether the connection was shut down before."""
+        """The request is done with its connection. Returns whether it was shut down before, and so is unusable."""
         with self._lock:
             was_shut_down = self._ours and self.stopped and self._socket is not None
             self._ours = False
@@ -329,45 +312,6 @@ class Interrupt:
             copy.close()
 
 
-def _current() -> SentRequest | None:
-    scope = current_scope()
-    return None if scope is None else scope.request
-
-
-def connects(connection: socket.socket) -> bool:
-    """This thread's request is about to connect this socket, and may put TLS on it. Returns False if it must not
-    connect because a token was set before: a socket without a connection cannot be shut down."""
-    interrupt = _current()
-    if interrupt is None:
-        return True
-    interrupt.attach(connection)
-    return not interrupt.stopped
-
-
-def waits_for(event: threading.Event, seconds: float) -> None:
-    """Block until `event` is set, for `seconds` at most; a token that ends this thread's request also sets it."""
-    interrupt = _current()
-    if interrupt is None:
-        event.wait(seconds)
-    else:
-        interrupt.wait(event, seconds)
-
-
-def waits_on(connection: Any) -> None:
-    """This thread's request is about to be sent on this socket and to wait there for its answer. Raises
-    ConnectionAbortedError when a token was set before, and what the check of the request raises; then nothing is
-    sent."""
-    interrupt = _current()
-    if interrupt is not None:
-        interrupt.begin(connection)
-
-
-def released() -> bool:
-    """This thread's request is done with its connection. Returns whether it was shut down, and so is unusable."""
-    interrupt = _current()
-    return interrupt is not None and interrupt.release()
-
-
 _LEAST = 0.001
 """Seconds; a timeout of zero would be an error."""
 
@@ -375,32 +319,58 @@ _LEAST = 0.001
 class Carrier(Protocol):
     """What this side needs of a wire (client/wire)."""
 
-    def carry(self, call: Call, connect: float, left: float) -> Answer:
+    def carry(self, call: Call, connect: float, left: float, interrupt: Interrupt) -> Answer:
         """Send `call` once; `connect` is the limit in seconds for having a connection. Blocks for at most `left`
-        seconds, for a stream until the head of its answer is there. Raises TransportError."""
+        seconds, for a stream until the head of its answer is there; `interrupt`, which is notified of each step, may
+        end it. Raises TransportError."""
 
 
-def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, reachability: Reachability) -> Send:
-    """Sends a call once, unchanged. `carrier` returns the current wire for an operation; `reachability` limits the time
-    for connecting."""
+def exchange(carrier: Callable[[], Carrier | None], config: Config, clock: Clock, reachability: Reachability,
+             observer: Together, family: object) -> Send:
+    """Sends a call once, unchanged. `carrier` returns the current wire, None once the client is closed.
+
+    `reachability` limits the time for connecting, and is notified of every answer; `observer`, of how each attempt
+    ended, those that raised included. The fences of the run for which the thread works apply if the run is of this
+    `family` of clients.
+    """
     server = urlsplit(config.cluster_url).netloc
+    host = server.rpartition("@")[2]
     connect_timeout = seconds(config.connect_timeout)
 
     def send(call: Call) -> Answer:
+        if call.request.method not in READS and (scope := current_scope()) is not None and scope.family is family:
+            for fence in scope.fences:
+                _checked(call, fence.check)
+        if not observer.observers:
+            return attempt(call)
+        code, begun = 0, clock.monotonic()
+        try:
+            answer = attempt(call)
+            code = answer.status
+            return answer
+        finally:
+            request = call.request
+            observer.request_attempted(host, request.method, request.verb, request.resource_name, code,
+                                       clock.monotonic() - begun)
+
+    def attempt(call: Call) -> Answer:
         now = clock.monotonic()
         left = min(call.deadline - now, UNLIMITED)
         if left <= 0:
             raise RequestTimeout(f"{call.request.operation}: the deadline passed before it could be sent to {server}",
                                  sent=False)
-        current = carrier(call.request.operation)
+        current = carrier()
+        if current is None:
+            raise ConnectionFailed(f"{call.request.operation}: the client was closed",
+                                   Failure(sent=False, permanent=True))
         interrupt = _interrupt(call)
         try:
             with interrupt:
                 stopped_before = interrupt.stopped
                 if stopped_before:
                     raise _given_up(call, interrupt, sent=False)
-                answer = current.carry(
-                    call, max(_LEAST, min(reachability.connect_limit(connect_timeout), left, call.send_by - now)), left)
+                connect = max(_LEAST, min(reachability.connect_limit(connect_timeout), left, call.send_by - now))
+                answer = current.carry(call, connect, left, interrupt)
         except TransportError as error:
             if interrupt.stopped:
                 raise _given_up(call, interrupt, sent=error.sent) from None
@@ -409,6 +379,7 @@ def exchange(carrier: Callable[[str], Carrier], config: Config, clock: Clock, re
             if answer.response is not None:
                 answer.response.close()
             raise _given_up(call, interrupt, sent=True)
+        reachability.answered()
         return answer
 
     return send
@@ -458,20 +429,3 @@ def _checked(call: Call, check: Callable[[Call], None]) -> None:
     check(call)
     if check not in call.checks:
         call.checks = (*call.checks, check)
-
-
-def fenced_in_runs(family: object) -> Layer:
-    """The layer of all clients of a `family`: it applies the fences of the run for which the thread works."""
-
-    def layer(send: Send) -> Send:
-        def fenced(call: Call) -> Answer:
-            if call.request.method not in READS:
-                scope = current_scope()
-                if scope is not None and scope.family is family:
-                    for fence in scope.fences:
-                        _checked(call, fence.check)
-            return send(call)
-
-        return fenced
-
-    return layer

@@ -56,7 +56,7 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.config.proxies import Proxy
 from kubectl_runtime.client.config.secrets import is_credential, reading_problem, secret_file, secret_headers
 from kubectl_runtime.client.http.middleware import Answer, Call
-from kubectl_runtime.client.http.send import released
+from kubectl_runtime.client.http.send import Interrupt
 from kubectl_runtime.client.http.sockets import TlsSource
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.client.wire.connections import (
@@ -106,7 +106,7 @@ class _IdleConnections:
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - urllib3's
         if item is None:  # urllib3 fills its queue with empty places; this class keeps only connections
             return
-        if released():  # an interrupt shut this connection down, so the next request on it would fail
+        if item.limits.interrupt.release():  # it shut this connection down, so the next request on it would fail
             item.close()
         if len(self._idle) >= self.limit:
             item.close()
@@ -338,10 +338,10 @@ class RequestsCarrier:
                            server_hostname=rules.config.tls_server_name)
                 for size in (rules.connections, STREAM_CONNECTIONS))
 
-    def carry(self, call: Call, connect: float, left: float) -> Answer:
+    def carry(self, call: Call, connect: float, left: float, interrupt: Interrupt) -> Answer:
         """As `Carrier`. Raises RequestError if a layer changed the call to something that HTTP cannot carry."""
         rules, adapter = self._rules, self.streams if call.streaming else self.calls
-        limits = Limits(connect, left, streaming=call.streaming, silence=call.read_timeout)
+        limits = Limits(connect, left, interrupt, streaming=call.streaming, silence=call.read_timeout)
         timeout: Any = limits
         if rules.mounted is not None:  # a user's adapter may know no other form
             timeout = (connect, call.read_timeout if call.streaming else left)

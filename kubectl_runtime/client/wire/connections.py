@@ -26,7 +26,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
 from concurrent.futures import Future
 from http import HTTPStatus
 from http.client import HTTPException
@@ -46,7 +46,7 @@ from urllib3.response import HTTPResponse
 from kubectl_runtime.client.config.config import UNLIMITED
 from kubectl_runtime.client.config.proxies import Proxy
 from kubectl_runtime.client.config.secrets import Secret, SecretBytes
-from kubectl_runtime.client.http.send import connects, waits_for, waits_on
+from kubectl_runtime.client.http.send import Interrupt
 from kubectl_runtime.client.http.sockets import ApiSocket, ApiTlsSocket, TlsInTls, TlsSource, bottom, remaining
 from kubectl_runtime.client.wire.transport_errors import ENDED, is_about_our_certificate
 from kubectl_runtime.core.base.errors import text_of
@@ -73,10 +73,13 @@ class Limits(Timeout):
         """Returns itself: urllib3 copies a Timeout for each request, and a `Limits` serves one request."""
         return self
 
-    def __init__(self, connect: float, left: float, *, streaming: bool = False, silence: float | None = None) -> None:
+    def __init__(self, connect: float, left: float, interrupt: Interrupt | None = None, *, streaming: bool = False,
+                 silence: float | None = None) -> None:
         """Seconds: `connect` until the request begins to leave, `left` until the whole answer (for a stream, its head)
-        is there; after that `silence` is the longest silence of a stream (None: no limit)."""
+        is there; after that `silence` is the longest silence of a stream (None: no limit). `interrupt` may end the
+        request before (None: nothing does)."""
         now = time.monotonic()
+        self.interrupt = interrupt or Interrupt()
         self.connect_by = now + min(connect, left)
         self.seconds = left if silence is None or not streaming else min(left, silence)
         self.deadline = now + self.seconds
@@ -87,8 +90,9 @@ class Limits(Timeout):
     @classmethod
     def of(cls, timeout: Any) -> Self:
         """The limits of a request that other code sends through the adapter."""
-        connect, read = (getattr(timeout, name, None) for name in ("connect_timeout", "read_timeout"))
-        return cls(*(seconds if isinstance(seconds, int | float) else UNLIMITED for seconds in (connect, read)))
+        given = (getattr(timeout, name, None) for name in ("connect_timeout", "read_timeout"))
+        connect, read = (seconds if isinstance(seconds, int | float) else UNLIMITED for seconds in given)
+        return cls(connect, read)
 
     def __repr__(self) -> str:
         return f"<Limits of {self.seconds:.3g} s, {self.connect_by - self.deadline + self.seconds:.3g} s to connect>"
@@ -98,8 +102,8 @@ _running: dict[tuple[int, str, int], Future[list[Address]]] = {}
 _lock = ForkSafeLock()
 
 
-def look_up(host: str, port: int, by: float) -> list[Address]:
-    """The addresses of `host`, as getaddrinfo returns them. Blocks until `by` at most. Raises socket.gaierror for a
+def look_up(host: str, port: int, limits: Limits) -> list[Address]:
+    """The addresses of `host`, as getaddrinfo returns them. Blocks as connecting may. Raises socket.gaierror for a
     name without addresses, TimeoutError, LocationParseError for an invalid name, ConnectionAbortedError after a
     stop."""
     host = host.strip("[]")
@@ -122,9 +126,9 @@ def look_up(host: str, port: int, by: float) -> list[Address]:
             _resolve(key, found)
     done = threading.Event()
     found.add_done_callback(lambda _: done.set())
-    waits_for(done, max(0.0, by - time.monotonic()))
+    limits.interrupt.wait(done, max(0.0, limits.connect_by - time.monotonic()))
     if not found.done():
-        remaining(by)
+        remaining(limits.connect_by)
         raise ConnectionAbortedError("given up before the address was known")
     return found.result()
 
@@ -156,32 +160,34 @@ def _resolve(key: tuple[int, str, int], found: Future[list[Address]]) -> None:
         found.set_result(result)
 
 
-def dial(host: str, port: int, by: float, options: Options | None,
-         connected: Callable[[Address, float, Options | None], ApiSocket] | None = None) -> ApiSocket:
-    """A connected socket to the first address of `host` that accepts, with `options` set before. Blocks until `by` on
-    `time.monotonic` at most. Raises as `look_up`, and the error of the last address: TimeoutError, OSError.
+def dial(host: str, port: int, limits: Limits, options: Options | None,
+         connected: Callable[[Address, float], ApiSocket] | None = None) -> ApiSocket:
+    """A connected socket to the first address of `host` that accepts, with `options` set before. Blocks as connecting
+    may. Raises as `look_up`, and the error of the last address: TimeoutError, OSError.
 
-    `connected(address, by, options)` makes the connection to one address; by default a plain one.
+    `connected(address, by)` makes the connection to one address; by default a plain one.
     """
-    addresses = look_up(host, port, by)
+    addresses, by = look_up(host, port, limits), limits.connect_by
     failure: Exception = OSError("the name has no address")
     for index, address in enumerate(addresses):
         left = by - time.monotonic()
         if left <= 0:
             raise failure if index else TimeoutError("timed out")
-        share = min(left, max(_LEAST_SHARE, left / (len(addresses) - index)))
+        until = time.monotonic() + min(left, max(_LEAST_SHARE, left / (len(addresses) - index)))
         try:
-            return (connected or _connected)(address, time.monotonic() + share, options)
+            if connected is not None:
+                return connected(address, until)
+            return _connected(address, until, options, limits.interrupt)
         except (OSError, ProxyError) as error:
             failure = error
     raise failure
 
 
-def _connected(address: Address, by: float, options: Options | None) -> ApiSocket:
+def _connected(address: Address, by: float, options: Options | None, interrupt: Interrupt) -> ApiSocket:
     family, kind, protocol, _, place = address
     connection = ApiSocket(family, kind, protocol)
     try:
-        _prepare(connection, by, options)
+        _prepare(connection, by, options, interrupt)
         connection.connect(place)
     except BaseException:
         connection.close()
@@ -189,15 +195,15 @@ def _connected(address: Address, by: float, options: Options | None) -> ApiSocke
     return connection
 
 
-def _prepare(connection: socket.socket, by: float, options: Options | None) -> None:
+def _prepare(connection: socket.socket, by: float, options: Options | None, interrupt: Interrupt) -> None:
     for option in options or ():
         connection.setsockopt(*option)
     connection.settimeout(remaining(by))
-    if not connects(connection):
+    if not interrupt.attach(connection):
         raise ConnectionAbortedError("given up before it was made")
 
 
-def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, options: Options | None) -> ApiSocket:
+def dial_by_socks(proxy: Proxy, host: str, port: int, limits: Limits, options: Options | None) -> ApiSocket:
     """A socket that a SOCKS proxy has connected to `host`. Blocks and raises as `dial`, and ProxyError if the proxy
     refuses.
 
@@ -206,21 +212,21 @@ def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, options: Option
     with unforked():  # few programs need PySocks
         import socks
 
-    host, by_name = _for_socks(proxy, host, port, by)
+    host, by_name = _for_socks(proxy, host, port, limits)
 
     class Socket(socks.socksocket):  # type: ignore[misc] # without types
         def recv_into(self, *arguments: Any) -> int:
             socket.socket.settimeout(self, remaining(self.by))
             return super().recv_into(*arguments)  # type: ignore[no-any-return]
 
-    def connected(address: Address, by: float, options: Options | None) -> ApiSocket:
+    def connected(address: Address, by: float) -> ApiSocket:
         family, kind, protocol, _, place = address
         connection = Socket(family, kind, protocol)
         connection.by = by
         try:
             connection.set_proxy(socks.SOCKS5 if proxy.scheme.startswith("socks5") else socks.SOCKS4, place[0],
                                  place[1], by_name, proxy.username, proxy.password)
-            _prepare(connection, by, options)
+            _prepare(connection, by, options, limits.interrupt)
             connection.connect((host, port))
             return ApiSocket(family, kind, protocol, fileno=connection.detach())
         except socks.ProxyError as error:
@@ -233,16 +239,16 @@ def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, options: Option
         finally:
             connection.close()
 
-    return dial(proxy.host, proxy.port, by, options, connected)
+    return dial(proxy.host, proxy.port, limits, options, connected)
 
 
-def _for_socks(proxy: Proxy, host: str, port: int, by: float) -> tuple[str, bool]:
+def _for_socks(proxy: Proxy, host: str, port: int, limits: Limits) -> tuple[str, bool]:
     """The destination for the proxy, and whether it may be a name."""
     host = host.strip("[]")
     if proxy.scheme in ("socks5h", "socks4a"):
         return host, True
     try:
-        found = look_up(host, port, by)
+        found = look_up(host, port, limits)
     except socket.gaierror:
         if proxy.scheme != "socks5":
             raise
@@ -259,7 +265,7 @@ _is_status = re.compile(r"HTTP/1\.1 ([1-9][0-9]{2})(| [^\r\n]*)").fullmatch
 _is_length = re.compile(r"\s*([0-9]{1,18})\s*(?:,\s*\1\s*)*", re.ASCII).fullmatch
 """Headers whose repetition may arrive as a list."""
 _TRANSFER_CODINGS = frozenset(("", "identity", "chunked", "chunked, chunked"))
-_LINES = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*?)[ \t]*\r\n", re.MULTILINE)
+_LINES = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*)\r\n", re.MULTILINE)
 
 Head = tuple[int, str, HTTPHeaderDict]
 """Status, reason, headers."""
@@ -319,7 +325,7 @@ def answer_head(file: Any) -> Head | None:
     status, reason, lines, end = parsed
     headers = HTTPHeaderDict()
     for name, value in lines:
-        headers.add(name, value)
+        headers.add(name, value.rstrip(" \t"))
     file.read(end)
     return status, reason, headers
 
@@ -338,9 +344,40 @@ def _parsed(data: bytes) -> tuple[int, str, list[tuple[str, str]], int] | None:
     return int(status[1]), status[2].strip(), lines, end + 4
 
 
-WholeAnswer = tuple[int, HTTPHeaderDict, bytes]
+class AnswerHeaders(Mapping[str, str]):
+    """The headers of an answer that has none twice, by their names in any case; iterates over the names as sent."""
+
+    __slots__ = ("_lines", "_values")
+
+    def __init__(self, lines: list[tuple[str, str]]) -> None:
+        self._lines = lines
+        self._values = {name.lower(): value.rstrip(" \t") for name, value in lines}
+
+    @property
+    def names(self) -> KeysView[str]:
+        """The names in lower case."""
+        return self._values.keys()
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As the base class, which would raise and catch an exception for an absent header."""
+        return self._values.get(name.lower(), default)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._lines)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"<headers {', '.join(self)}>"  # without the values
+
+
+WholeAnswer = tuple[int, AnswerHeaders, bytes]
 """Status, headers, body."""
-_FIRST = 1 << 16
+_FIRST = 1 << 14
 _ELSEWHERE = frozenset(("transfer-encoding", "content-encoding", "connection"))
 """Headers of answers that http.client reads."""
 
@@ -352,14 +389,11 @@ def whole_answer(data: bytes) -> WholeAnswer | None:
     if parsed is None:
         return None
     status, _, lines, end = parsed
-    values = {name.lower(): value for name, value in lines}
-    body = data[end:]
-    if (len(values) < len(lines) or values.get("content-length") != str(len(body)) or values.keys() & _ELSEWHERE
+    headers, body = AnswerHeaders(lines), data[end:]
+    if (len(headers) < len(lines) or headers.get("content-length") != str(len(body))
+            or not _ELSEWHERE.isdisjoint(headers.names)
             or status < HTTPStatus.OK or status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)):
         return None
-    headers = HTTPHeaderDict()
-    for name, value in lines:
-        headers.add(name, value)
     return status, headers, body
 
 
@@ -477,7 +511,7 @@ class ApiConnection(HTTPConnection):
         """Connect, within the limit for connecting. Raises what urllib3 raises."""
         by = self.limits.connect_by
         try:
-            self.sock = self._secured(self._reached(by), by)
+            self.sock = self._secured(self._reached(), by)
         except TimeoutError as error:
             raise ConnectTimeoutError(self, f"Connection to {self.host} timed out.") from error
         sys.audit("http.client.connect", self, self.host, self.port)
@@ -486,15 +520,15 @@ class ApiConnection(HTTPConnection):
         """The socket on which the request is sent."""
         return connection
 
-    def _reached(self, by: float) -> ApiSocket | ApiTlsSocket:
+    def _reached(self) -> ApiSocket | ApiTlsSocket:
         """A connection to the server, or to the proxy if it gets absolute URLs."""
-        via = self._via
+        via, limits = self._via, self.limits
         try:
             if via is None:
-                return dial(self._full_name, self.port, by, self.socket_options)
+                return dial(self._full_name, self.port, limits, self.socket_options)
             if via.is_socks:
-                return dial_by_socks(via, self._full_name, self.port, by, self.socket_options)
-            connection: ApiSocket | ApiTlsSocket = dial(via.host, via.port, by, self.socket_options)
+                return dial_by_socks(via, self._full_name, self.port, limits, self.socket_options)
+            connection: ApiSocket | ApiTlsSocket = dial(via.host, via.port, limits, self.socket_options)
         except socket.gaierror as error:
             if via is not None:
                 raise ProxyError(f"the proxy {via.place}", error) from error
@@ -507,9 +541,9 @@ class ApiConnection(HTTPConnection):
             raise NewConnectionError(self, f"Failed to establish a new connection: {error}") from error
         try:
             if self._via_tls is not None:
-                connection = self._trusted_proxy(connection, via, self._via_tls, by)
+                connection = self._trusted_proxy(connection, via, self._via_tls, limits.connect_by)
             if not self._forwards:
-                self._tunnel_through(connection, via, by)
+                self._tunnel_through(connection, via, limits.connect_by)
         except OSError as error:
             connection.close()
             raise ProxyError(f"the proxy {via.place}", error) from error
@@ -587,7 +621,7 @@ class ApiConnection(HTTPConnection):
         connection.deadline = self.limits.deadline
         if time.monotonic() >= self.limits.deadline:
             raise ConnectTimeoutError(self, "the time was over before the request was sent")
-        waits_on(bottom(connection))
+        self.limits.interrupt.begin(bottom(connection))
         self.limits.sent = True
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class

@@ -201,7 +201,7 @@ METHODS = tuple(name for name, value in vars(Observer).items() if callable(value
 """The names of an observer's methods."""
 
 
-class _Together(Observer):
+class Together(Observer):
     """Passes each notification to the observers that override its method. Methods are instance attributes. A method
     that no observer overrides is the base class's empty one and costs as little as with `NO_OBSERVER`."""
 
@@ -236,31 +236,31 @@ def together(*observers: Observer) -> Observer:
         given = f"the class {wrong[0].__name__}" if isinstance(wrong[0], type) else type(wrong[0]).__name__
         raise TypeError(f"an observer is an instance of a subclass of Observer, not {given}")
     telling = tuple(observer for observer in observers if observer is not NO_OBSERVER)
-    if len(telling) == 1 and isinstance(telling[0], _Together):
+    if len(telling) == 1 and isinstance(telling[0], Together):
         return telling[0]
-    return _Together(telling) if telling else NO_OBSERVER
+    return Together(telling) if telling else NO_OBSERVER
 
 
-def extensible(observer: Observer) -> Observer:
+def extensible(observer: Observer) -> Together:
     """An observer for one client, to which `observe_too` can add another one later. Raises as `together`."""
-    return _Together(tuple(part for part in parts_of(together(observer)) if part is not NO_OBSERVER))
+    return Together(tuple(part for part in parts_of(together(observer)) if part is not NO_OBSERVER))
 
 
 def observe_too(observer: Observer, more: Observer) -> None:
     """Let `observer`, which `extensible` made, notify `more` as well. Call it before the client is used much: running
     work may go on without `more`."""
-    assert isinstance(observer, _Together)
+    assert isinstance(observer, Together)
     observer.add(more)
 
 
 def is_heard(observer: Observer) -> bool:
     """Whether any method is overridden."""
-    return bool(observer.observers) if isinstance(observer, _Together) else observer is not NO_OBSERVER
+    return bool(observer.observers) if isinstance(observer, Together) else observer is not NO_OBSERVER
 
 
 def parts_of(observer: Observer) -> tuple[Observer, ...]:
     """The observers that `together` combined; the observer alone if it was not combined."""
-    return observer.observers if isinstance(observer, _Together) else (observer,)
+    return observer.observers if isinstance(observer, Together) else (observer,)
 
 
 def hearers(observer: Observer, method: str, subject: str) -> Hearers:

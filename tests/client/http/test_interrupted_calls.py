@@ -15,8 +15,9 @@ from kubectl_runtime import Api, ApiError, ApiResource, Client, Config, RetryPol
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.bundles import server_context
 from kubectl_runtime.client.http.middleware import Answer, Call
-from kubectl_runtime.client.http.send import Interrupt, Reachability, connects, exchange, released, waits_on
+from kubectl_runtime.client.http.send import Interrupt, Reachability, exchange
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.observer import NO_OBSERVER, extensible
 from kubectl_runtime.core.base.stop import FirstOf
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.core.scope import RunScope, current_scope, enter_scope, leave_scope
@@ -87,12 +88,13 @@ def test_an_answer_that_comes_after_the_stop_is_closed(opened: bool, stops: bool
     stop, body = StopToken(), Opened() if opened else None
 
     class Wire:
-        def carry(self, call: Call, connect: float, read: float | None) -> Answer:
+        def carry(self, call: Call, connect: float, left: float, interrupt: Interrupt) -> Answer:
             if stops:
                 stop.set("the test says so")
             return Answer(200, {}, b"", body)  # type: ignore[arg-type]
 
-    send = exchange(lambda _: Wire(), Config(cluster_url="http://127.0.0.1:9"), SYSTEM_CLOCK, Reachability())
+    send = exchange(Wire, Config(cluster_url="http://127.0.0.1:9"), SYSTEM_CLOCK, Reachability(),
+                    extensible(NO_OBSERVER), None)
     call = Call(LIST, SYSTEM_CLOCK.monotonic() + 10, stop, streaming=opened)
     if stops:
         with pytest.raises(TransportError, match="given up, as the test says so"):
@@ -271,16 +273,16 @@ def test_a_socket_that_was_given_back_is_not_shut_down_and_one_that_was_shut_dow
         stop = StopToken()
         one, other = socket.socketpair()
         with one, other, Interrupt(stop) as interrupt:
-            waits_on(one)
+            interrupt.begin(one)
             if order == "given back first":
-                assert not released()
+                assert not interrupt.release()
                 stop.set()
                 one.send(b"x")
                 assert other.recv(1) == b"x"
                 assert not interrupt.stopped
             else:
                 stop.set()
-                assert released()
+                assert interrupt.release()
                 assert other.recv(1) == b""
                 assert interrupt.stopped
 
@@ -288,8 +290,8 @@ def test_a_socket_that_was_given_back_is_not_shut_down_and_one_that_was_shut_dow
 def test_a_socket_whose_descriptor_tls_took_is_reached_all_the_same() -> None:
     stop = StopToken()
     one, other = socket.socketpair()
-    with other, Interrupt(stop):
-        connects(one)
+    with other, Interrupt(stop) as interrupt:
+        assert interrupt.attach(one)
         with socket.socket(fileno=one.detach()):
             stop.set()
             assert other.recv(1) == b""

@@ -245,7 +245,7 @@ def test_requests_own_adapter_is_replaced_and_a_mounted_one_is_used() -> None:
 
     session = requests.Session()
     with Client(Config(cluster_url=URL), session=session) as client:
-        assert isinstance(client._carriers.current("x").calls, ApiAdapter)
+        assert isinstance(client._carriers.current().calls, ApiAdapter)
     session.mount("http://127.0.0.1", Mine())
     sent_with(session)
     assert Mine.used == 1
