@@ -2,7 +2,8 @@
 
 Against the canned server in a process of its own, in turns: this library; `http.client`, which sends prepared bytes on
 one connection and decodes nothing; lightkube and the official client where they are installed. `list`: one Pod of 4.6
-KB and its name; `get`, `create` and `apply`: a ConfigMap of 500 bytes. For each verb:
+KB and its name; `get`, `create` and `apply`: a ConfigMap of 500 bytes and its data; an object to send is made before.
+For each verb:
 
     cpu_us     microseconds of CPU a call: the smallest and the median of five rounds. The smallest says more on a
                machine that has something else to do.
@@ -49,10 +50,11 @@ Calls = dict[str, Callable[[], object]]
 def ours(url: str) -> Calls:
     client = Client(Config(cluster_url=url))
     pods, maps = Api.all(client, Pod), Api.namespaced(client, ConfigMap, "default")
+    made = ConfigMap(name="settings", data=DATA)
     return {"list": lambda: pods.list(ListParams(limit=1)).items[0].metadata.name,
             "get": lambda: maps.get("settings").data,
-            "create": lambda: maps.create(ConfigMap(name="settings", data=DATA)).data,
-            "apply": lambda: maps.apply(ConfigMap(name="settings", data=DATA), field_manager="calls").data}
+            "create": lambda: maps.create(made).data,
+            "apply": lambda: maps.apply(made, field_manager="calls").data}
 
 
 def prepared() -> dict[str, Request]:
@@ -101,26 +103,20 @@ def lightkube(url: str) -> Calls:
     from lightkube.resources.core_v1 import Pod as OtherPod
 
     client = lightkube_client(url)
-
-    def made() -> Any:
-        return OtherMap(metadata=ObjectMeta(name="settings", namespace="default"), data=DATA)
-
+    made = OtherMap(metadata=ObjectMeta(name="settings", namespace="default"), data=DATA)
     return {"list": lambda: next(iter(client.list(OtherPod, namespace="*", chunk_size=1))).metadata.name,
             "get": lambda: client.get(OtherMap, "settings", namespace="default").data,
-            "create": lambda: client.create(made()).data, "apply": lambda: client.apply(made()).data}
+            "create": lambda: client.create(made).data, "apply": lambda: client.apply(made).data}
 
 
 def official(url: str) -> Calls:
     import kubernetes.client as other
 
     core = other.CoreV1Api(other.ApiClient(other.Configuration(host=url)))
-
-    def created() -> object:
-        made = other.V1ConfigMap(metadata=other.V1ObjectMeta(name="settings"), data=DATA)
-        return core.create_namespaced_config_map("default", made).data
-
+    made = other.V1ConfigMap(metadata=other.V1ObjectMeta(name="settings"), data=DATA)
     return {"list": lambda: core.list_pod_for_all_namespaces(limit=1).items[0].metadata.name,
-            "get": lambda: core.read_namespaced_config_map("settings", "default").data, "create": created}
+            "get": lambda: core.read_namespaced_config_map("settings", "default").data,
+            "create": lambda: core.create_namespaced_config_map("default", made).data}
 
 
 def one_round(call: Callable[[], object]) -> tuple[float, float]:

@@ -435,7 +435,8 @@ def chosen(given: P | None, kind: type[P], called: str = "params", /, **keywords
 
     Raises RequestError when both are set, for anything else as `given`, and when the class itself does.
     """
-    return chosen_of_said(given, kind, {name: value for name, value in keywords.items() if value is not False}, called)
+    said = {name: value for name, value in keywords.items() if value is not None and value is not False}
+    return chosen_of_said(given, kind, said, called) if said else params_or_default(given, kind)
 
 
 def chosen_of_said(given: P | None, kind: type[P], keywords: Mapping[str, Any], called: str = "params") -> P:

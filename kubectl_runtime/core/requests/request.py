@@ -150,6 +150,7 @@ METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 NAMELESS_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
 """Groups whose kinds are reviews: TokenReview, SelfSubjectAccessReview, …"""
+_REVIEWS = tuple(f"/apis/{group}/" for group in sorted(NAMELESS_GROUPS))
 _READING = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
@@ -240,13 +241,13 @@ class Request(msgspec.Struct, frozen=True):
     @property
     def _is_review(self) -> bool:
         """A review of authentication.k8s.io or authorization.k8s.io, which is answered and not stored."""
-        _, apis, group, *_ = (*self.path.split("/", 3), "", "")
-        return self.method == "POST" and apis == "apis" and group in NAMELESS_GROUPS
+        return self.method == "POST" and self.path.startswith(_REVIEWS)
 
     @property
     def _is_dry_run(self) -> bool:
-        if any(key == "dryRun" and value for key, value in self.query):
-            return True
+        for key, value in self.query:
+            if key == "dryRun" and value:
+                return True
         if self.method == "DELETE":
             return bool(self._content.dry_run)
         return self.subresource == "eviction" and bool((self._content.delete_options or _Content()).dry_run)
