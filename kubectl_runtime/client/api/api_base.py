@@ -326,7 +326,7 @@ class ListVerbs(ApiBase[K]):
         params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
                         continue_token=continue_token, resource_version=resource_version,
                         resource_version_match=resource_version_match)
-        meta, records = self.list_page(params, timeout=timeout)
+        meta, records = self._answered(build.list_(self.place, params), self.form.decode_list, timeout)
         return ObjectList([self._object(record) for record in records if is_in_shard(params.shard, record)], meta)
 
     def pages(self, params: ListParams | None = None, *, label_selector: LabelSelection | None = None,

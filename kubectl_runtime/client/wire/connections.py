@@ -267,6 +267,8 @@ _is_length = re.compile(r"\s*([0-9]{1,18})\s*(?:,\s*\1\s*)*", re.ASCII).fullmatc
 _TRANSFER_CODINGS = frozenset(("", "identity", "chunked", "chunked, chunked"))
 _LINES = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*)\r\n", re.MULTILINE)
 
+_WITHOUT_CONTENT = frozenset((HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED))
+
 Head = tuple[int, str, HTTPHeaderDict]
 """Status, reason, headers."""
 
@@ -304,7 +306,7 @@ class QuickResponse(http.client.HTTPResponse):
             this.chunk_left = None
         this.will_close = "close" in (headers.get("connection") or "").lower()
         this.length = None if this.chunked else _length(headers.get("content-length"))
-        if status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED) or status < 200 or this._method == "HEAD":
+        if status in _WITHOUT_CONTENT or status < 200 or this._method == "HEAD":
             this.length = 0
         if not this.will_close and not this.chunked and this.length is None:
             this.will_close = True
@@ -392,7 +394,7 @@ def whole_answer(data: bytes) -> WholeAnswer | None:
     headers, body = AnswerHeaders(lines), data[end:]
     if (len(headers) < len(lines) or headers.get("content-length") != str(len(body))
             or not _ELSEWHERE.isdisjoint(headers.names)
-            or status < HTTPStatus.OK or status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)):
+            or status < 200 or status in _WITHOUT_CONTENT):
         return None
     return status, headers, body
 
