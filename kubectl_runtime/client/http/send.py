@@ -216,11 +216,11 @@ class Interrupt:
     """Lets stop tokens end a thread's wait for an answer, by shutting its socket down. A context manager for one
     request of one thread; any thread may set the tokens."""
 
-    def __init__(self, *tokens: StopToken | None, unsent: StopToken | None = None,
+    def __init__(self, token: StopToken | None = None, *, unsent: StopToken | None = None,
                  check: Callable[[], None] | None = None) -> None:
         """Without tokens nothing ends the request. `unsent` is a token that ends it only while nothing of it was sent.
         `check` is called right before the first byte is sent; it refuses the request by raising."""
-        self._tokens = [token for token in tokens if token is not None]
+        self._token = token
         self._unsent = unsent
         self._check = check
         self._lock = threading.Lock()
@@ -237,7 +237,8 @@ class Interrupt:
         self._forget: list[Callable[[], None]] = []
 
     def __enter__(self) -> Self:
-        self._forget = [token.on_set(partial(self._end, token)) for token in self._tokens]
+        if self._token is not None:
+            self._forget.append(self._token.on_set(partial(self._end, self._token)))
         if self._unsent is not None:
             self._forget.append(self._unsent.on_set(partial(self._end, self._unsent, only_unsent=True)))
         return self
