@@ -2,32 +2,25 @@
 
 - `request` sends the head in one piece and, together with the body, in one write; http.client writes them separately
   and checks and encodes each line. A head of an unusual form is left to http.client (`request_head`).
-- `getresponse` reads the head in one step. The standard library's e-mail parser took a sixth of the CPU time of a call,
-  and reading line by line another sixth. A head of the usual form (HTTP/1.1, `Name: value` lines, all of it in the
-  first data) is taken from the buffer at once; any other head is read by the standard library. Its limits hold in both
+- `received` takes an answer of the most usual form, all of which comes at once, from the received bytes. That is nearly
+  every answer to a call; the classes for answers of http.client, urllib3 and requests cost more CPU time than the rest.
+- `getresponse`, and `received` for any other answer, read the head in one step where it is of the usual form (HTTP/1.1,
+  `Name: value` lines, all of it in the first data). The standard library reads any other head; its limits hold in both
   cases.
-- `connect` looks the name up, connects to the address or the proxy, and adds a tunnel and TLS as needed, all within the
+- `connect` connects to the address or the proxy (`dialing.py`), and adds a tunnel and TLS as needed, all within the
   time for connecting; a stop token ends it.
-
-getaddrinfo cannot be interrupted, so it runs in a daemon thread, one for each host and port being looked up; a caller
-whose deadline passes or whose stop token is set leaves it behind. Addresses are tried one after the other, as in Go:
-each gets its share of the remaining time, at least 2 s.
 """
 from __future__ import annotations
 
 import errno
 import http.client
 import io
-import ipaddress
-import os
 import re
 import socket
 import ssl
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, KeysView, Mapping
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any, Self
@@ -36,7 +29,6 @@ from urllib3 import HTTPHeaderDict, Timeout
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
-    LocationParseError,
     NameResolutionError,
     NewConnectionError,
     ProxyError,
@@ -48,15 +40,9 @@ from kubectl_runtime.client.config.proxies import Proxy
 from kubectl_runtime.client.config.secrets import Secret, SecretBytes
 from kubectl_runtime.client.http.send import Interrupt
 from kubectl_runtime.client.http.sockets import ApiSocket, ApiTlsSocket, TlsInTls, TlsSource, bottom, remaining
+from kubectl_runtime.client.wire.dialing import dial, dial_by_socks
 from kubectl_runtime.client.wire.transport_errors import ENDED, is_about_our_certificate
 from kubectl_runtime.core.base.errors import text_of
-from kubectl_runtime.core.base.interpreter import ForkSafeLock, Thread, unforked
-
-Options = Sequence[tuple[int, int, int | bytes]]
-Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
-
-_LEAST_SHARE = 2.0
-"""The least seconds for one address, if that many are left."""
 
 
 class Limits(Timeout):
@@ -98,168 +84,6 @@ class Limits(Timeout):
         return f"<Limits of {self.seconds:.3g} s, {self.connect_by - self.deadline + self.seconds:.3g} s to connect>"
 
 
-_running: dict[tuple[int, str, int], Future[list[Address]]] = {}
-_lock = ForkSafeLock()
-
-
-def look_up(host: str, port: int, limits: Limits) -> list[Address]:
-    """The addresses of `host`, as getaddrinfo returns them. Blocks as connecting may. Raises socket.gaierror for a
-    name without addresses, TimeoutError, LocationParseError for an invalid name, ConnectionAbortedError after a
-    stop."""
-    host = host.strip("[]")
-    if _is_address(host):
-        return _addresses(host, port)
-    try:
-        host.encode("idna")
-    except UnicodeError:
-        raise LocationParseError(f"'{host}', label empty or too long") from None
-    key = os.getpid(), host, port  # the child of a fork does not have the look-up threads of the parent
-    with _lock:
-        found = _running.get(key)
-        is_new = found is None
-        if found is None:
-            found = _running[key] = Future()
-    if is_new:
-        try:
-            Thread(target=_resolve, args=(key, found), daemon=True, name=f"look-up of {host}").start()
-        except RuntimeError:  # no more threads, or the interpreter ends
-            _resolve(key, found)
-    done = threading.Event()
-    found.add_done_callback(lambda _: done.set())
-    limits.interrupt.wait(done, max(0.0, limits.connect_by - time.monotonic()))
-    if not found.done():
-        remaining(limits.connect_by)
-        raise ConnectionAbortedError("given up before the address was known")
-    return found.result()
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _addresses(host: str, port: int) -> list[Address]:
-    return socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)  # type: ignore[return-value] # TCP's addresses
-
-
-def _resolve(key: tuple[int, str, int], found: Future[list[Address]]) -> None:
-    result: list[Address] = []
-    error = None
-    try:
-        result = _addresses(key[1], key[2])
-    except BaseException as failure:  # noqa: BLE001 - waiting callers must get the error
-        error = failure
-    with _lock:
-        _running.pop(key, None)
-    if error is not None:
-        found.set_exception(error)
-    else:
-        found.set_result(result)
-
-
-def dial(host: str, port: int, limits: Limits, options: Options | None,
-         connected: Callable[[Address, float], ApiSocket] | None = None) -> ApiSocket:
-    """A connected socket to the first address of `host` that accepts, with `options` set before. Blocks as connecting
-    may. Raises as `look_up`, and the error of the last address: TimeoutError, OSError.
-
-    `connected(address, by)` makes the connection to one address; by default a plain one.
-    """
-    addresses, by = look_up(host, port, limits), limits.connect_by
-    failure: Exception = OSError("the name has no address")
-    for index, address in enumerate(addresses):
-        left = by - time.monotonic()
-        if left <= 0:
-            raise failure if index else TimeoutError("timed out")
-        until = time.monotonic() + min(left, max(_LEAST_SHARE, left / (len(addresses) - index)))
-        try:
-            if connected is not None:
-                return connected(address, until)
-            return _connected(address, until, options, limits.interrupt)
-        except (OSError, ProxyError) as error:
-            failure = error
-    raise failure
-
-
-def _connected(address: Address, by: float, options: Options | None, interrupt: Interrupt) -> ApiSocket:
-    family, kind, protocol, _, place = address
-    connection = ApiSocket(family, kind, protocol)
-    try:
-        _prepare(connection, by, options, interrupt)
-        connection.connect(place)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _prepare(connection: socket.socket, by: float, options: Options | None, interrupt: Interrupt) -> None:
-    for option in options or ():
-        connection.setsockopt(*option)
-    connection.settimeout(remaining(by))
-    if not interrupt.attach(connection):
-        raise ConnectionAbortedError("given up before it was made")
-
-
-def dial_by_socks(proxy: Proxy, host: str, port: int, limits: Limits, options: Options | None) -> ApiSocket:
-    """A socket that a SOCKS proxy has connected to `host`. Blocks and raises as `dial`, and ProxyError if the proxy
-    refuses.
-
-    With `socks5h` and `socks4a` the proxy looks the name up, with `socks5` and `socks4` this process does. With
-    `socks5` a name that is unknown here goes to the proxy as well: kubectl leaves all names to it."""
-    with unforked():  # few programs need PySocks
-        import socks
-
-    host, by_name = _for_socks(proxy, host, port, limits)
-
-    class Socket(socks.socksocket):  # type: ignore[misc] # without types
-        def recv_into(self, *arguments: Any) -> int:
-            socket.socket.settimeout(self, remaining(self.by))
-            return super().recv_into(*arguments)  # type: ignore[no-any-return]
-
-    def connected(address: Address, by: float) -> ApiSocket:
-        family, kind, protocol, _, place = address
-        connection = Socket(family, kind, protocol)
-        connection.by = by
-        try:
-            connection.set_proxy(socks.SOCKS5 if proxy.scheme.startswith("socks5") else socks.SOCKS4, place[0],
-                                 place[1], by_name, proxy.username, proxy.password)
-            _prepare(connection, by, options, limits.interrupt)
-            connection.connect((host, port))
-            return ApiSocket(family, kind, protocol, fileno=connection.detach())
-        except socks.ProxyError as error:
-            cause = error.socket_err
-            if isinstance(cause, TimeoutError | ConnectionAbortedError):
-                raise cause from None
-            if isinstance(cause, socks.SOCKS5AuthError):
-                raise ProxyError(f"the SOCKS proxy {proxy.place}", PermissionError(str(cause))) from None
-            raise ProxyError(f"the SOCKS proxy {proxy.place}", OSError(str(error))) from None
-        finally:
-            connection.close()
-
-    return dial(proxy.host, proxy.port, limits, options, connected)
-
-
-def _for_socks(proxy: Proxy, host: str, port: int, limits: Limits) -> tuple[str, bool]:
-    """The destination for the proxy, and whether it may be a name."""
-    host = host.strip("[]")
-    if proxy.scheme in ("socks5h", "socks4a"):
-        return host, True
-    try:
-        found = look_up(host, port, limits)
-    except socket.gaierror:
-        if proxy.scheme != "socks5":
-            raise
-        return host, True
-    if proxy.scheme == "socks4":
-        found = [address for address in found if address[0] == socket.AF_INET]
-    if not found:
-        raise ProxyError(f"the SOCKS proxy {proxy.place}", OSError(f"SOCKS 4 knows no IPv6, and {host} has no more"))
-    return found[0][4][0], False
-
-
 _MOST_LINES = 100
 _is_status = re.compile(r"HTTP/1\.1 ([1-9][0-9]{2})(| [^\r\n]*)").fullmatch
 _is_length = re.compile(r"\s*([0-9]{1,18})\s*(?:,\s*\1\s*)*", re.ASCII).fullmatch
@@ -295,7 +119,7 @@ class QuickResponse(http.client.HTTPResponse):
         head = answer_head(this.fp)
         if head is None:
             super().begin()
-            this.headers = this.msg = HTTPHeaderDict(this.msg.raw_items())
+            this.headers = this.msg = HTTPHeaderDict([(name, value.rstrip(" \t")) for name, value in this.msg.raw_items()])
             return
         status, this.reason, headers = head
         this.version = 11
@@ -524,13 +348,13 @@ class ApiConnection(HTTPConnection):
 
     def _reached(self) -> ApiSocket | ApiTlsSocket:
         """A connection to the server, or to the proxy if it gets absolute URLs."""
-        via, limits = self._via, self.limits
+        via, by, interrupt = self._via, self.limits.connect_by, self.limits.interrupt
         try:
             if via is None:
-                return dial(self._full_name, self.port, limits, self.socket_options)
+                return dial(self._full_name, self.port, by, interrupt, self.socket_options)
             if via.is_socks:
-                return dial_by_socks(via, self._full_name, self.port, limits, self.socket_options)
-            connection: ApiSocket | ApiTlsSocket = dial(via.host, via.port, limits, self.socket_options)
+                return dial_by_socks(via, self._full_name, self.port, by, interrupt, self.socket_options)
+            connection: ApiSocket | ApiTlsSocket = dial(via.host, via.port, by, interrupt, self.socket_options)
         except socket.gaierror as error:
             if via is not None:
                 raise ProxyError(f"the proxy {via.place}", error) from error
@@ -543,9 +367,9 @@ class ApiConnection(HTTPConnection):
             raise NewConnectionError(self, f"Failed to establish a new connection: {error}") from error
         try:
             if self._via_tls is not None:
-                connection = self._trusted_proxy(connection, via, self._via_tls, limits.connect_by)
+                connection = self._trusted_proxy(connection, via, self._via_tls, by)
             if not self._forwards:
-                self._tunnel_through(connection, via, limits.connect_by)
+                self._tunnel_through(connection, via, by)
         except OSError as error:
             connection.close()
             raise ProxyError(f"the proxy {via.place}", error) from error

@@ -10,6 +10,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from typing import Any
 
 import pytest
@@ -28,10 +29,13 @@ from kubectl_runtime import (
     RetryPolicy,
     TransportError,
 )
+from kubectl_runtime.client.http.middleware import Call
 from kubectl_runtime.client.http.retry import UnexpectedAnswer
 from kubectl_runtime.client.wire import streams
-from kubectl_runtime.client.wire.connections import QuickResponse
-from kubectl_runtime.client.wire.streams import PIECE, Content, FramingError, Gunzip, raw_file
+from kubectl_runtime.client.wire.connections import ApiConnection, QuickResponse
+from kubectl_runtime.client.wire.streams import PIECE, Content, FramingError, Gunzip, raw_file, read_body
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.request import Request, Retry
 from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, Received, WireServer, answering, says
@@ -168,6 +172,73 @@ def test_what_was_sent_comes_out_however_it_was_packed_framed_and_read(sent: Sen
     pieces = list(pieces_of(sent))
     assert b"".join(pieces) == sent.content
     assert max(map(len, pieces), default=0) <= PIECE
+
+
+class Arrived:
+    """As much of a socket as a call's answer uses; each read brings a piece of the whole answer."""
+
+    def __init__(self, sent: Sent) -> None:
+        self._arriving = Arriving(cuts(sent.head + sent.body, sent.arrives))
+
+    def recv(self, size: int) -> bytes:
+        buffer = bytearray(size)
+        return bytes(buffer[:self._arriving.readinto(buffer)])
+
+    def makefile(self, mode: str, buffering: int) -> Arriving:
+        assert (mode, buffering) == ("rb", 0)
+        return self._arriving
+
+    def close(self) -> None:
+        """The answer still reads from the file."""
+
+
+def call_of(sent: Sent) -> tuple[int, dict[str, str], bytes]:
+    connection: Any = ApiConnection("127.0.0.1", 1)
+    connection.sock, connection._asked = Arrived(sent), ("GET", "/")
+    answer: Any = connection.received()
+    if not isinstance(answer, QuickResponse):
+        return answer[0], dict(answer[1]), answer[2]
+    call = Call(Request("GET", "/", "get", None), SYSTEM_CLOCK.monotonic() + 60, StopToken())
+    body = read_body(answer, answer.fp, call, SYSTEM_CLOCK, is_error=False)
+    return answer.status, dict(answer.headers), body
+
+
+@settings(max_examples=examples(300))
+@given(sent=answers())
+def test_a_call_gets_the_same_answer_however_it_arrives(sent: Sent) -> None:
+    status, headers, body = call_of(sent)
+    assert (status, body) == (200, sent.content)
+    at_once = Sent(sent.content, sent.head, sent.body, [len(sent.head) + len(sent.body)])
+    assert call_of(at_once) == (status, headers, body)
+
+
+@pytest.mark.parametrize("lines", [
+    "Content-Length: 2", "content-length:2", "Content-Length: 2 \t", "Content-Length: 2\r\nContent-Length: 2",
+    "Content-Length: 2\r\nWarning: 299 - one\r\nWarning: 299 - two", "Content-Length: 02",
+    "Content-Length: 2\r\nConnection: keep-alive", "Content-Length: 2\r\nContent-Encoding: identity",
+    "Transfer-Encoding: chunked"])
+def test_the_forms_of_a_head_are_one_answer(lines: str) -> None:
+    body = b"2\r\n{}\r\n0\r\n\r\n" if "chunked" in lines else b"{}"
+    head = f"HTTP/1.1 200 OK\r\n{lines}\r\nX-Mine:  a b\r\n\r\n".encode()
+    status, headers, content = call_of(Sent(b"{}", head, body, [len(head) + len(body)]))
+    assert (status, content, headers["X-Mine"]) == (200, b"{}", "a b")
+    if "Warning" in lines:
+        assert headers["Warning"] == "299 - one, 299 - two"
+
+
+@pytest.mark.parametrize(("sent", "problem"), [
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}", FramingError),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}", HTTPException),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", HTTPException),
+    (b"HTTP/1.1 200 OK\r\n", FramingError), (b"", RemoteDisconnected), (b"{}", BadStatusLine)])
+def test_an_answer_that_leaves_anything_open_is_an_error(sent: bytes, problem: type[Exception]) -> None:
+    with pytest.raises(problem):
+        call_of(Sent(b"", sent, b"", [len(sent) or 1]))
+
+
+def test_what_follows_an_answer_is_no_part_of_it() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+    assert call_of(Sent(b"{}", head, b"{}HTTP/1.1 200 OK", [1 << 10]))[2] == b"{}"
 
 
 @settings(max_examples=examples(100))

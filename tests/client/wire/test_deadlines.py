@@ -676,7 +676,7 @@ def test_one_thread_looks_a_name_up_for_all_and_leaves_nothing_behind(slow_names
 
 def test_the_second_address_of_a_name_gets_its_turn_when_the_first_is_dead(
         slow_names: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubectl_runtime.client.wire.connections._LEAST_SHARE", 0.2)
+    monkeypatch.setattr("kubectl_runtime.client.wire.dialing._LEAST_SHARE", 0.2)
     with ExitStack() as stack, WireServer(lambda peer: peer.receive() and peer.answer()) as server:
         dead = _deaf(Stage(slow_names, stack))
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [

@@ -23,7 +23,8 @@ from requests.models import PreparedRequest, Response
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ClosedPoolError, MaxRetryError, NewConnectionError, ProtocolError
 
-from kubectl_runtime.client.wire.carrier import _blank, _Pool
+from kubectl_runtime.client.http.sockets import ApiSocket
+from kubectl_runtime.client.wire.carrier import _blank, _is_requests_own, _Pool
 from kubectl_runtime.client.wire.connections import ApiConnection, Limits, QuickResponse
 from kubectl_runtime.client.wire.streams import raw_file
 
@@ -91,6 +92,50 @@ def a_released_connection_goes_back_into_the_queue() -> bool:
     raw.release_conn()
     idle: Any = pool.pool
     return bool(idle.qsize() == 1 and idle.get() is connection)
+
+
+def a_connection_is_given_back_without_an_answer() -> bool:
+    pool = _Pool("127.0.0.1", 1, maxsize=1, block=False)
+    connection, idle = pool._get_conn(), pool.pool
+    pool._put_conn(connection)
+    kept = idle is not None and idle.qsize() == 1
+    pool.close()
+    pool._put_conn(connection)  # a client that was closed during the call
+    return kept
+
+
+class _Sent(ApiConnection):
+    """A connection on which a request was sent by http.client, and answered."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1", 1)
+        ours, self.peer = socket.socketpair()
+        self.sock = ApiSocket(ours.family, ours.type, ours.proto, fileno=ours.detach())
+
+    def close(self) -> None:
+        super().close()
+        self.peer.close()
+
+
+def http_client_makes_the_response_of_its_class() -> bool:
+    sent = _Sent()
+    sent.request("PUT", "/", headers={"A": "b"})  # no User-Agent: http.client completes the head
+    sent.peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    answer: Any = sent.received()
+    found = isinstance(answer, QuickResponse) and answer.fp.read(2) == b"{}" and answer.length == 2
+    answer.close()
+    sent.close()
+    return found
+
+
+def http_client_reads_from_the_file_that_a_source_makes() -> bool:
+    class Source:
+        def makefile(self, mode: str) -> io.BufferedReader:
+            return io.BufferedReader(io.BytesIO(b"HTTP/1.0 200 OK\r\nA: b\r\n\r\nrest"))  # type: ignore[arg-type]
+
+    answer: Any = QuickResponse(Source(), method="GET")  # type: ignore[arg-type]
+    answer.begin()
+    return bool(answer.version == 10 and answer.headers["a"] == "b" and answer.fp.read() == b"rest")
 
 
 def make_request_uses_the_limits_and_ties_the_answer_to_its_connection() -> bool:
@@ -194,6 +239,7 @@ def socks_keeps_a_timeout_for_its_connect() -> bool:
 
 PARTS: list[tuple[str, str, Callable[[], bool]]] = [
     ("urllib3", "HTTPConnectionPool._get_conn", get_conn_takes_from_the_queue),
+    ("urllib3", "HTTPConnectionPool._put_conn", a_connection_is_given_back_without_an_answer),
     ("urllib3", "HTTPConnectionPool._make_request", make_request_uses_the_limits_and_ties_the_answer_to_its_connection),
     ("urllib3", "HTTPConnectionPool._get_timeout, which calls Timeout.clone", a_limit_is_no_copy),
     ("urllib3", "HTTPConnectionPool.QueueCls", the_queue_is_ours),
@@ -208,6 +254,7 @@ PARTS: list[tuple[str, str, Callable[[], bool]]] = [
     ("urllib3", "HTTPConnection.request", lambda: overridden(HTTPConnection, ApiConnection, "request")),
     ("urllib3", "HTTPConnection.getresponse, connect", lambda: all(
         overridden(HTTPConnection, ApiConnection, name) for name in ("getresponse", "connect"))),
+    ("requests", "HTTPAdapter.send, a plain function of its module", lambda: _is_requests_own(HTTPAdapter.send)),
     ("requests", "Response._content, _content_consumed", requests_notes_whether_a_body_was_read),
     ("requests", "Response._content, set", a_given_content_is_not_read_again),
     ("requests", "vars(Response())", responses_have_the_known_attributes),
@@ -216,6 +263,10 @@ PARTS: list[tuple[str, str, Callable[[], bool]]] = [
                                                 "build_response"))),
     ("requests", "PreparedRequest._cookies, by prepare_cookies", prepare_cookies_makes_the_jar_that_a_session_expects),
     ("Python", "http.client.HTTPResponse's state after begin", http_client_state_is_as_begin_leaves_it),
+    ("Python", "http.client.HTTPConnection.getresponse, with response_class",
+     http_client_makes_the_response_of_its_class),
+    ("Python", "http.client.HTTPResponse(sock), which calls sock.makefile(mode)",
+     http_client_reads_from_the_file_that_a_source_makes),
     ("Python", "http.client.HTTPResponse before begin", a_response_before_its_head_has_no_headers),
     ("Python", "socket.SocketIO.close, which calls _decref_socketios", a_file_tells_its_socket_when_it_is_closed),
     ("PySocks", "socksocket.settimeout before connect", socks_keeps_a_timeout_for_its_connect),

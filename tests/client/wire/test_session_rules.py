@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,46 @@ def test_responses_works_without_a_session_and_with_streams() -> None:
         assert api.get("a").name == "a"
         assert [(seen.type, seen.resource_version) for seen in api.watch()] == [("DELETED", "9")]
     assert responses.calls[0].request.headers["Accept"] == "application/json"
+
+
+def test_responses_sees_the_calls_of_a_client_that_has_made_some_and_no_others() -> None:
+    with WireServer(answering(says(200, config_map("real")), says(200, config_map("real")))) as server:
+        with server.client() as client:
+            api = Api.namespaced(client, ConfigMap, "default")
+            assert api.get("a").name == "real"
+            with responses.RequestsMock() as mocked:
+                mocked.get(f"{server.url}{PATH}/a", json=config_map("mocked"))
+                assert api.get("a").name == "mocked"
+            assert api.get("a").name == "real"
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("replaced", ["by a function", "by one that looks like it", "by a callable"])
+def test_whatever_replaces_the_adapters_send_sees_each_call(replaced: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, real = [], HTTPAdapter.send
+
+    def traced(adapter: HTTPAdapter, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        seen.append((request.method, request.url, options["stream"]))
+        return real(adapter, request, **options)
+
+    class Traced:
+        __module__ = real.__module__
+
+        def __get__(self, adapter: Any, owner: Any) -> Any:
+            return self if adapter is None else functools.partial(traced, adapter)
+
+        def __call__(self, *arguments: Any, **options: Any) -> requests.Response:
+            return traced(*arguments, **options)
+
+    by = {"by a function": traced, "by one that looks like it": functools.wraps(real)(traced),
+          "by a callable": Traced()}
+    monkeypatch.setattr(HTTPAdapter, "send", by[replaced])
+    with (WireServer(answering(says(200, config_map()), says(201, config_map()))) as server,
+          server.client() as client):
+        api = Api.namespaced(client, ConfigMap, "default")
+        assert api.get("a").name == "a"
+        assert api.create(ConfigMap(name="a")).name == "a"
+    assert seen == [("GET", f"{server.url}{PATH}/a", True), ("POST", f"{server.url}{PATH}", True)]
 
 
 def test_mocks_of_session_send_work_with_use_session_send() -> None:
