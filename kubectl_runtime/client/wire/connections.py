@@ -119,7 +119,8 @@ class QuickResponse(http.client.HTTPResponse):
         head = answer_head(this.fp)
         if head is None:
             super().begin()
-            this.headers = this.msg = HTTPHeaderDict([(name, value.rstrip(" \t")) for name, value in this.msg.raw_items()])
+            lines = [(name, value.rstrip(" \t")) for name, value in this.msg.raw_items()]
+            this.headers = this.msg = HTTPHeaderDict(lines)
             return
         status, this.reason, headers = head
         this.version = 11

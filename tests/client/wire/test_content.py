@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import requests
 import urllib3
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kubectl_runtime import (
@@ -206,6 +206,7 @@ def call_of(sent: Sent) -> tuple[int, dict[str, str], bytes]:
 @settings(max_examples=examples(300))
 @given(sent=answers())
 def test_a_call_gets_the_same_answer_however_it_arrives(sent: Sent) -> None:
+    assume(sent.body or b"Content-Length" in sent.head)  # a head may have been cut where no length and no body follow
     status, headers, body = call_of(sent)
     assert (status, body) == (200, sent.content)
     at_once = Sent(sent.content, sent.head, sent.body, [len(sent.head) + len(sent.body)])
