@@ -1,6 +1,9 @@
 """`RequestsCarrier`: the wire of one process with one client certificate; each call goes through one of two adapters.
 
-A prepared request is built directly, not by `Session.prepare_request`, and passed to the adapter's `send`.
+A call goes from `ApiAdapter.carry` to a connection and back, past the classes of requests and urllib3 for requests
+and answers, which cost as much CPU time as the rest of it. A stream, a call of a given session, and any call while
+something (`responses`, a tracer) replaces `HTTPAdapter.send`, goes through that `send`, with a prepared request that is
+built directly, not by `Session.prepare_request`.
 
 The client reads its settings from a `requests.Session` once:
 
@@ -14,10 +17,9 @@ It does not use netrc, cookies, redirects, environment CA bundles or `params`. W
 through `Session.send` (for mocks of it); session adapters, `responses` and requests_mock work without it.
 
 `ApiAdapter` is the requests adapter to one API server; a client has two, one for calls and one for streams. It keeps
-`HTTPAdapter.send`, so that whatever patches `send` sees this library's traffic, and replaces the steps around it that
-depend only on the server: one connection pool with the client's own SSLContext (no public CA added to the cluster's),
-TCP keepalive, no retries of its own, and no waiting for a free connection. Idle connections beyond the pool's size are
-closed silently.
+`HTTPAdapter.send` and replaces the steps around it that depend only on the server: one connection pool with the
+client's own SSLContext (no public CA added to the cluster's), TCP keepalive, no retries of its own, and no waiting for
+a free connection. Idle connections beyond the pool's size are closed silently.
 """
 from __future__ import annotations
 

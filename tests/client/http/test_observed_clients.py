@@ -1,6 +1,7 @@
 """What an observer hears of a client, over real sockets: attempts, retries, failures, streams, writes, credentials."""
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -207,3 +208,26 @@ def test_an_observer_that_raises_harms_no_call(raised: BaseException) -> None:
     assert made.resource_version == "7"
     assert [name for name, *_ in observer.heard] == ["credentials_refreshed", "request_attempted", "request_retried",
                                                      "request_attempted", "object_written"]
+
+
+@pytest.mark.parametrize("verb", ["get", "create", "apply"])
+def test_a_call_that_nothing_observes_runs_no_code_of_observers_log_lines_and_traces(verb: str) -> None:
+    ran: set[str] = set()
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        name = frame.f_code.co_filename.replace("\\", "/")
+        if event == "call" and ("/observe" in name or "/logging/" in name or name.endswith("/guard.py")):
+            ran.add(frame.f_code.co_name)
+
+    made = ConfigMap(name="a")
+    with WireServer(answering(*[says(200, config_map())] * 3)) as server, server.client() as client:
+        api = Api.namespaced(client, ConfigMap, "default")
+        call = {"get": lambda: api.get("a"), "create": lambda: api.create(made),
+                "apply": lambda: api.apply(made, field_manager="m")}[verb]
+        call()
+        sys.setprofile(note)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+    assert ran <= {"isEnabledFor", "getEffectiveLevel"}
