@@ -189,7 +189,7 @@ class AnswerHeaders(Mapping[str, str]):
         return self._values[name.lower()]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As the base class, which would raise and catch an exception for an absent header."""
+        """The value of the header `name`, or `default`. The base class would raise and catch an exception."""
         return self._values.get(name.lower(), default)
 
     def __iter__(self) -> Iterator[str]:

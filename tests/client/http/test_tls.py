@@ -326,7 +326,8 @@ def test_a_body_that_ends_with_the_connection_is_whole_with_the_goodbye_of_tls_o
     def serve(peer: Peer) -> None:
         request = peer.receive()
         assert request is not None
-        framing = b"Content-Length: 8\r\n" if "previous=true" in request.target else b""
+        # It announces that it closes, so that the next request does not meet a connection that is about to end.
+        framing = b"Content-Length: 8\r\nConnection: close\r\n" if "previous=true" in request.target else b""
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n" + framing + b"\r\n" + text)
         if goodbye:
             with suppress(OSError):
