@@ -287,7 +287,7 @@ class Interrupt:
         with self._lock:
             was_shut_down = self._ours and self.stopped and self._socket is not None
             self._ours = False
-            self._socket = None
+            self._socket = self._check = None  # an idle connection still holds this, but not the call
             self._drop_copy()
             return was_shut_down
 

@@ -158,26 +158,21 @@ class _Pool(HTTPConnectionPool):
         is awaited."""
         connection: Any = self._get_conn()
         connection.limits = limits
-        limits.sent = False
+        limits.sent = awaited = False
         try:
             try:
                 connection.request(method, url, body, headers)
             except OSError as error:
                 if error.errno not in _SENT_IN_VAIN:
                     raise
-            try:
-                return connection, connection.received()
-            except TimeoutError:
-                connection.close()
-                awaited = True
+            awaited = True
+            return connection, connection.received()
         except BaseException as error:
             connection.close()
-            reason = _reason(error)
+            reason = None if awaited and isinstance(error, TimeoutError) else _reason(error)
             if reason is None:
                 raise
             raise reason from error
-        assert awaited
-        raise TimeoutError
 
 
 def _reason(error: BaseException) -> Exception | None:
