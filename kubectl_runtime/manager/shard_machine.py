@@ -33,9 +33,14 @@ after the own Lease was written, so that replicas that start together see each o
 A dead replica is noticed within `lease + retry`, by its own Lease and by its shards'. The quotas of all replicas add up
 to all shards, so each shard has a holder within `lease + retry` after a replica died, and within `retry` after a
 replica gave it up.
+
+*Expected* shards have not been renewed for `renew_deadline`: their holder cannot write any more, and is probably dead.
+Where objects are divided by ranges, the replica that will take such a shard lists its objects before the Lease expires.
+All replicas compute alike which replica that is.
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -170,6 +175,23 @@ class ShardState:
         """Whether this replica may take further shards at that moment."""
         return (self.phase is Phase.TAKING_PART and self.own.leads_at(at) and self.listed >= self.counted_since
                 and not self.replicas.other_divisions)
+
+    def expected(self, rules: ShardRules) -> frozenset[int]:
+        """The shards that this replica will probably take when their Leases expire: its part of those that a list has
+        shown unchanged for `renew_deadline`."""
+        if rules.by == "name" or self.phase is not Phase.TAKING_PART or self.replicas.other_divisions:
+            return frozenset()
+        unrenewed_since = self.listed - rules.lease.renew_deadline
+        own, held, stale = rules.lease.identity, Counter[str](), dict[int, str]()
+        for n, lease in enumerate(self.shards):
+            holder = "" if lease.seen is None else lease.seen.holder
+            if lease.phase is LeasePhase.STANDBY and holder not in ("", own) and lease.seen_at <= unrenewed_since:
+                stale[n] = holder
+            else:
+                held[holder] += 1
+        living = self.replicas.without(stale.values())
+        takers = [member for member in living.members for _ in range(living.quota_of(member) - held[member])]
+        return frozenset(n for n, member in zip(stale, takers, strict=False) if member == own)
 
     @property
     def asking(self) -> int:
@@ -342,7 +364,8 @@ def _next(rules: ShardRules, state: ShardState, now: Now, busy: Busy) -> tuple[S
             return replace(state, list_asked=now.at, list_at=pause), ListLeases()
         until = min(until, state.list_at)
     if state.room > 0 and state.may_take(now.at) and state.listed >= state.counted_since + rules.company:
-        for which in rules.order:
+        expected = state.expected(rules)
+        for which in sorted(rules.order, key=lambda n: n not in expected):
             lease = state.shards[which]
             if lease.phase is LeasePhase.STANDBY and lease.asked_at is None and not busy[which]:
                 due = max(lease.next_at, lease_machine.held_until(rules.lease, lease))

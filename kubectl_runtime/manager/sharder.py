@@ -196,6 +196,7 @@ class Sharder:
         """The shards known to the listeners, each with its term."""
         self._told_held: dict[int, int] = {}
         """The same for the shards that this replica holds, draining shards included."""
+        self._told_expected = InShards(frozenset(), sharding.shards)
         self._listeners: dict[object, PartitionListener] = {}
         self._fresh: set[object] = set()
         """Listeners that have not been notified of anything yet."""
@@ -403,6 +404,7 @@ class Sharder:
             state = self._state
             now = {n: self._terms[n] for n in state.at_work}
             held = {n: self._holds[n] for n in state.held}
+            expected = InShards(state.expected(self._rules), self.sharding.shards)
             fresh, self._fresh = self._fresh, set()
             listeners = [listener for key, listener in self._listeners.items() if key not in fresh]
             newcomers = [listener for key, listener in self._listeners.items() if key in fresh]
@@ -428,6 +430,10 @@ class Sharder:
         for listener in newcomers:
             if now:
                 listener.gained(InShards(frozenset(now), self.sharding.shards))
+        if expected != self._told_expected:
+            self._told_expected = expected
+            for listener in (*listeners, *newcomers):
+                listener.expected(expected)
 
     def _what_follows(self, before: ShardState, state: ShardState) -> list[Callable[[], object]]:
         """The calls to make without the lock."""

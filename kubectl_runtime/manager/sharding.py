@@ -20,8 +20,8 @@ The remaining classes are the inputs and actions in the table of `shard_machine`
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from hashlib import shake_128
 from math import inf
@@ -299,9 +299,18 @@ class Replicas:
     def quota(self) -> int:
         """The number of shards for this replica. The quotas of all members add up to all shards and differ by at most
         one."""
+        return self.quota_of(self.identity)
+
+    def quota_of(self, member: str) -> int:
+        """The quota of one of the `members`."""
         members = self.members
         least, more = divmod(self.shards, len(members))
-        return least + (members.index(self.identity) < more)
+        return least + (members.index(member) < more)
+
+    def without(self, identities: Collection[str]) -> Replicas:
+        """The replicas without these other replicas."""
+        return replace(self, seen={name: one for name, one in self.seen.items()
+                                   if one.sight.record.holder not in identities})
 
     @property
     def next_end(self) -> float:

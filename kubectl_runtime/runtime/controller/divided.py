@@ -1,9 +1,11 @@
 """`DividedWatches`: the watches of a controller whose replicas divide its objects by ranges of a hash.
 
     shard         what it has here                                          its objects
-    gained        a watch of each divided kind begins                       the stores do not show them, no runs
-    complete      all of its watches have a complete list: the stores       each of them runs
-                  show its objects
+    expected      a watch of each divided kind begins, and ends when the    the stores do not show them, no runs
+                  shard is not expected any more
+    gained        likewise, unless it was expected                          likewise
+    complete      it is gained, and all of its watches have a complete      each of them runs
+                  list: the stores show its objects
     lost          no new run begins; runs in progress still find            their pending keys are dropped
                   their objects
     left          the stores do not show its objects, its watches end       (all runs that may write have ended)
@@ -24,7 +26,7 @@ deletion passes it on; its `on_gone` is tied to no shard, as the object is in no
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -141,7 +143,8 @@ class DividedWatches:
             return self._of_object("", key[0])
         found: Record | None = None
         whole = self._whole
-        parts = [whole] if whole is not None and whole.shown else self._shards.values()
+        parts = [whole] if whole is not None and whole.shown else [
+            part for number, part in self._shards.items() if number in self._held]
         for state in (state for part in parts for state in part.states(-1)):
             with state.lock:
                 record = state.records.get(key)
@@ -245,7 +248,9 @@ class DividedWatches:
                 has_all = self._whole is not None
             if has_all or (known is not None and known.shown):
                 again.add(number)
-            elif known is None and not self._draining.is_set():
+            elif known is not None:
+                self._complete(number, known)
+            elif not self._draining.is_set():
                 self._watch(number)
         if not again:
             return
@@ -263,11 +268,27 @@ class DividedWatches:
         with self._changed:
             self._held -= of.numbers
             self._shown -= of.numbers
-            dropped = [part for number, part in self._shards.items() if number in of.numbers]
-            self._shards = {number: part for number, part in self._shards.items() if number not in of.numbers}
+        self._leave(of.numbers)
+
+    def expected(self, of: Any) -> None:
+        """As `Listener.expected`; `of.numbers` are the shards."""
+        with self._changed:
+            shards, held = self._shards.keys(), self._held
+            is_over = self._whole is not None or self._is_divided_here or self._draining.is_set()
+        self._leave(shards - held - of.numbers)
+        if not is_over:
+            for number in sorted(of.numbers - shards):
+                self._watch(number)
+
+    def _leave(self, numbers: Set[int]) -> None:
+        """Give back the watches of these shards."""
+        with self._changed:
+            dropped = [part for number, part in self._shards.items() if number in numbers]
+            self._shards = {number: part for number, part in self._shards.items() if number not in numbers}
             for part in dropped:
                 part.dropped = True
-        self._show()
+        if self._whole is not None or any(part.shown for part in dropped):
+            self._show()
         for part in dropped:
             self._taken.drop_part(part.planned, "its shard is another replica's")
 
@@ -291,7 +312,8 @@ class DividedWatches:
 
     def _complete(self, number: int, part: Part) -> None:
         with self._changed:
-            if part.shown or part.dropped or not part.is_complete or self._whole is not None:
+            if part.shown or part.dropped or not part.is_complete or self._whole is not None or \
+                    number not in self._held:
                 return
             part.shown = True
             self._shown |= {number}

@@ -500,6 +500,9 @@ class Listener:
     def left(self, of: Of) -> None:
         """No run of these objects may write any more. Stores that hold everything stay as they are."""
 
+    def expected(self, of: Of) -> None:
+        """This replica will probably own these objects soon, and no others. Stores that hold everything have them."""
+
 
 class PartitionListener(Protocol):
     """Is notified of the objects that a replica gains and loses: see `Listener`."""
@@ -512,6 +515,9 @@ class PartitionListener(Protocol):
 
     def left(self, of: Any) -> None:
         """As `Listener.left`."""
+
+    def expected(self, of: Any) -> None:
+        """As `Listener.expected`."""
 
 
 class Partition(Protocol):
