@@ -189,7 +189,8 @@ class ShardState:
                 stale[n] = holder
             else:
                 held[holder] += 1
-        living = self.replicas.without(stale.values())
+        # All Leases of a dead replica were renewed for the last time within `retry`.
+        living = self.replicas.without(stale.values(), unless_seen_since=unrenewed_since + rules.lease.retry)
         takers = [member for member in living.members for _ in range(living.quota_of(member) - held[member])]
         return frozenset(n for n, member in zip(stale, takers, strict=False) if member == own)
 

@@ -307,10 +307,10 @@ class Replicas:
         least, more = divmod(self.shards, len(members))
         return least + (members.index(member) < more)
 
-    def without(self, identities: Collection[str]) -> Replicas:
-        """The replicas without these other replicas."""
+    def without(self, identities: Collection[str], *, unless_seen_since: float) -> Replicas:
+        """The replicas without these other replicas; those whose own Lease has changed since that time stay."""
         return replace(self, seen={name: one for name, one in self.seen.items()
-                                   if one.sight.record.holder not in identities})
+                                   if one.sight.record.holder not in identities or one.since > unless_seen_since})
 
     @property
     def next_end(self) -> float:

@@ -36,13 +36,15 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 HERE = Path(__file__)
 SIZE = 2600
 """Characters of an object's text, which cannot be compressed."""
 PATIENCE = 900.0
 LEASE = int(os.environ.get("DIVIDED_LEASE", "15"))
+RUN_SECONDS = float(os.environ.get("DIVIDED_RUN", "0"))
+"""How long each run takes besides."""
 
 received = [0]
 
@@ -106,6 +108,8 @@ def replica(url: str, name: str, way: str, shards: int, log: str) -> None:
 
     def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
         begun = time.clock_gettime(time.CLOCK_BOOTTIME)
+        if RUN_SECONDS:
+            ctx.stop.wait(RUN_SECONDS)
         os.write(out, f"{obj.uid} {begun:.6f} {time.clock_gettime(time.CLOCK_BOOTTIME):.6f}\n".encode())
         return Action.await_change()
 
@@ -173,18 +177,25 @@ class Process:
         return found
 
     def end(self) -> None:
-        with contextlib.suppress(OSError):
-            assert self.process.stdin is not None
-            self.process.stdin.close()
+        self._close(self.process.stdin)
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._close(self.process.stdout)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+        self._close(self.process.stdin, self.process.stdout)
+
+    @staticmethod
+    def _close(*pipes: IO[str] | None) -> None:
+        for pipe in pipes:
+            with contextlib.suppress(OSError):
+                assert pipe is not None
+                pipe.close()
 
 
 class Replica(Process):

@@ -4,6 +4,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from kubectl_runtime.manager.lease_machine import LeaseState
 from kubectl_runtime.manager.leases import Tick, Wait
 from kubectl_runtime.manager.shard_machine import Phase, step
 from kubectl_runtime.manager.sharding import FORGOTTEN_AFTER, Listed, Sight
-from tests.manager.shard_world import LEASE, RETRY, SLACK, Faults, Replica, World
+from tests.manager.shard_world import LEASE, RENEW_DEADLINE, RETRY, SLACK, Faults, Replica, World
 
 SETTLED = RETRY + RETRY + SLACK
 """Seconds after which a change that nobody has died of is over: it is seen by the next list, and what was given up by
@@ -70,6 +71,89 @@ def test_the_shards_of_a_dead_replica_are_taken_within_lease_and_retry(size: int
     victim.die()
     world.run(LEASE + RETRY + SLACK)
     assert (world.unowned(), world.faulty) == ([], [])
+
+
+def expected_in(world: World) -> dict[str, frozenset[int]]:
+    """What each living replica expects."""
+    return {one.name: one.state.expected(one.rules) for one in world.living()}
+
+
+def ranged_world(size: int, seed: int = 1, shards: int = 16, by: str = "uid") -> World:
+    world = World(seed)
+    for _ in range(size):
+        world.join(shards, by=by)
+    world.run(4 * SETTLED)
+    assert world.unowned() == []
+    return world
+
+
+@pytest.mark.parametrize(("size", "deaths", "shards"), [(2, 1, 16), (4, 1, 16), (4, 3, 16), (5, 2, 7)])
+@pytest.mark.parametrize("seed", range(2))
+def test_who_takes_a_dead_replicas_shard_expects_it_in_time_to_list_it(size: int, deaths: int, shards: int,
+                                                                       seed: int) -> None:
+    world = ranged_world(size, seed, shards)
+    for victim in world.random.sample(world.replicas, deaths):
+        world.run(world.random.uniform(0, 0.4))
+        victim.die()
+    orphans = set(world.unowned())
+    assert not any(expected_in(world).values())
+    expected_at: dict[tuple[str, int], float] = {}
+    died, taken = world.time, dict[tuple[str, int], float]()
+    while orphans - {n for _, n in taken}:
+        world.run(0.25)
+        assert world.time < died + LEASE + RETRY + SLACK
+        for one in world.living():
+            expected_at.update({(one.name, n): world.time for n in one.state.expected(one.rules)
+                                if (one.name, n) not in expected_at})
+            taken.update({(one.name, n): world.time for n in orphans & one.state.at_work if (one.name, n) not in taken})
+    foreseen = [each for each in taken if each in expected_at]
+    assert all(taken[each] - expected_at[each] >= 1.0 for each in foreseen), "time to list it"
+    assert len(foreseen) == len(taken)
+    assert len(expected_at) == len(taken) or deaths > 1, "nobody else has listed it"
+    assert world.faulty == []
+    world.run(2 * RETRY)
+    assert not any(expected_in(world).values())
+
+
+def outage(world: World) -> None:
+    world.faults.lost_request = 1.0
+
+
+def silence(world: World) -> None:
+    world.run(5)
+
+
+def goodbye(world: World) -> None:
+    world.replicas[0].quit()
+
+
+@pytest.mark.parametrize(("by", "happens"), [("uid", silence), ("namespace", outage), ("uid", goodbye)])
+def test_nothing_is_expected_from_those_who_live_or_while_nothing_is_known(by: str, happens: Any) -> None:
+    world = ranged_world(3, by=by)
+    happens(world)
+    for _ in range(30):
+        world.run(0.5)
+        assert not any(expected_in(world).values())
+
+
+def test_a_frozen_replicas_shards_are_expected_until_it_renews_them() -> None:
+    world = ranged_world(3)
+    frozen = world.replicas[0]
+    frozen.suspend()
+    world.run(LEASE - 1)
+    assert any(expected_in(world).values())
+    frozen.resume()
+    world.run(2 * RETRY)
+    assert not any(expected_in(world).values())
+    assert (world.unowned(), world.faulty) == ([], [])
+
+
+def test_by_name_nothing_is_expected_as_stores_hold_everything() -> None:
+    world = ranged_world(3, by="name")
+    world.replicas[0].die()
+    for _ in range(40):
+        world.run(0.5)
+        assert not any(expected_in(world).values())
 
 
 @pytest.mark.parametrize("seed", range(2))

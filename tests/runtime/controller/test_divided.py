@@ -66,6 +66,10 @@ class Group:
         for listener in self.listeners:
             listener.gained(Numbers(frozenset(numbers)))
 
+    def expect(self, *numbers: int) -> None:
+        for listener in self.listeners:
+            listener.expected(Numbers(frozenset(numbers)))
+
     def lose(self, *numbers: int) -> None:
         self.shards -= set(numbers)
         for listener in self.listeners:
@@ -168,6 +172,97 @@ def test_what_is_gained_is_shown_and_runs_and_what_is_left_is_not_there_any_more
     assert one.stored == one.of(1, 2)
     one.settle()
     assert one.ran == set()
+
+
+def lists_of(one: Rig) -> int:
+    return len([entry for entry in one.server.requests if "watch" not in str(entry.query) and entry.method == "GET"])
+
+
+@pytest.mark.parametrize("by", ["uid", "namespace"])
+def test_an_expected_shard_is_listed_and_shown_when_it_is_gained(rig: Any, by: str) -> None:
+    one = rig(by)
+    one.group.gain(0)
+    one.settle()
+    assert one.ran == one.of(0)
+    one.group.expect(1, 2)
+    one.settle()
+    for obj in one.maps.list():
+        one.place(obj).patch(obj, Patch.merge({"data": {"changed": "before it is gained"}}))
+    one.settle()
+    assert (one.stored, one.ran) == (one.of(0), one.of(0)), "nothing of it is shown or runs"
+    lists = lists_of(one)
+    one.group.gain(1)
+    assert one.stored == one.of(0, 1), "at once"
+    assert {obj.data.get("changed") for obj in one.controller.store} == {"before it is gained"}
+    one.group.expect()
+    one.settle()
+    assert one.ran == one.of(1)
+    assert lists_of(one) == lists + 2, "those of this test alone"
+
+
+@pytest.mark.parametrize("by", ["uid", "namespace"])
+def test_a_shard_that_is_not_expected_any_more_leaves_no_watch(rig: Any, by: str) -> None:
+    one = rig(by)
+    one.group.gain(0)
+    one.settle()
+    watches = set(one.controller.assembly.watches)
+    one.group.expect(1, 2)
+    one.settle()
+    assert len(one.controller.assembly.watches) == len(watches) + 2
+    one.group.expect(2)
+    one.group.gain(2)
+    one.group.expect()
+    one.settle()
+    assert len(one.controller.assembly.watches) == len(watches) + 1
+    one.group.lose(2)
+    one.group.leave(2)
+    one.settle()
+    assert set(one.controller.assembly.watches) == watches
+    assert one.stored == one.of(0)
+
+
+def test_an_expected_shard_is_gained_while_it_is_listed(rig: Any) -> None:
+    one = rig("uid")
+    one.server.faults.on("list", resource="configmaps").first(2).status(500)
+    one.group.expect(3)
+    one.group.gain(3)
+    one.group.expect()
+    assert one.stored == set()
+    one.sim.settle(30)
+    assert one.stored == one.of(3) == one.ran
+
+
+@pytest.mark.parametrize("by", ["uid", "namespace"])
+def test_where_the_server_does_not_divide_nothing_is_listed_for_an_expected_shard(rig: Any, by: str) -> None:
+    one = rig(by, gate=False)
+    one.group.gain(0)
+    one.settle()
+    assert one.ran == one.of(0)
+    lists = lists_of(one)
+    one.group.expect(1)
+    one.settle()
+    assert lists_of(one) == lists
+    one.group.gain(1)
+    one.settle()
+    assert one.ran == one.of(1)
+
+
+def test_a_name_passes_to_an_expected_shard_and_its_deletion_is_not_lost(rig: Any) -> None:
+    gone: list[str] = []
+    one = rig("uid", set_up=lambda controller: controller.on_gone(lambda ref, ctx: gone.append(ref.name)))
+    one.group.gain(0)
+    one.group.expect(1, 2, 3)
+    one.settle()
+    names = {obj.name for obj in one.maps.list() if one.shard(obj) == 0}
+    for obj in one.maps.list():
+        if obj.name in names:
+            one.place(obj).delete(obj, DeleteParams())
+            one.place(obj).create({"metadata": {"name": obj.name}})
+    one.settle()
+    moved = {obj.name for obj in one.maps.list() if obj.name in names and one.shard(obj) != 0}
+    assert moved
+    assert set(gone) == moved
+    assert one.stored == one.of(0)
 
 
 @WAYS
