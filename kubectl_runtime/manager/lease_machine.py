@@ -27,7 +27,7 @@
 
 The behaviour follows client-go's `tools/leaderelection`: whether another holder's Lease has expired is decided by the
 local time at which its record last changed and the duration written in it, never by the times in it, so that clocks
-need not agree. Every write is guarded by the resourceVersion that was read. It is stricter in four points:
+need not agree. Every write is guarded by the resourceVersion that was read. It is stricter in five points:
 
 - The deadline counts from the moment at which the last successful renewal *began*, so that it comes before another
   candidate may begin, however late the response was.
@@ -35,6 +35,10 @@ need not agree. Every write is guarded by the resourceVersion that was read. It 
 - A deleted Lease is not free for a candidate that has seen another holder: the holder has not noticed the deletion
   yet, and creates the Lease again. (If it is deleted each time before a standby sees it, for a whole lease duration, it
   is free for the standby; the old holder's next write is then refused.)
+- Neither is a Lease free whose holder was cleared by hand, as by `kubectl edit`: its holder takes it back at its next
+  renewal, and it expires when the holder's last renewal seen here would have expired. A release is recognized by its
+  duration of 1 s, which client-go writes, too. (client-go takes such a Lease at once, and two lead until the old leader
+  notices.)
 - A standby reads every `retry / 2.2` to `retry` seconds, with client-go's spread but without its longer wait. It sees
   each renewal within `retry`, and takes over within `lease + retry`.
 """
@@ -203,12 +207,18 @@ def _answered(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, 
 
 
 def noted(state: LeaseState, record: LeaseRecord | None, at: float) -> LeaseState:
-    """The state after any read of the Lease; None if it does not exist, which keeps what was seen before."""
-    if record is None:
+    """The state after any read of the Lease; None if it does not exist. A Lease that is deleted or was cleared keeps
+    what was seen before."""
+    if record is None or (state.seen is not None and state.seen.holder and _is_cleared(record)):
         return replace(state, known=False)
     if record == state.seen:  # only the record counts: a change of labels renews nothing
         return replace(state, known=True)
     return replace(state, seen=record, seen_at=at, known=True)
+
+
+def _is_cleared(record: LeaseRecord) -> bool:
+    """Whether the Lease has no holder, and no holder has released it."""
+    return not record.holder and record.duration != RELEASED_FOR
 
 
 def _standing_by(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, now: Now

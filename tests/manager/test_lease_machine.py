@@ -271,6 +271,48 @@ def test_campaigning_changes_nothing_for_a_leader() -> None:
     assert one.state == state
 
 
+CLEARED = [held(""), held("", renewed="2026-01-01T00:00:02.000000Z"), LeaseRecord(), held("", duration=3600),
+           replace(held(""), acquire_time=None, renew_time=None)]
+"""A holder that was taken out by hand, and nobody has released."""
+
+
+@pytest.mark.parametrize("cleared", CLEARED)
+def test_a_lease_that_was_cleared_by_hand_is_not_free_before_its_holder_would_have_lost_it(cleared: LeaseRecord
+                                                                                          ) -> None:
+    one = One()
+    one.at(0, Tick())
+    one.at(0, Read(held()))
+    at = 2.0
+    one.at(at, Tick())
+    while isinstance(action := one.at(at, Read(cleared), chance=0.5), Wait):
+        assert at < 15
+        at = action.until
+        assert one.at(at, Tick()) == Get()
+    assert at == 15
+    assert (written(action).holder, written(action).transitions) == ("me", 5)
+
+
+@pytest.mark.parametrize("cleared", CLEARED)
+def test_the_holder_of_a_cleared_lease_takes_it_back_and_the_others_see_that(cleared: LeaseRecord) -> None:
+    standby = One()
+    standby.at(0, Tick())
+    standby.at(0, Read(held()))
+    standby.at(2, Tick())
+    assert isinstance(standby.at(2, Read(cleared)), Wait)
+    standby.at(4, Tick())
+    assert isinstance(standby.at(4, Read(held(renewed="2026-01-01T00:00:04.000000Z"))), Wait)
+    standby.at(16, Tick())
+    assert isinstance(standby.at(16, Read(held(renewed="2026-01-01T00:00:04.000000Z"))), Wait), "renewed at 4"
+
+
+def test_a_released_lease_is_taken_at_once_by_one_that_has_seen_its_holder() -> None:
+    one = One()
+    one.at(0, Tick())
+    one.at(0, Read(held()))
+    one.at(2, Tick())
+    assert written(one.at(2, Read(held("", duration=1)))).holder == "me"
+
+
 def test_a_release_reads_first_and_writes_nobody_with_the_transitions_kept() -> None:
     one = One().leading_since(0)
     one.at(1, Leave(True, 10))
