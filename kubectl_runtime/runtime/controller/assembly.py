@@ -26,6 +26,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.client.api.client import OwnWrites
+from kubectl_runtime.client.api.selected import SelectedNamespaces
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guard import GuardedLogger, HousekeepingLogger, guarded_logger, name_of
@@ -271,7 +272,8 @@ class Assembly(Generic[K]):
         self.store: Store[K] = main.store
         self.recorder = Recorder(plan.events or plan.client, qualified_name(plan.name) or "controller", rng=rng)
         namespaces = namespaces_of(main.api) if isinstance(main, WatchPlan) else frozenset()
-        self.reads = Reads(plan.resource, plan.client, self, controller=plan.name, namespaces=namespaces,
+        chosen = main.api.selection if isinstance(main, WatchPlan) and isinstance(main.api, SelectedNamespaces) else None
+        self.reads = Reads(plan.resource, plan.client, self, controller=plan.name, namespaces=namespaces, chosen=chosen,
                            own_writes=options.own_writes is OwnWrites.OVERLAY, sink=self._read_sink, clock=plan.clock,
                            draining=self.shutdown.draining, logger=self.logger, observer=options.observer)
         """The dependencies of objects on what runs read."""

@@ -419,9 +419,11 @@ class Dependencies:
         for node in (*self._reads.pop(reader, ()), *(nodes or ())):
             self._leave(reader, node)
 
-    def abandon(self, shelf: Shelf) -> list[Key]:
-        """Drop all nodes of a shelf that has lost its watch. Returns their readers."""
-        nodes = dict.fromkeys(shelf.nodes())
+    def abandon(self, shelf: Shelf, namespaces: frozenset[str] | None = None) -> list[Key]:
+        """Drop the nodes of a shelf whose watch does not show these namespaces any more; None: all nodes. Returns their
+        readers."""
+        nodes = dict.fromkeys(node for node in shelf.nodes() if namespaces is None or (
+            node.namespace if node.key is None else node.key[0]) in namespaces)
         readers = dict.fromkeys(reader for node in nodes for reader in node.readers)
         for reader in readers:
             left = tuple(node for node in self._reads.get(reader, ()) if node not in nodes)

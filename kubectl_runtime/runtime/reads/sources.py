@@ -28,6 +28,10 @@ from kubectl_runtime.runtime.watch.config import WatcherConfig
 Value = str | Callable[[Any], object]
 
 
+CHOSEN = "*"
+"""Stands for the namespaces that the controller's own Api chooses at each moment, in place of a namespace."""
+
+
 class Absent:
     """The value of an object that does not exist, and of a path that leads nowhere."""
 
@@ -158,6 +162,12 @@ class Source:
         """The state that its watch stores."""
         assert self.watched is not None
         return self.watched.share.watch.stored
+
+    def covers(self, namespace: str | None) -> bool:
+        """Whether its watch shows the objects of this namespace, or will with its first list."""
+        if self.namespace != CHOSEN or self.watched is None:
+            return True
+        return self.watched.share.watch.covers(namespace) or not self.state.ready
 
     @property
     def progress(self) -> str:

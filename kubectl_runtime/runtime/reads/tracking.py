@@ -9,8 +9,10 @@
 Where a kind is watched:
 
     the controller watches whole objects there           that watch, which has their contents too
-    else                                                 a watch of metadata only: of the whole cluster, or, in a
-                                                         controller of some namespaces, of the namespace that is read
+    else                                                 a watch of metadata only: of the whole cluster; in a controller
+                                                         of some namespaces, of the namespace that is read; in one of
+                                                         namespaces that come and go, of all of them together, and of
+                                                         the namespace that is read if it is not chosen now
     it is refused (403), and never had a list            a watch for each name that is read, `SINGLE_WATCHES` at most;
                                                          further names, and refused ones, are read each time, and
                                                          their changes trigger nothing: a warning names the missing
@@ -30,6 +32,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.selected import NamespaceSelection, SelectedNamespaces
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger, guarded, name_of, not_awaitable
@@ -57,6 +60,7 @@ from kubectl_runtime.runtime.reads.dependencies import (
 )
 from kubectl_runtime.runtime.reads.sources import (
     ABSENT,
+    CHOSEN,
     Source,
     Target,
     Value,
@@ -98,15 +102,16 @@ class Reads:
     """The reads of one controller's runs. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, client: Client, watches: Watches, *, controller: str,
-                 namespaces: frozenset[str], own_writes: bool, sink: Sink, clock: Clock, draining: StopToken,
+                 namespaces: frozenset[str], chosen: NamespaceSelection | None, own_writes: bool, sink: Sink, clock: Clock, draining: StopToken,
                  logger: GuardedLogger, observer: Observer) -> None:
-        """`resource`: of the controller's objects, which are those in `namespaces`, or in all of them. `sink` takes the
-        requests for runs."""
+        """`resource`: of the controller's objects, which are those in `namespaces`, or in those that are `chosen` at
+        each moment, or in all. `sink` takes the requests for runs."""
         self._resource = resource
         self._client = client
         self._watches = watches
         self._controller = controller
         self._namespaces = namespaces
+        self._chosen = chosen
         self._own_writes = own_writes
         self._sink = sink
         self._clock = clock
@@ -195,23 +200,25 @@ class Reads:
             raise RequestError(f"read_all: {target.resource.kind} is cluster-scoped: it has no namespace")
         found: list[Record] = []
         for place in [namespace] if namespace else self._places(target):
-            found += self._read_all(run, target, place or None, selector, text)
+            found += self._read_all(run, target, None if place == CHOSEN else place or None, selector, text)
         return [_object(target, record) for record in sorted(found, key=_by_name)]
 
     def _places(self, target: Target) -> Sequence[str | None]:
         """The namespaces in which a kind is watched and listed; None: all, or a cluster-scoped kind."""
+        if target.namespaced and self._chosen is not None:
+            return (CHOSEN,)
         return sorted(self._namespaces) if target.namespaced and self._namespaces else (None,)
 
     def _foresee(self, target: Target) -> None:
         """Report the permissions that the watch of this kind needs, which no run uses itself."""
         if hearers:
             for place in self._places(target):
-                foresee(Place(target.resource, place), "get", "list", "watch")
+                foresee(Place(target.resource, None if place == CHOSEN else place), "get", "list", "watch")
 
     def _read(self, run: Run, source: Source, key: Key, value: Value | None) -> Any:
         target, shelf, reader = source.target, source.shelf, run.key
         with self._lock:
-            if source.ended or run.reads_over:
+            if source.ended or run.reads_over or not source.covers(key[0]):
                 return _AGAIN
             node = shelf.one(key)
             Dependencies.begin(reader, node)
@@ -249,10 +256,10 @@ class Reads:
         while True:
             source, exact = self._source_for_all(target, namespace, fields)
             if source is None or run.reads_over:
-                return self._listed(target, namespace, selector, fields)[0]
+                return self._listed(target, namespace, selector, fields, source)[0]
             shelf, reader = source.shelf, run.key
             with self._lock:
-                if source.ended or run.reads_over:
+                if source.ended or run.reads_over or (namespace is not None and not source.covers(namespace)):
                     continue
                 node = shelf.all_of(namespace, selector)
                 Dependencies.begin(reader, node)
@@ -262,7 +269,7 @@ class Reads:
                 break
         version = ""
         if not exact or missing is None or len(missing) > FEW:
-            records, version = self._listed(target, namespace, selector, fields)
+            records, version = self._listed(target, namespace, selector, fields, source)
         else:
             records = [record for record in seen.values() if record is not None]
             for key in missing:
@@ -329,16 +336,28 @@ class Reads:
         found: Any = Api(self._client, target.kind, Place(target.resource, key[0])).get_opt(key[1])
         return None if found is None else found.record
 
-    def _listed(self, target: Target, namespace: str | None, selector: Selector,
-                fields: str) -> tuple[list[Record], str]:
-        """The objects of a selection as the server has them, and the version of the list."""
-        api: Any = Api(self._client, target.kind, Place(target.resource, namespace))
+    def _listed(self, target: Target, namespace: str | None, selector: Selector, fields: str,
+                source: Source | None) -> tuple[list[Record], str]:
+        """The objects of a selection as the server has them, and the version of the list, or of the first of several.
+        """
         records: list[Record] = []
         version = ""
-        for page in api.pages(ListParams(label_selector=selector or None, field_selector=fields or None)):
-            version = version or page.metadata.resource_version or ""
-            records += [one.record for one in page.items]
+        is_chosen = namespace is None and source is not None and source.namespace == CHOSEN
+        for place in self._chosen_now(source) if is_chosen and source is not None else (namespace,):
+            api: Any = Api(self._client, target.kind, Place(target.resource, place))
+            for page in api.pages(ListParams(label_selector=selector or None, field_selector=fields or None)):
+                version = version or page.metadata.resource_version or ""
+                records += [one.record for one in page.items if not is_chosen or self._fits(one.record)]
         return records, version
+
+    def _chosen_now(self, source: Source) -> Sequence[str | None]:
+        """The chosen namespaces; None alone: the names of all namespaces decide."""
+        assert source.watched is not None
+        names = source.watched.share.watch.namespaces
+        return (None,) if names is None else sorted(name for name in names if source.covers(name))
+
+    def _fits(self, record: Record) -> bool:
+        return self._chosen is None or self._chosen.fits(record.head.namespace)
 
     def _value_of(self, node: Node, target: Target, record: Record | None, value: Value) -> Any:
         """The value; for a path, as it was looked up once for all readers."""
@@ -381,7 +400,10 @@ class Reads:
         return target.resource.kind == self._resource.kind and target.resource.group == self._resource.group
 
     def _place_of(self, target: Target, namespace: str | None) -> str | None:
-        """Where the kind is watched: everywhere (None), or in the namespace."""
+        """Where the kind is watched: everywhere (None), in the chosen namespaces, or in the namespace."""
+        if self._chosen is not None and target.namespaced:
+            source = target.sources.get((CHOSEN, "", "")) or self._made(Source(target, CHOSEN))
+            return CHOSEN if namespace is None or source.covers(namespace) else namespace
         return namespace if self._namespaces and target.namespaced else None
 
     def _source_of(self, target: Target, key: Key) -> Source | None:
@@ -422,7 +444,9 @@ class Reads:
                     return source, False
                 self._by_fields += 1
                 by_fields = self._made(Source(target, place, fields=fields))
-        return (source, False) if by_fields.refused else (by_fields, True)
+        if by_fields.refused or (namespace is not None and not by_fields.covers(namespace)):
+            return source, False
+        return by_fields, True
 
     def _made(self, source: Source) -> Source:
         """The source with a running watch, maybe one that another thread has made."""
@@ -439,7 +463,10 @@ class Reads:
 
     def _take(self, source: Source) -> None:
         target = source.target
-        api: Any = Api(self._client, target.kind, Place(target.resource, source.namespace))
+        is_chosen = source.namespace == CHOSEN
+        api: Any = Api(self._client, target.kind, Place(target.resource, None if is_chosen else source.namespace))
+        if is_chosen and self._chosen is not None:
+            api = SelectedNamespaces(api, self._chosen)
         fields = f"metadata.name={source.name}" if source.name else source.fields
         config = WatcherConfig(field_selector=fields) if fields else DEFAULT_CONFIG
         source.watched = self._watches.take(api, config)
@@ -449,7 +476,17 @@ class Reads:
         assert source.watched is not None
         source.connected = True
         source.watched.share.on_failure(partial(self._failed, source))
+        source.watched.share.watch.when_left(partial(self._left, source))
         self._watches.connect(source.watched, OfHeads(partial(self._heard, source)), self._sink, source.arrived)
+
+    def _left(self, source: Source, namespaces: frozenset[str]) -> None:
+        """The watch shows these namespaces no longer: their readers read again, elsewhere."""
+        with self._lock:
+            readers = self._dependencies.abandon(source.shelf, namespaces)
+        if readers:
+            plural = source.target.resource.plural
+            self._sink([self._request(reader, f"{plural} are watched elsewhere", None, bulk=True)
+                        for reader in readers])
 
     def _failed(self, source: Source, error: BaseException) -> None:
         """An attempt of a watch failed. A watch that is forbidden and was never complete is given up."""
@@ -488,6 +525,9 @@ class Reads:
             with self._lock:
                 moved = shelf.completed(source.stored, source.state.overlay.shown)
                 self._note_unsure(source)
+                read = {node.namespace if node.key is None else node.key[0] for node in shelf.nodes()}
+            if elsewhere := frozenset(name for name in read if name is not None and not source.covers(name)):
+                self._left(source, elsewhere)
         elif isinstance(event, Delete):
             record: Record = event.obj
             key = record.key
@@ -665,21 +705,23 @@ class Reads:
         self.tidy()
 
     def tidy(self) -> None:
-        """Give back the watches of single names and of fields that no object reads any more."""
+        """Give back the watches of single names, of fields, and of namespaces that are not chosen, that no object reads
+        any more."""
         if not self._untidy:
             return
         with self._lock:
             self._untidy = False
-            unused = self._unused() if self._singles or self._by_fields else ()
+            unused = self._unused() if self._singles or self._by_fields or self._chosen is not None else ()
         for source in unused:
             assert source.watched is not None
             self._watches.drop(source.watched, "nothing reads it any more")
 
     def _unused(self) -> list[Source]:
-        """Remove the sources of single names and of fields that no object reads any more. The lock must be held."""
+        """Remove the sources that `tidy` gives back. The lock must be held."""
         unused = []
         for source in self._all_sources():
-            if source.ended or not (source.name or source.fields) or len(source.shelf):
+            is_beside = self._chosen is not None and source.namespace not in (None, CHOSEN)
+            if source.ended or not (source.name or source.fields or is_beside) or len(source.shelf):
                 continue
             source.target.sources.pop((source.namespace, source.name, source.fields), None)
             source.ended = True

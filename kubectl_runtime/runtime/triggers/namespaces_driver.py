@@ -315,6 +315,11 @@ class NamespacesDriver:
         """Forbidden namespaces: their version, and when they are tried again."""
         self._refused: set[str] = set()
         self._is_complete = self._is_crowded = False
+        self._covered: frozenset[str] = frozenset()
+        """The namespaces whose objects the store has."""
+        self._delivered: frozenset[str] = frozenset()
+        """The namespaces with single watches whose lists the last step has returned."""
+        self._on_left: tuple[Callable[[frozenset[str]], object], ...] = ()
         self._heard = 0.0
         """The last event of the single watch whose last event is the oldest."""
         self._changed = threading.Condition()
@@ -360,8 +365,36 @@ class NamespacesDriver:
             return selection.fits(namespace)
         return namespace in self._inside or namespace in (self._members.names or ())
 
+    def covers(self, namespace: str | None) -> bool:
+        """Whether a complete store has all objects of this namespace. Safe to call from any thread."""
+        if self._cluster is not None and self._api.selection.decides_by_name:
+            return self._api.selection.fits(namespace)
+        return namespace in self._covered
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The chosen namespaces; None while they are not known. With a pattern alone they are known only where each has
+        a watch."""
+        return self._members.names
+
+    def when_left(self, callback: Callable[[frozenset[str]], object]) -> None:
+        """Call `callback` with the namespaces that the store does not cover any more, before their objects leave it. It
+        must neither block nor raise."""
+        self._on_left = (*self._on_left, callback)
+
+    def _cover(self, names: frozenset[str]) -> None:
+        gone, self._covered = self._covered - names, names
+        if gone:
+            for callback in self._on_left:
+                callback(gone)
+
     def advance(self) -> Advance:
         """As `WatchDriver.advance`."""
+        # What the last step returned is stored now.
+        if self._cluster is None:
+            self._cover(self._delivered & self._each.keys())
+        elif isinstance(self._cluster.state, Listed | Watching):
+            self._cover(self._inside)
         if self._everywhere.nudge.is_set():
             self._everywhere.nudge = StopToken()
         by_name = self._cluster is not None and self._api.selection.decides_by_name
@@ -416,6 +449,9 @@ class NamespacesDriver:
     def _passes(self, event: Event[Record] | Failed, names: frozenset[str] | None) -> bool:
         if isinstance(event, Init):
             self._inside, self._floors = names or frozenset(), {}
+            self._cover(self._covered & self._inside)
+        elif event is INIT_DONE and not self._covered:  # no store was complete before
+            self._cover(self._inside)
         if not isinstance(event, CARRIERS):
             return True
         head = event.obj.head
@@ -435,6 +471,7 @@ class NamespacesDriver:
         """Process added and removed namespaces. Only one added namespace is joined at a time, so that no step is long.
         """
         gone, came = self._inside - names, sorted(names - self._inside)
+        self._cover(self._covered - gone)
         out: list[Event[Record] | Failed] = [*self._deleted(gone)]
         self._inside -= gone
         for name in gone:
@@ -479,11 +516,14 @@ class NamespacesDriver:
                 share, event = self._arrived.popleft()
                 if share in shares:
                     out.append(event)
+            if self._is_complete or self._may_begin:
+                self._delivered = frozenset(self._listed)
             self._changed.notify_all()
         if not self._is_complete:
             if not self._may_begin:
                 return Advance([], SOON if self.threaded else min(waits, default=None))
             self._is_complete = True
+            self._cover(self._delivered & self._each.keys())
             records = (record for share in shares for record in share.watch.stored.records.values())
             return Advance([INIT, *map(InitApply, [*records]), INIT_DONE])
         if out:
@@ -575,6 +615,7 @@ class NamespacesDriver:
 
     def _give_back(self, names: Iterable[str]) -> list[Taken]:
         given = []
+        self._cover(self._covered.difference([*names]))
         for name in [*names]:
             share = self._each.pop(name)
             self._listed.discard(name)

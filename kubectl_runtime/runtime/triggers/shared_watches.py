@@ -198,6 +198,21 @@ class Watch(Generic[K]):
         """What the watch does, since when, and its error, as of the last step."""
         return self._state
 
+    def covers(self, namespace: str | None) -> bool:
+        """Whether the store, once it is complete, has all objects of this namespace that are selected otherwise."""
+        return not isinstance(self._driver, NamespacesDriver) or self._driver.covers(namespace)
+
+    @property
+    def namespaces(self) -> frozenset[str] | None:
+        """The namespaces of a changing set; None where they are not known."""
+        return self._driver.names if isinstance(self._driver, NamespacesDriver) else None
+
+    def when_left(self, callback: Callable[[frozenset[str]], object]) -> None:
+        """Call `callback` with the namespaces of a changing set that the store does not cover any more, before their
+        objects leave it. It runs in the watch's thread and must neither block nor raise."""
+        if isinstance(self._driver, NamespacesDriver):
+            self._driver.when_left(callback)
+
     @property
     def late(self) -> float:
         """The seconds by which the step in progress exceeds the longest request or silence; else 0. A late step means

@@ -16,9 +16,9 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.selected import NamespaceSet
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.meta.gvk import ApiResource, Scope
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, Scope
 from kubectl_runtime.core.requests.params import Patch
-from kubectl_runtime.resources import ConfigMap, Namespace
+from kubectl_runtime.resources import ConfigMap, Namespace, Secret
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action
 from kubectl_runtime.runtime.triggers.namespaces_driver import MOST
@@ -34,14 +34,15 @@ LIMIT = 30
 
 
 class World:
-    """A server with RBAC, an administrator, and `alice`, who may watch Namespaces, and ConfigMaps where she was let."""
+    """A server with RBAC, an administrator, and `alice`, who may watch Namespaces, and ConfigMaps and Secrets where she
+    was let."""
 
     def __init__(self, server: ApiServer, admin: Client) -> None:
         self.server, self.admin = server, admin
         self.namespaces = Api.all(admin, Namespace)
-        for name, resource in (("spaces", "namespaces"), ("maps", "configmaps")):
+        for name, resources in (("spaces", ["namespaces"]), ("maps", ["configmaps", "secrets"])):
             self._of("ClusterRole").create({"metadata": {"name": name}, "rules": [
-                {"apiGroups": [""], "resources": [resource], "verbs": ["list", "watch"]}]})
+                {"apiGroups": [""], "resources": resources, "verbs": ["get", "list", "watch"]}]})
         self._of("ClusterRoleBinding").create(self._binding("spaces"))
 
     def come(self, name: str, *, granted: bool = True, **labels: str) -> None:
@@ -177,6 +178,193 @@ def test_a_namespace_that_is_full_comes_as_a_whole_and_goes_with_its_objects(how
         assert seen.runs() == set()
         assert seen.stored == two
         assert heard == ["Apply"] * 3 + ["Delete"] * 3
+        seen.end()
+
+
+class Reader(Seen):
+    """A controller of ConfigMaps, each of which reads the Secret that its data name; `saw` has what they found."""
+
+    def __init__(self, simulation: Simulation, client: Client, api: Any, *, declared: bool = False) -> None:
+        self.simulation, self.client = simulation, client
+        self._runs: set[tuple[str | None, str]] = set()
+        self.saw: dict[str, Any] = {}
+        controller = Controller(api)
+        self.controller = simulation.start(controller.reads(Secret) if declared else controller, self._reconcile)
+
+    def _reconcile(self, obj: Any, ctx: Any) -> Action:
+        self._runs.add((obj.namespace, obj.name))
+        if obj.data.get("all"):
+            self.saw[f"{obj.namespace}/{obj.name}"] = sorted(
+                f"{one.namespace}/{one.name}" for one in ctx.read_all(Secret, labels="app=x"))
+            return Action.await_change()
+        where = obj.data.get("where", obj.namespace)
+        found = ctx.read(Secret, ObjectRef.of(Secret, "key", where))
+        self.saw[f"{obj.namespace}/{obj.name}"] = None if found is None else (found.metadata.labels or {}).get("v")
+        return Action.await_change()
+
+
+def reading(world: World, namespace: str, **data: str) -> None:
+    world.maps(namespace).create({"metadata": {"name": "m"}, "data": data})
+
+
+def secret(world: World, namespace: str, version: str | None) -> None:
+    """The Secret with this version; None: delete it."""
+    api = Api.namespaced(world.admin, Secret, namespace)
+    if version is None:
+        api.delete("key")
+        return
+    api.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "labels": {"v": version, "app": "x"}}},
+              field_manager="test")
+
+
+@RIGHTS
+@HOW
+@pytest.mark.parametrize("declared", [False, True], ids=["", "declared"])
+def test_what_is_read_in_chosen_namespaces_is_watched_in_them_alone(how: str, user: str | None, declared: bool) -> None:
+    with simulated() as (simulation, world):
+        for name in ("team-a", "team-b", "other"):
+            world.come(name, **({"team": "x"} if name != "other" else {}))
+            secret(world, name, "1")
+        reading(world, "team-a")
+        client, names = simulation.client(world.server, user), NamespaceSet(["team-a", "team-b"])
+        seen = Reader(simulation, client, chosen(how, client, names), declared=declared)
+        assert seen.runs() == {"team-a/m"}
+        assert seen.saw == {"team-a/m": "1"}
+        stored = {record.key[0] for watch in seen.controller.assembly.watches.values()
+                  for record in watch.stored.records.values()}
+        assert stored == {"team-a", "team-b"}, "nothing of the other namespace"
+        secret(world, "team-a", "2")
+        assert (seen.runs(), seen.saw) == ({"team-a/m"}, {"team-a/m": "2"})
+        secret(world, "team-b", "2")
+        secret(world, "other", "2")
+        assert seen.runs() == set(), "nobody has read these"
+        secret(world, "team-a", None)
+        assert (seen.runs(), seen.saw) == ({"team-a/m"}, {"team-a/m": None})
+        secret(world, "team-a", "3")
+        assert (seen.runs(), seen.saw) == ({"team-a/m"}, {"team-a/m": "3"})
+        seen.end()
+
+
+@RIGHTS
+@pytest.mark.parametrize("how", ["labels", "set"])
+def test_a_read_follows_its_namespace_in_and_out_of_the_chosen_ones(how: str, user: str | None) -> None:
+    with simulated() as (simulation, world):
+        for name in ("one", "two"):
+            world.come(name, **({"team": "x"} if name == "one" else {}))
+        reading(world, "one", where="two")
+        client, names = simulation.client(world.server, user), NamespaceSet(["one"])
+        seen = Reader(simulation, client, chosen(how, client, names))
+        assert seen.runs() == {"one/m"}
+        assert seen.saw == {"one/m": None}
+        expected: str | None
+        for version, is_chosen in enumerate((False, True, False, True, True, False, False)):
+            world.label("two", team="x" if is_chosen else None)
+            (names.add if is_chosen else names.discard)("two")
+            seen.runs()
+            expected = None if version % 3 == 2 else str(version)
+            secret(world, "two", expected)
+            assert seen.runs() == {"one/m"}, version
+            assert seen.saw == {"one/m": expected}
+        world.maps("one").patch("m", Patch.merge({"data": {"where": "one"}}))
+        seen.runs(90)
+        secret(world, "two", "unread")
+        assert seen.runs() == set()
+        assert not any("two" in name for name in seen.controller.assembly.watches), "its watch was given back"
+        seen.end()
+
+
+@RIGHTS
+@HOW
+def test_all_that_is_read_is_all_in_the_chosen_namespaces(how: str, user: str | None) -> None:
+    with simulated() as (simulation, world):
+        for name in ("team-a", "team-b", "other"):
+            world.come(name, **({"team": "x"} if name != "other" else {}))
+            secret(world, name, "1")
+        reading(world, "team-a", all="yes")
+        client, names = simulation.client(world.server, user), NamespaceSet(["team-a", "team-b"])
+        seen = Reader(simulation, client, chosen(how, client, names))
+        seen.runs()
+        assert seen.saw == {"team-a/m": ["team-a/key", "team-b/key"]}
+        world.come("team-c", team="x")
+        secret(world, "team-c", "1")
+        names.add("team-c")
+        assert seen.runs() == {"team-a/m"}
+        assert seen.saw == {"team-a/m": ["team-a/key", "team-b/key", "team-c/key"]}
+        Api.namespaced(world.admin, Secret, "team-b").delete("key")
+        world.namespaces.delete("team-b")
+        names.discard("team-b")
+        assert seen.runs() == {"team-a/m"}
+        assert seen.saw == {"team-a/m": ["team-a/key", "team-c/key"]}
+        seen.end()
+
+
+def test_rights_that_are_given_later_let_a_namespace_in_and_rights_that_are_taken_let_it_out() -> None:
+    with simulated() as (simulation, world):
+        for name in ("one", "two"):
+            world.come(name, granted=name == "one", team="x")
+            world.put(name, "m")
+        client = simulation.client(world.server, "alice")
+        seen = Seen(simulation, client, chosen("labels", client, NamespaceSet()))
+        assert seen.runs() == {"one/m"}
+        world.grant("two")
+        assert seen.runs(70) == {"two/m"}
+        world._of("RoleBinding", "one").delete("maps")
+        seen.runs(300)  # a watch is asked for its rights when it begins
+        assert seen.stored == {"two/m"}
+        world.grant("one")
+        assert seen.runs(70) == {"one/m"}
+        assert seen.stored == {"one/m", "two/m"}
+        seen.end()
+
+
+@RIGHTS
+@HOW
+def test_a_namespace_that_is_made_again_with_its_name_is_another_one(how: str, user: str | None) -> None:
+    with simulated() as (simulation, world):
+        client, names = simulation.client(world.server, user), NamespaceSet(["team-a"])
+        seen = Seen(simulation, client, chosen(how, client, names))
+        for turn, settle in enumerate((5, 0, 0, 70)):
+            world.come("team-a", team="x")
+            world.put("team-a", f"m{turn}")
+            assert seen.runs(70) == {f"team-a/m{turn}"}
+            assert seen.stored == {f"team-a/m{turn}"}
+            world.maps("team-a").delete(f"m{turn}")
+            world.namespaces.delete("team-a")
+            if settle:
+                simulation.settle(settle)
+        simulation.settle(5)
+        assert seen.stored == set()
+        seen.end()
+
+
+@RIGHTS
+@pytest.mark.parametrize("how", ["labels", "set"])
+def test_a_set_that_changes_while_a_list_is_in_progress_is_the_one_that_counts(how: str, user: str | None) -> None:
+    with simulated() as (simulation, world):
+        for name in ("one", "two", "three"):
+            world.come(name, **({"team": "x"} if name != "three" else {}))
+            for number in range(5):
+                world.put(name, f"m{number}")
+        client, names = simulation.client(world.server, user), NamespaceSet(["one", "two"])
+        seen = Seen(simulation, client, chosen(how, client, names), watch=WatcherConfig(page_size=2))
+        turns = iter(range(100))
+        while next(turns) < 12:  # somewhere in the pages of the first list
+            simulation.run(3)
+            turn = next(turns)
+            world.label("two", team=None if turn % 4 == 1 else "x")
+            (names.discard if turn % 4 == 1 else names.add)("two")
+            world.label("three", team="x" if turn % 4 == 1 else None)
+            (names.add if turn % 4 == 1 else names.discard)("three")
+        world.label("two", team=None)
+        names.discard("two")
+        world.label("three", team="x")
+        names.add("three")
+        simulation.settle(70)
+        assert seen.stored == {f"{name}/m{number}" for name in ("one", "three") for number in range(5)}
+        world.maps("three").patch("m0", Patch.merge({"data": {"k": "v"}}))
+        world.maps("two").patch("m0", Patch.merge({"data": {"k": "v"}}))
+        seen.runs(0)
+        assert {obj.data.get("k") for obj in seen.controller.store if obj.name == "m0"} == {None, "v"}
         seen.end()
 
 
