@@ -537,14 +537,14 @@ class NamespacesDriver:
     def _follow(self, names: frozenset[str]) -> list[Event[Record]]:
         """Give back the watches of removed namespaces, and take one for each added namespace."""
         refused, self._refused = self._refused, set()
+        now = self._clock.monotonic()
         for name in refused:
-            self._skip(name, float("inf"))
+            self._skip(name, now, "its watch was refused")
         gone = [name for name in self._each if name not in names or name in refused]
         deletions = self._deleted(frozenset(gone)) if gone else []
         self._give_back(gone)
         for name in [name for name in self._skipped if name not in names]:
             del self._skipped[name]
-        now = self._clock.monotonic()
         waiting = [name for name in sorted(names.difference(self._each)) if self._is_due(name, now)]
         for name in waiting[:MOST - len(self._each)]:
             if self._may_read(name, now):
@@ -562,22 +562,26 @@ class NamespacesDriver:
         return version is None or now >= again or version != self._members.version(name)
 
     def _may_read(self, name: str, now: float) -> bool:
-        """Request one object of a namespace; False when that is forbidden, which is logged once. The namespace's watch
-        deals with any other failure."""
+        """Request one object of a namespace, and a watch if it was skipped; False when that is forbidden. The
+        namespace's watch deals with any other failure."""
+        api = self._api.within(name)
         try:
-            self._api.within(name).list_page(ListParams(limit=1), stop=self._stop, retry=Retry.NEVER)
+            meta, _ = api.list_page(ListParams(limit=1), stop=self._stop, retry=Retry.NEVER)
+            if name in self._skipped:
+                api.open_watch(WatchParams(timeout=1), meta.resource_version, self._stop).close()
         except BaseException as error:  # noqa: BLE001 - as above
             if not _is_refusal(as_exception(error)):
                 return True
-            if name not in self._skipped:
-                log.warning("%s: namespace %s is skipped: %s. It is asked again when it changes, and each minute; "
-                            "grant list and watch there", self._target, name, error)
-            self._skip(name, now + ASK_AGAIN)
+            self._skip(name, now, error)
             return False
         return True
 
-    def _skip(self, name: str, again: float) -> None:
-        self._skipped[name] = self._members.version(name), again
+    def _skip(self, name: str, now: float, why: object) -> None:
+        """Skip a forbidden namespace, which is logged once."""
+        if name not in self._skipped:
+            log.warning("%s: namespace %s is skipped: %s. It is asked again when it changes, and each minute; "
+                        "grant list and watch there", self._target, name, why)
+        self._skipped[name] = self._members.version(name), now + ASK_AGAIN
 
     def _begin(self, name: str) -> None:
         self._skipped.pop(name, None)

@@ -317,6 +317,25 @@ def test_rights_that_are_given_later_let_a_namespace_in_and_rights_that_are_take
         seen.end()
 
 
+def test_a_namespace_that_may_be_listed_and_not_watched_is_asked_again_without_being_joined() -> None:
+    with simulated() as (simulation, world):
+        world._of("ClusterRole").create({"metadata": {"name": "lists"}, "rules": [
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]})
+        for name in ("one", "two"):
+            world.come(name, granted=name == "one", team="x")
+            world.put(name, "m")
+        world._of("RoleBinding", "two").create(world._binding("lists"))
+        client = simulation.client(world.server, "alice")
+        seen = Seen(simulation, client, chosen("labels", client, NamespaceSet()))
+        seen.runs(30)
+        assert seen.stored == {"one/m"}
+        assert seen.runs(300) == set()
+        world.grant("two")
+        assert seen.runs(70) == {"two/m"}
+        assert seen.stored == {"one/m", "two/m"}
+        seen.end()
+
+
 @RIGHTS
 @HOW
 def test_a_namespace_that_is_made_again_with_its_name_is_another_one(how: str, user: str | None) -> None:
