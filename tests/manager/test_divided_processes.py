@@ -24,7 +24,7 @@ RETRY = 2
 PATIENCE = 240.0
 """Seconds of real time for what has no promised time, on a machine with other work."""
 
-WAYS = pytest.mark.parametrize("way", ["uid", "namespace", "uid-off"])
+WAYS = pytest.mark.parametrize("way", ["uid", "namespace", "uid-off", "namespace-off"])
 """As the benchmark's: by what objects are divided, and whether the server divides lists and watches."""
 
 

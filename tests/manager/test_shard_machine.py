@@ -14,7 +14,7 @@ from kubectl_runtime.manager.lease_machine import LeaseState
 from kubectl_runtime.manager.leases import Tick, Wait
 from kubectl_runtime.manager.shard_machine import Phase, step
 from kubectl_runtime.manager.sharding import FORGOTTEN_AFTER, Listed, Sight
-from tests.manager.shard_world import LEASE, RENEW_DEADLINE, RETRY, SLACK, Faults, Replica, World
+from tests.manager.shard_world import LEASE, RETRY, SLACK, Faults, Replica, World
 
 SETTLED = RETRY + RETRY + SLACK
 """Seconds after which a change that nobody has died of is over: it is seen by the next list, and what was given up by

@@ -272,7 +272,8 @@ class Assembly(Generic[K]):
         self.store: Store[K] = main.store
         self.recorder = Recorder(plan.events or plan.client, qualified_name(plan.name) or "controller", rng=rng)
         namespaces = namespaces_of(main.api) if isinstance(main, WatchPlan) else frozenset()
-        chosen = main.api.selection if isinstance(main, WatchPlan) and isinstance(main.api, SelectedNamespaces) else None
+        api = main.api if isinstance(main, WatchPlan) else None
+        chosen = api.selection if isinstance(api, SelectedNamespaces) else None
         self.reads = Reads(plan.resource, plan.client, self, controller=plan.name, namespaces=namespaces, chosen=chosen,
                            own_writes=options.own_writes is OwnWrites.OVERLAY, sink=self._read_sink, clock=plan.clock,
                            draining=self.shutdown.draining, logger=self.logger, observer=options.observer)

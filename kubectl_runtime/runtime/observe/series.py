@@ -334,7 +334,7 @@ EVENTS = counter("kubectl_runtime_watch_events_total", "watch", "Events and book
 AGE = gauge("kubectl_runtime_watch_last_frame_age_seconds", "watch",
             "Seconds since the last frame; a large value means that the watch is broken (0 once it has stopped).")
 LIST_TIME = gauge("kubectl_runtime_watch_last_list_seconds", "watch", "How long the last complete list took.")
-OBJECTS = gauge("kubectl_runtime_store_objects", "watch", "Objects in the store.")
+OBJECTS = gauge("kubectl_runtime_store_objects", "watch", "Objects in the store; 0 once the watch has stopped.")
 SIZE = gauge("kubectl_runtime_store_bytes", "watch", "Bytes of JSON in the store.")
 
 WATCH_FAMILIES = (STATE, RELISTS, FAILURES, IN_A_ROW, DELAY, EVENTS, AGE, LIST_TIME, OBJECTS, SIZE)
@@ -357,6 +357,8 @@ class WatchSeries:
             self.phase = phase
             if phase != "waiting":
                 self.delay = 0.0
+            if phase == "stopped":  # it may have been given back, as of a shard that is another replica's
+                self.objects = self.size = 0
             if phase == "watching":  # its answer came
                 self.heard, self.in_a_row = now, 0
 

@@ -102,8 +102,8 @@ class Reads:
     """The reads of one controller's runs. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, client: Client, watches: Watches, *, controller: str,
-                 namespaces: frozenset[str], chosen: NamespaceSelection | None, own_writes: bool, sink: Sink, clock: Clock, draining: StopToken,
-                 logger: GuardedLogger, observer: Observer) -> None:
+                 namespaces: frozenset[str], chosen: NamespaceSelection | None, own_writes: bool, sink: Sink,
+                 clock: Clock, draining: StopToken, logger: GuardedLogger, observer: Observer) -> None:
         """`resource`: of the controller's objects, which are those in `namespaces`, or in those that are `chosen` at
         each moment, or in all. `sink` takes the requests for runs."""
         self._resource = resource

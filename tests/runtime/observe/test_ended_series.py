@@ -98,6 +98,21 @@ def test_what_goes_on_beside_ended_ones_keeps_its_series(server: ApiServer) -> N
         assert lines(metrics, 'kubectl_runtime_controller_running{controller="stays"} 0.0'), "the last values stay"
 
 
+def test_a_watch_that_has_stopped_stores_nothing(server: ApiServer) -> None:
+    def values() -> list[float]:
+        found = lines(metrics, "kubectl_runtime_store_objects{") + lines(metrics, "kubectl_runtime_store_bytes{")
+        return [float(line.rpartition(" ")[2]) for line in found if "n100" in line]
+
+    with measured(server) as (client, metrics):
+        server.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "n100"}}])
+        for _ in range(2):  # it may be started again
+            with watch_store(maps(client, 100)) as store:
+                store.wait_until_ready(LIMIT)
+                assert values()[0] == 1
+                assert values()[1] > 100
+            assert values() == [0, 0]
+
+
 def test_webhooks_of_servers_that_have_stopped_go_and_those_of_others_stay() -> None:
     metrics = Metrics(CollectorRegistry())
     for number in range(20):
