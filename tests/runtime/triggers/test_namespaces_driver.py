@@ -298,6 +298,54 @@ def test_all_that_is_read_is_all_in_the_chosen_namespaces(how: str, user: str | 
         seen.end()
 
 
+@RIGHTS
+@pytest.mark.parametrize("how", ["labels", "set"])
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_comes_goes_and_breaks_each_run_has_seen_the_last_state_of_what_it_reads(
+        how: str, user: str | None, seed: int) -> None:
+    rng, names = random.Random(seed), NamespaceSet()
+    with simulated(seed) as (simulation, world):
+        spaces = ["a", "b", "c", "d"]
+        for name in spaces:
+            world.come(name)
+            reading(world, name, where=rng.choice(spaces))
+        client = simulation.client(world.server, user)
+        seen = Reader(simulation, client, chosen(how, client, names), declared=seed % 2 == 1)
+        chosen_now: set[str] = set()
+        secrets: dict[str, str | None] = dict.fromkeys(spaces)
+        wheres = {name: world.maps(name).get("m").data["where"] for name in spaces}
+        for turn in range(50):
+            name = rng.choice(spaces)
+            match rng.randrange(6):
+                case 0 | 1:
+                    chosen_now ^= {name}
+                    world.label(name, team="t" if name in chosen_now else None)
+                    names.set(chosen_now)
+                case 2 | 3:
+                    before, secrets[name] = secrets[name], None if rng.random() < 0.3 else str(turn)
+                    if before is not None or secrets[name] is not None:
+                        secret(world, name, secrets[name])
+                case 4:
+                    wheres[name] = rng.choice(spaces)
+                    world.maps(name).patch("m", Patch.merge({"data": {"where": wheres[name]}}))
+                case _:
+                    disturb(world, rng)
+            match rng.randrange(4):
+                case 0:
+                    simulation.run(rng.randrange(40))
+                case 1 | 2:
+                    simulation.settle(rng.choice([1, 20]))
+        world.server.faults.clear()
+        seen.runs(400)
+        assert {one: seen.saw.get(f"{one}/m", "no run") for one in chosen_now} == {
+            one: secrets[wheres[one]] for one in chosen_now}
+        for name in spaces:
+            secret(world, name, "last")
+        assert seen.runs() == {f"{one}/m" for one in chosen_now}
+        assert {seen.saw[f"{one}/m"] for one in chosen_now} <= {"last"}
+        seen.end()
+
+
 def test_rights_that_are_given_later_let_a_namespace_in_and_rights_that_are_taken_let_it_out() -> None:
     with simulated() as (simulation, world):
         for name in ("one", "two"):
