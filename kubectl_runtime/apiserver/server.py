@@ -39,6 +39,7 @@ from kubectl_runtime.manifests.documents import Manifests, Object, read_objects
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.transport.inprocess import ApiTransport
     from kubectl_runtime.client.api.client import Client
+    from kubectl_runtime.client.config.config import Config
 
 log = guarded_logger(__name__)
 
@@ -415,20 +416,26 @@ class ApiServer:
         """
         return self._issuer.credentials(user, certificate=certificate)
 
-    def client(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60) -> Client:
-        """A client of this library for the server, as an administrator or as `user`; the caller closes it.
+    def config(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60) -> Config:
+        """The address of the server and credentials of an administrator or of `user`, for a `Client` with other
+        arguments than `client` has: `Client(server.config(), layers=[...])`.
 
         `timeout` is the deadline of each call (see `Config`); a short one suits a server whose faults never answer.
         Raises ValueError as `credentials`, RuntimeError before the first start.
         """
-        from kubectl_runtime.client.api.client import Client  # the server works without it
-        from kubectl_runtime.client.config.config import Config
+        from kubectl_runtime.client.config.config import Config  # the server works without it
 
         shown = self.credentials(user, certificate=certificate)
         own = shown.certificate
-        return Client(Config(cluster_url=self.url, timeout=timeout, ca_data=shown.ca or None, token=shown.token or None,
-                             client_certificate_data=own.certificate if own else None,
-                             client_key_data=own.key if own else None, origin="ApiServer.client()"))
+        return Config(cluster_url=self.url, timeout=timeout, ca_data=shown.ca or None, token=shown.token or None,
+                      client_certificate_data=own.certificate if own else None,
+                      client_key_data=own.key if own else None, origin="ApiServer.config()")
+
+    def client(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60) -> Client:
+        """A client of this library with the `config` of these arguments; the caller closes it."""
+        from kubectl_runtime.client.api.client import Client  # the server works without it
+
+        return Client(self.config(user, certificate=certificate, timeout=timeout))
 
     def write_kubeconfig(self, path: str | Path, user: str | User | None = None, *, certificate: bool = False) -> Path:
         """Write a kubeconfig that kubectl and every client library can use; returns the path.

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, Client, Config, Context, Controller
+from kubectl_runtime import Action, Api, Client, Context, Controller
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, eventually
@@ -54,7 +55,7 @@ def nothing(obj: Any, ctx: Context[Any]) -> Action:
 def test_a_layer_that_raises_anything_is_a_failure_of_its_watch(server: ApiServer, error: BaseException,
                                                                 caplog: pytest.LogCaptureFixture) -> None:
     layer, seen = raising(error, 3)
-    with Client(Config(cluster_url=server.url), layers=[layer]) as client:
+    with Client(server.config(), layers=[layer]) as client:
         controller = Controller(Api.namespaced(client, ConfigMap, "default"), watch=WatcherConfig(backoff=BACKOFF))
         with controller.start(nothing) as running:
             running.wait_until_ready(10)
@@ -65,6 +66,8 @@ def test_a_layer_that_raises_anything_is_a_failure_of_its_watch(server: ApiServe
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 def test_credentials_that_raise_anything_are_a_failure_of_their_watch(server: ApiServer, error: BaseException) -> None:
+    token = server.config().token
+
     class Failing:
         asked = 0
 
@@ -72,7 +75,7 @@ def test_credentials_that_raise_anything_are_a_failure_of_their_watch(server: Ap
             self.asked += 1
             if self.asked <= 2:
                 raise error
-            return None
+            return f"Bearer {token}" if token else None
 
         def refresh(self, rejected: str | None, deadline: float) -> bool:
             raise error
@@ -81,7 +84,7 @@ def test_credentials_that_raise_anything_are_a_failure_of_their_watch(server: Ap
             return None
 
     auth: Any = Failing()
-    with Client(Config(cluster_url=server.url, auth=auth)) as client:
+    with Client(replace(server.config(), token=None, auth=auth)) as client:
         controller = Controller(Api.namespaced(client, ConfigMap, "default"), watch=WatcherConfig(backoff=BACKOFF))
         with controller.start(nothing) as running:
             running.wait_until_ready(10)
@@ -110,7 +113,7 @@ def test_a_layer_that_raises_while_webhooks_are_set_up_is_told_of_and_it_goes_on
         server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
     layer, _ = raising(SystemExit(3), 1)
     end = StopToken()
-    with Client(Config(cluster_url=server.url), layers=[layer]) as client:
+    with Client(server.config(), layers=[layer]) as client:
         setup = WebhookSetup(client, application({"/quota": Quota()}), "hooks", service=None,
                              url="https://127.0.0.1:1", ca_bundle=lambda: b"", follows=False)
         setup.run(end)

@@ -13,7 +13,6 @@ from kubectl_runtime import (
     Action,
     Api,
     Client,
-    Config,
     Context,
     Controller,
     FinalizingReconciler,
@@ -37,7 +36,7 @@ ONE, TWO = "example.com/one", "example.com/two"
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with ApiServer(controllers=["*"]) as server, Client(Config(cluster_url=server.url)) as made:
+    with ApiServer(controllers=["*"]) as server, Client(server.config()) as made:
         yield made
 
 

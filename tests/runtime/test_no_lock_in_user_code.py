@@ -12,7 +12,6 @@ from kubectl_runtime import (
     Action,
     Api,
     Client,
-    Config,
     Controller,
     HealthServer,
     LeaderElection,
@@ -114,7 +113,7 @@ def test_of_a_controller(watchman: Watchman, own_writes: OwnWrites) -> None:
         Api.namespaced(ctx.client, Secret, "default").apply(Secret(name=obj.name), field_manager="test")
         return await_change
 
-    with ApiServer() as server, Client(Config(cluster_url=server.url), layers=[watchman.layer], own_writes=own_writes,
+    with ApiServer() as server, Client(server.config(), layers=[watchman.layer], own_writes=own_writes,
                                        observer=watchman.observer()) as client:
         maps, secrets = Api.namespaced(client, ConfigMap, "default"), Api.namespaced(client, Secret, "default")
         client.on_write(watchman.seen_by("on_write"))
@@ -164,7 +163,7 @@ def test_of_a_manager_with_its_servers(watchman: Watchman) -> None:
             watchman.look("mutate")
             return None
 
-    with ApiServer() as server, Client(Config(cluster_url=server.url), observer=watchman.observer()) as client:
+    with ApiServer() as server, Client(server.config(), observer=watchman.observer()) as client:
         app = application({"/pods": Admits()})
         election = LeaderElection("here", "default", on_started=watchman.seen_by("on_started"),
                                   on_stopped=watchman.seen_by("on_stopped"),

@@ -175,7 +175,7 @@ def test_the_deadline_is_on_the_clients_clock_and_wakes_a_silent_read(
     server: ApiServer, aside: Callable[..., Future[Any]]
 ) -> None:
     clock = SimClock()
-    with Client(Config(cluster_url=server.url), clock=clock) as client:
+    with Client(server.config(), clock=clock) as client:
         maps = Api.namespaced(client, ConfigMap, "default")
         waiting = aside(await_condition, maps, "a", conditions.is_created, timeout=600)
         server.requests.wait_for(1, "watch")
@@ -193,7 +193,7 @@ def test_the_deadline_ends_a_request_that_nobody_answers(
 ) -> None:
     clock = SimClock()
     server.faults.on(verb).never_answer()
-    with Client(Config(cluster_url=server.url), clock=clock) as client:
+    with Client(server.config(), clock=clock) as client:
         maps = Api.namespaced(client, ConfigMap, "default")
         waiting = aside(await_condition, maps, "a", conditions.is_created, timeout=5)
         server.requests.wait_for(1, verb)

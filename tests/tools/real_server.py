@@ -41,7 +41,7 @@ _OF_THE_CLUSTER = frozenset(("customresourcedefinitions", "namespaces", "nodes",
                              "validatingadmissionpolicybindings"))
 """What is emptied outside of namespaces."""
 _EMBEDDED_ONLY = re.compile(
-    r"\b(?:server|cluster|embedded|simulated)\.(?:requests|faults|restart|transport|snapshot|restore|handle"
+    r"\b\w*(?:server|cluster|embedded|simulated)\.(?:requests|faults|restart|transport|snapshot|restore|handle"
     r"|expire_history|drop_connections|mount_webhook|kubelet|core|access|clock|credentials|tls|stop|server)\b"
     r"|\bSimClock\b|\b[Ss]imulat\w*|\bApiServer\((?!\))")
 """What a test says that needs the embedded server. Found in its text, before it has begun anything that would wait."""
@@ -73,10 +73,13 @@ class RealServer:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    def client(self, user: object = None, *, certificate: bool = False, timeout: float = 60) -> Client:
+    def config(self, user: object = None, *, certificate: bool = False, timeout: float = 60) -> Config:
         if user is not None or certificate:
             pytest.skip("users of a real server are its own")
-        return Client(replace(Config.from_kubeconfig(self.kubeconfig), timeout=timeout))
+        return replace(Config.from_kubeconfig(self.kubeconfig), timeout=timeout)
+
+    def client(self, user: object = None, *, certificate: bool = False, timeout: float = 60) -> Client:
+        return Client(self.config(user, certificate=certificate, timeout=timeout))
 
     def write_kubeconfig(self, path: str | Path, user: object = None, *, certificate: bool = False) -> Path:
         if user is not None or certificate:

@@ -507,7 +507,7 @@ def server() -> Any:
 
 @pytest.fixture
 def client(server: ApiServer) -> Any:
-    with Client(Config(cluster_url=server.url), retry=FAST) as own:
+    with Client(server.config(), retry=FAST) as own:
         yield own
 
 

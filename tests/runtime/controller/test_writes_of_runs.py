@@ -124,8 +124,8 @@ def test_two_controllers_of_one_client_are_two_managers(world: World) -> None:
 
 
 def test_a_controller_on_a_client_of_dry_runs_changes_nothing() -> None:
-    with ApiServer() as server, Client(Config(cluster_url=server.url)) as real, \
-            Client(Config(cluster_url=server.url), dry_run=True) as dry:
+    with ApiServer() as server, Client(server.config()) as real, \
+            Client(server.config(), dry_run=True) as dry:
         maps = Api.namespaced(real, ConfigMap, "default")
         before = maps.create(ConfigMap(name="a"))
         seen = threading.Event()

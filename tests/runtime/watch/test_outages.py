@@ -382,7 +382,7 @@ def test_over_sockets_a_server_that_is_killed_for_five_seconds_is_tried_by_one_a
                 heard.notify_all()
         return []
 
-    with Client(Config(cluster_url=server.url), layers=[counting]) as client:
+    with Client(server.config(), layers=[counting]) as client:
         watches = [Watch(Api.namespaced(client, ConfigMap, "default"), WatcherConfig(label_selector=f"w={number}"),
                          stop=stop) for number in range(6)]
         threads = [threading.Thread(target=watch.run, daemon=True) for watch in watches]
