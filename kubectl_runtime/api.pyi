@@ -8,6 +8,7 @@ from kubectl_runtime.client.api.queryable import ensure_queryable as ensure_quer
 from kubectl_runtime.client.api.queryable import fetch as fetch
 from kubectl_runtime.client.api.selected import NamespaceSet as NamespaceSet
 from kubectl_runtime.client.api.selected import SelectedNamespaces as SelectedNamespaces
+from kubectl_runtime.client.api.subresources import Scale as Scale
 from kubectl_runtime.runtime.retry import ConflictBackoff as ConflictBackoff
 from kubectl_runtime.runtime.retry import create_or_update as create_or_update
 from kubectl_runtime.runtime.retry import retry_on_conflict as retry_on_conflict

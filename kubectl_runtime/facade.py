@@ -36,6 +36,7 @@ TOPICS = {
         "ObjectList": ("client.api.api_base", MOVED),
         "OwnWrites": ("client.api.client", TOP),
         "retry_on_conflict": ("runtime.retry", TOP),
+        "Scale": ("client.api.subresources", TOPIC),
         "SelectedNamespaces": ("client.api.selected", TOPIC),
     },
     "client": {

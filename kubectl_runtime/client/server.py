@@ -6,7 +6,7 @@
   client-go.
 - `ServedKind` and `ApiGroup` are the results. The first version of a group is the preferred one. The most stable
   version of a kind is the first by priority (v1 before v1beta1), whatever the server prefers.
-- `explained` decides what a 404 for a subresource means: the object does not exist, or the kind lacks the subresource.
+- `explained` decides what a 404 or 405 means: the object does not exist, or the kind lacks the subresource or the verb.
   The answer does not say, so discovery is consulted, but only then.
 - `Refusals` remembers for an hour what a server does not support, so that it is not tried each time.
 - `ServerWarnings` logs the `Warning` headers of answers, each text once per client.
@@ -300,13 +300,13 @@ log = guarded_logger(__name__)
 
 def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, error: ApiError) -> ApiError:
     """The error to raise for `error`, the answer to `request`: a KindNotServedError if it is a 404 because the kind
-    lacks the subresource, otherwise `error` itself.
+    lacks the subresource, an error that names the kind's verbs if the request's verb is not among them, otherwise
+    `error` itself.
 
     `discover` returns the served kinds (`Discovery.kinds`); this blocks meanwhile. If it fails, `error` is returned.
     """
     resource = request.resource
-    if (error.code != HTTPStatus.NOT_FOUND or resource is None or request.subresource is None
-            or isinstance(error, KindNotServedError)):
+    if resource is None or not _may_be_explained(request, error):
         return error
     try:
         kinds = discover()
@@ -314,9 +314,35 @@ def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, er
         log.debug("%s: cannot find out whether the subresource is served: %s", request.operation, failure)
         return error
     for kind in kinds:
-        if kind.resource.gvr == resource.gvr and request.subresource not in kind.subresources:
-            return subresource_not_served(request, resource, error)
+        if kind.resource.gvr == resource.gvr:
+            if request.subresource is None:
+                return _without_the_verb(request, kind, error)
+            if request.subresource not in kind.subresources:
+                return subresource_not_served(request, resource, error)
     return error
+
+
+def _may_be_explained(request: Request, error: ApiError) -> bool:
+    """Whether discovery may know more than the error. A list that is not found has no kind behind it; anything else of
+    a kind without a path for objects, as of a Binding, is a 404 of the same words."""
+    if request.subresource is not None:
+        return error.code == HTTPStatus.NOT_FOUND and not isinstance(error, KindNotServedError)
+    return error.code == HTTPStatus.METHOD_NOT_ALLOWED or (
+        isinstance(error, KindNotServedError) and request.verb not in ("list", "watch"))
+
+
+_PARTICIPLES = {"get": "read", "deletecollection": "deleted as a collection", "list": "listed", "watch": "watched",
+                "create": "created", "update": "replaced", "patch": "patched", "delete": "deleted"}
+
+
+def _without_the_verb(request: Request, kind: ServedKind, error: ApiError) -> ApiError:
+    """The error for a verb that the kind does not have: a review is only created, and no list holds it."""
+    verb = {"replace": "update", "apply": "patch"}.get(request.verb, request.verb)
+    if verb in kind.verbs:
+        return error
+    message = (f"{kind.resource.full_name} in {kind.resource.api_version} cannot be {_PARTICIPLES.get(verb, verb)}: "
+               f"its verbs are {', '.join(kind.verbs) or 'none'}")
+    return type(error)(msgspec.structs.replace(error.status, message=message), request.operation)
 
 
 REMEMBERED_SECONDS = 3600.0

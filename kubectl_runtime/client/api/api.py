@@ -441,7 +441,11 @@ class Api(ListVerbs[K], KindVerbs[K]):
         lasting = WATCH_TIMEOUT if params.timeout is None else seconds(params.timeout)
         request = build.watch(self.place, replace(params, timeout=lasting), resource_version, retry=Retry.NEVER)
         deadline = None if timeout is None else self.client.clock.monotonic() + period_of("timeout", timeout)
-        return open_watch(self.client, request, self.form, stop, read_timeout=lasting + IDLE_MARGIN, deadline=deadline)
+        try:
+            return open_watch(self.client, request, self.form, stop, read_timeout=lasting + IDLE_MARGIN,
+                              deadline=deadline)
+        except ApiError as error:
+            raise self._explained(request, error) from None
 
     # Writing
 

@@ -203,8 +203,8 @@ class ApiBase(Generic[K]):
             raise
 
     def _explained(self, request: Request, error: ApiError) -> ApiError:
-        """`error` itself, or a clearer error if the kind lacks the subresource."""
-        # Few programs need discovery, so it is imported only when a 404 has to be explained.
+        """`error` itself, or a clearer error if the kind lacks the subresource or the verb."""
+        # Few programs need discovery, so it is imported only when an error has to be explained.
         return explained(lambda: self.client.discovery.kinds(), request, error)  # noqa: PLW0108
 
     def _object(self, record: Record) -> K:
@@ -367,8 +367,8 @@ class ListVerbs(ApiBase[K]):
 
 
 def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str) -> Iterator[Page]:
-    """Iterate over all pages, with one request per page, sent when the page is needed. Every object comes once. Raises
-    what `fetch` raises.
+    """Iterate over all pages, with one request per page, sent when the page is needed. Every object comes once; a page
+    without objects comes only from the server. Raises what `fetch` raises.
     """
     begin = params if params.limit is not None else replace(params, limit=PAGE_SIZE)
     seen: set[str] | None = None  # the uids returned so far, from the first restart on
@@ -387,7 +387,8 @@ def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str
         if seen is not None:
             records = [record for record in records if record.uid not in seen]
         handed_out.update(record.uid for record in records)
-        yield meta, records
+        if records or seen is None:  # a page of objects that all came before the restart is no page
+            yield meta, records
         token = meta.continue_token
         if not token:
             return

@@ -35,13 +35,16 @@ from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, split_api_version
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.requests.request import Request, segment
+from kubectl_runtime.core.requests.request import Request, Retry, segment
 
 T = TypeVar("T")
 log = guarded_logger(__name__)
 
 TTL = 300.0
 """Seconds for which the answers are used without a new request."""
+GROUP_PATIENCE = 10.0
+"""Seconds for the answer about one group version, where each needs a request of its own: the server behind it may be
+gone."""
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 
@@ -123,7 +126,7 @@ class Discovery:
             return found
         others = [kind.resource.api_version for kind in self.kinds()
                   if (kind.resource.group, kind.resource.kind) == (gvk.group, gvk.kind)]
-        raise self._not_served(f"{gvk.kind} in {gvk.api_version}", others)
+        raise self._not_served(f"{gvk.kind} in {gvk.api_version}", others, gvk.group)
 
     # One request each; the results are not kept
 
@@ -133,14 +136,14 @@ class Discovery:
             return tuple(self._of_version(api_version))
         except ApiError as error:
             if error.is_not_found:
-                raise self._not_served(api_version, ()) from error
+                raise self._not_served(api_version, (), split_api_version(api_version)[0]) from error
             raise
 
     def pinned_kind(self, gvk: GroupVersionKind) -> ServedKind:
         """One kind in exactly this version, from a new request. Raises DiscoveryError when it is not served."""
         found = kind_of(self.pinned_group(gvk.api_version), gvk)
         if found is None:
-            raise self._not_served(f"{gvk.kind} in {gvk.api_version}", ())
+            raise self._not_served(f"{gvk.kind} in {gvk.api_version}", (), gvk.group)
         return found
 
     def group(self, name: str) -> ApiGroup:
@@ -151,7 +154,7 @@ class Discovery:
             answer = self._get(path)
         except ApiError as error:
             if error.is_not_found:
-                raise self._not_served(f"group {name}", ()) from error
+                raise self._not_served(f"group {name}", (), name) from error
             raise
         document = self._read(path, answer, aggregated)
         if document is not None:  # one document has the whole core group
@@ -166,9 +169,15 @@ class Discovery:
                 return found
         return None
 
-    def _not_served(self, what: str, near: Iterable[str]) -> DiscoveryError:
+    def _not_served(self, what: str, near: Iterable[str], group: str | None = None) -> DiscoveryError:
+        """The error for a kind that was not found: in `group`, or in any if that is None."""
         names = " or ".join(near)
         hint = f": did you mean {names}?" if names else ": is its CRD installed?"
+        failing = sorted(version for version in [*self._failing]
+                         if group in (None, version) or version.startswith(f"{group}/"))
+        if failing:
+            hint = (f", as far as is known: the discovery of {', '.join(failing)} fails now (kubectl get apiservices "
+                    f"shows why){hint if names else ''}")
         return DiscoveryError(f"the server at {self._client.config.cluster_url} does not serve {what}{hint}")
 
     def served(self, resource: ApiResource) -> bool:
@@ -189,7 +198,7 @@ class Discovery:
                 continue
             for version in self._read(path, answer, versions_in):  # a server without aggregated discovery
                 try:
-                    found += self._of_version(version)
+                    found += self._of_version(version, bounded=True)
                 except KubeError as error:
                     problems[version] = f"it is left out for now: {error}"
         before = frozenset(self._failing)
@@ -200,13 +209,18 @@ class Discovery:
         self._failing.update(problems)
         return tuple(found)
 
-    def _of_version(self, api_version: str) -> list[ServedKind]:
+    def _of_version(self, api_version: str, *, bounded: bool = False) -> list[ServedKind]:
+        """The kinds of one group version. `bounded`: one attempt of `GROUP_PATIENCE`, since the other groups wait."""
         group, version = split_api_version(api_version)
         path = path_of(segment(group, "group") if group else "", segment(version, "version"))
-        return self._read(path, self._get(path), lambda body: of_version(body, api_version))
+        return self._read(path, self._get(path, bounded=bounded), lambda body: of_version(body, api_version))
 
-    def _get(self, path: str) -> Answer:
-        return self._client.answer(_request(path), deadline=self._deadline)
+    def _get(self, path: str, *, bounded: bool = False) -> Answer:
+        deadline = self._deadline
+        if bounded:
+            patience = self._client.clock.monotonic() + GROUP_PATIENCE
+            deadline = patience if deadline is None else min(deadline, patience)
+        return self._client.answer(_request(path, Retry.NEVER if bounded else None), deadline=deadline)
 
     def _read(self, path: str, answer: Answer, decode: Callable[[bytes], T]) -> T:
         try:
@@ -217,5 +231,5 @@ class Discovery:
             raise unexpected or DecodeError(None, error.path, f"{request.operation}: {error.problem}") from None
 
 
-def _request(path: str) -> Request:
-    return Request("GET", path, "get", None, f"discover {path}", headers=(("Accept", _AGGREGATED),))
+def _request(path: str, retry: Retry | None = None) -> Request:
+    return Request("GET", path, "get", None, f"discover {path}", headers=(("Accept", _AGGREGATED),), retry=retry)

@@ -10,16 +10,40 @@ from typing import Any, TypeVar
 from kubectl_runtime.client.api.api_base import ApiBase
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.wire import Sent
 from kubectl_runtime.core.codec.views import plain_object
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.objects.partial import DynamicObject, dynamic
+from kubectl_runtime.core.meta.metav1 import Part
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import Body, FieldValidation, Patch, PatchParams, PostParams
 from kubectl_runtime.core.requests.request import Named, Request
 
 K = TypeVar("K")
 
-_SCALE = ApiResource("autoscaling", "v1", "Scale", "scales")
+
+class ScaleSpec(Part, kw_only=True):
+    """What is wanted: the number of replicas."""
+
+    replicas: Sent[int] = 0
+
+
+class ScaleStatus(Part, kw_only=True):
+    """What there is: the number of replicas, and the label selector of their Pods as a query."""
+
+    replicas: Sent[int] = 0
+    selector: str | None = None
+
+
+class Scale(Resource, group="autoscaling", version="v1", kind="Scale", plural="scales"):
+    """The subresource `scale` of a kind that has one.
+
+    >>> scale = Api.namespaced(client, Deployment, "default").scale("web", 3)
+    >>> scale.spec.replicas
+    3
+    """
+
+    spec: ScaleSpec
+    status: ScaleStatus
 
 
 class Subresources(ApiBase[K]):
@@ -59,7 +83,7 @@ class Subresources(ApiBase[K]):
         return self._ask(request, timeout)
 
     def scale(self, name: Named, replicas: int, *, field_manager: str | None = None, dry_run: bool = False,
-              timeout: Duration | None = None) -> DynamicObject:
+              timeout: Duration | None = None) -> Scale:
         """Set the number of replicas, as `kubectl scale` does; returns the `Scale` from the answer.
 
         It does not wait for the Pods: use `await_condition` with `conditions.is_ready`. Raises RequestError for an
@@ -71,13 +95,13 @@ class Subresources(ApiBase[K]):
         return self.patch_scale(name, Patch.merge({"spec": {"replicas": replicas}}), field_manager=field_manager,
                                 dry_run=dry_run, timeout=timeout)
 
-    def get_scale(self, name: Named, *, timeout: Duration | None = None) -> DynamicObject:
-        """Read the `Scale` of an object: `.spec["replicas"]` is the desired number."""
+    def get_scale(self, name: Named, *, timeout: Duration | None = None) -> Scale:
+        """Read the `Scale` of an object: `.spec.replicas` is the desired number."""
         return self._scale(build.get(self.place, name, subresource="scale"), timeout)
 
     def replace_scale(self, name: Named, body: Any, params: PostParams | None = None, *,
                       field_manager: str | None = None, field_validation: FieldValidation | None = None,
-                      dry_run: bool = False, timeout: Duration | None = None) -> DynamicObject:
+                      dry_run: bool = False, timeout: Duration | None = None) -> Scale:
         """Replace the `Scale` of an object."""
         params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run)
@@ -86,7 +110,7 @@ class Subresources(ApiBase[K]):
 
     def patch_scale(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
                     field_manager: str | None = None, field_validation: FieldValidation | None = None,
-                    dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> DynamicObject:
+                    dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> Scale:
         """Patch the `Scale` of an object: `Patch.merge({"spec": {"replicas": 3}})`."""
         params = self._write_params(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run, force=force)
@@ -95,12 +119,12 @@ class Subresources(ApiBase[K]):
 
     def apply_scale(self, body: Any, *, field_manager: str | None = None, force: bool = False,
                     field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
-                    timeout: Duration | None = None) -> DynamicObject:
+                    timeout: Duration | None = None) -> Scale:
         """Server-side apply of a `Scale`, which has the name of the object that it scales:
         `{"metadata": {"name": "web"}, "spec": {"replicas": 3}}`. `defaults` as for `apply`."""
         params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
                                                 field_validation=field_validation), PatchParams)
-        request = build.apply(self.place, body, params, subresource="scale", defaults=defaults, kind=_SCALE)
+        request = build.apply(self.place, body, params, subresource="scale", defaults=defaults, kind=Scale.api_resource)
         return self._scale(request, timeout)
 
     def create_subresource(self, name: Named, subresource: str, body: Any, params: PostParams | None = None, *,
@@ -142,5 +166,5 @@ class Subresources(ApiBase[K]):
         ref = self._ref(request.name or "")
         return self._answered(request, lambda raw: plain_object(raw, False, ref) if raw else {}, timeout)
 
-    def _scale(self, request: Request, timeout: Duration | None) -> DynamicObject:
-        return self._answered(request, dynamic(_SCALE).from_bytes, timeout)
+    def _scale(self, request: Request, timeout: Duration | None) -> Scale:
+        return self._answered(request, Scale.from_bytes, timeout)

@@ -88,7 +88,7 @@ class TestAnswers:
             writes: list[Write] = []
             client.on_write(writes.append)
             found = api.get_scale("a")
-            assert found.spec["replicas"] == 2
+            assert found.spec.replicas == 2
             api.replace_scale("a", found)
             api.patch_scale("a", Patch.merge({"spec": {"replicas": 3}}))
         assert [(request.method, request.target.rpartition("/")[2]) for request in server.requests] == [

@@ -8,6 +8,7 @@ import pytest
 from kubectl_runtime import Api, ApiError, ApiResource, Patch, RequestError
 from kubectl_runtime.client.api.api import RESTARTED_AT
 from kubectl_runtime.client.api.queryable import fetch
+from kubectl_runtime.client.api.subresources import Scale, ScaleSpec
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.requests.params import Preconditions
@@ -69,6 +70,67 @@ def test_scale_asks_for_replicas_and_for_nothing_else(server, client):
             api.scale("web", wrong)
     with pytest.raises(ApiError, match="does not serve the subresource 'scale'"):
         Api.namespaced(client, ConfigMap, "default").scale("a", 1)
+
+
+def scaled(kind):
+    """An object of a kind that has the subresource `scale`, and the path of its Scale."""
+    if kind == "Widget":
+        replicas = {"type": "object", "properties": {"replicas": {"type": "integer"}}}
+        schema = {"type": "object", "properties": {"spec": replicas, "status": replicas}}
+        yield {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+               "metadata": {"name": "widgets.example.com"},
+               "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+                        "versions": [{"name": "v1", "served": True, "storage": True,
+                                      "schema": {"openAPIV3Schema": schema},
+                                      "subresources": {"scale": {"specReplicasPath": ".spec.replicas",
+                                                                 "statusReplicasPath": ".status.replicas"}}}]}}
+        yield {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "web", "namespace": "default"},
+               "spec": {"replicas": 1}, "status": {"replicas": 1}}
+    else:
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "app", "image": "x"}]}}
+        yield {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web", "namespace": "default"},
+               "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template, "serviceName": "web"}
+               if kind == "StatefulSet" else {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+
+
+@pytest.mark.parametrize(("kind", "selector"), [("Deployment", "a=b"), ("StatefulSet", "a=b"), ("Widget", None)])
+def test_a_scale_has_attributes(server, client, kind, selector):
+    server.load([*scaled(kind)])
+    api = Api.namespaced(client, client.discovery.resolve(kind).resource, "default")
+    scale = api.scale("web", 3)
+    assert (scale.name, scale.spec.replicas, scale.status.selector) == ("web", 3, selector)
+    assert type(scale.status.replicas) is int
+    scale.spec.replicas = 0
+    assert api.replace_scale("web", scale).spec.replicas == 0
+    assert api.get_scale("web").spec.replicas == 0
+    if kind != "Widget":  # a real server cannot apply a Scale of a custom resource, either
+        wanted = Scale(name="web", spec=ScaleSpec(replicas=2))
+        assert api.apply_scale(wanted, field_manager="me", force=True)["spec"]["replicas"] == 2
+        assert api.get("web")["spec"]["replicas"] == 2
+
+
+@pytest.mark.parametrize(("name", "namespace"), [
+    ("bindings", "default"), ("bindings", None), ("selfsubjectaccessreviews", None), ("tokenreviews", None),
+    ("localsubjectaccessreviews", "default")])
+def test_a_kind_that_is_only_created_says_so(client, name, namespace):
+    kind = client.discovery.resolve(name).resource
+    api = Api.all(client, kind) if namespace is None else Api.namespaced(client, kind, namespace)
+    calls = {"listed": api.list, "watched": lambda: next(api.watch()), "deleted as a collection": api.delete_collection}
+    if namespace or not kind.namespaced:
+        calls |= {"read": lambda: api.get_opt("x"), "deleted": lambda: api.delete("x"),
+                  "patched": lambda: api.patch("x", Patch.merge({}))}
+    for done, call in calls.items():
+        with pytest.raises(ApiError, match=f"{kind.full_name} in {kind.api_version} cannot be {done}: its verbs are "
+                                           "create$"):
+            call()
+
+
+@pytest.mark.parametrize("kind", [ConfigMap, Pod, ApiResource("example.com", "v1", "Widget", "widgets")])
+def test_a_kind_that_has_the_verb_or_is_not_served_keeps_its_error(client, kind):
+    api = Api.namespaced(client, kind, "default")
+    expected = "is its CRD installed" if isinstance(kind, ApiResource) else "not found"
+    with pytest.raises(ApiError, match=expected):
+        api.get("absent")
 
 
 def test_cordon_and_uncordon(server, client):

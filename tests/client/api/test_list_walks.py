@@ -81,6 +81,27 @@ def test_tokens_that_expire_again_lead_to_one_list_without_pages() -> None:
     assert server.asked == [(2, None), (2, "2"), (2, None), (2, "2"), (None, None)]
 
 
+@pytest.mark.parametrize(("left", "pages"), [
+    ("abcde", [["a", "b"], ["c", "d"], ["e"]]),  # nothing changed
+    ("ab", [["a", "b"]]),  # the rest was deleted meanwhile
+    ("abf", [["a", "b"], ["f"]]),
+    ("", [["a", "b"]]),
+])
+def test_a_restart_yields_no_page_whose_objects_all_came_before(left: str, pages: list[list[str]]) -> None:
+    def second(n: int, params: ListParams) -> None:
+        if n == 2:
+            server.names = list(left)
+            raise EXPIRED
+
+    server = Server(list("abcde"), second)
+    found = [[record.name for record in page] for _, page in walk(server.fetch, ListParams(limit=2), "list x")]
+    assert found == pages
+
+
+def test_a_list_without_objects_is_one_empty_page() -> None:
+    assert [page for _, page in walk(Server([]).fetch, ListParams(limit=2), "list x")] == [[]]
+
+
 def test_a_410_without_a_token_is_the_callers() -> None:
     def at_once(n: int, params: ListParams) -> None:
         raise EXPIRED

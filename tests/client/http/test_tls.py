@@ -21,7 +21,6 @@ from kubectl_runtime.client.http.sockets import build_context
 from kubectl_runtime.client.wire.transport_errors import transport_error
 from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime.watch.backoff import is_unreachable
-from kubectl_runtime.testing import ApiServer
 from tests.client.proxies import ProxyServer
 from tests.client.wire_server import Peer, WireServer, answering, config_map, says
 
@@ -123,7 +122,7 @@ def test_the_end_of_a_users_connection_is_no_matter_of_trust(error: ssl.SSLError
     assert isinstance(found, ConnectionFailed)
     assert found.failure == Failure()
 def test_a_server_without_tls_is_told_from_one_that_is_not_trusted() -> None:
-    with ApiServer() as server:
+    with WireServer(lambda peer: peer.answer(400)) as server:
         config = Config(cluster_url=server.url.replace("http://", "https://"))
         with pytest.raises(TransportError, match=r"Perhaps it speaks HTTP without TLS: then http:// is right in"):
             get(Client(config))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubectl_runtime import DecodeError
+from kubectl_runtime.client.api import discovery as discovery_module
 from kubectl_runtime.client.api.discovery import Discovery
 from kubectl_runtime.client.server import aggregated, of_version, versions_in
-from tests.client.wire_server import WireServer, answering, says
+from kubectl_runtime.core.base.errors import DiscoveryError
+from kubectl_runtime.core.meta.gvk import GroupVersionKind
+from tests.client.wire_server import Peer, Serve, WireServer, answering, says, status
 from tests.thoroughness import examples
 
 NOTHING = {"kind": "APIGroupDiscoveryList", "items": []}
@@ -68,6 +71,62 @@ class TestAggregated:
         {"kind": "APIGroupDiscoveryList", "items": [group("a.io", {**entry("as"), "responseKind": {}})]}])
     def test_what_is_absent_or_null_is_nothing(self, odd: dict[str, Any]) -> None:
         assert aggregated(json.dumps(odd).encode()) == ([], {})
+
+
+class TestGroupsThatFail:
+    """A server that the API server passes requests on to does not answer: what it serves is not known."""
+
+    STALE = group("m.io", freshness="Stale")
+    GROUPS: ClassVar = {"groups": [{"versions": [{"groupVersion": f"{name}.io/v1"}]} for name in "am"]}
+    LISTED: ClassVar = {"resources": [{"name": "as", "kind": "A", "namespaced": True}]}
+
+    def failing(self, how: str) -> Serve:
+        def serve(peer: Peer) -> None:
+            while (request := peer.receive()) is not None:
+                path = request.target.partition("?")[0]
+                if path == "/api":
+                    peer.answer(200, NOTHING if how == "aggregated" else {"versions": []})
+                elif how == "aggregated":
+                    peer.answer(200, {**NOTHING, "items": [group("a.io", entry("as")), self.STALE]})
+                elif path == "/apis":
+                    peer.answer(200, self.GROUPS)
+                elif "a.io" in path:
+                    peer.answer(200, self.LISTED)
+                elif how == "silent":
+                    return peer.hold()
+                else:
+                    peer.answer(503, status(503, "ServiceUnavailable", "error trying to reach service"),
+                                headers=("Retry-After: 1",))
+            return None
+
+        return serve
+
+    @pytest.mark.parametrize("how", ["aggregated", "503", "silent"])
+    def test_an_unknown_name_names_them_and_takes_no_longer(self, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(discovery_module, "GROUP_PATIENCE", 0.1)
+        with WireServer(self.failing(how)) as server, server.client() as client:
+            discovery = Discovery(client)
+            assert discovery.resolve("as").resource.full_name == "as.a.io"
+            asked = len(server.requests)
+            for name in ("ms", "ms.m.io", "nothing"):
+                with pytest.raises(DiscoveryError, match=rf"does not serve '{name}', as far as is known: the discovery "
+                                                         r"of m.io/v1 fails now \(kubectl get apiservices") as error:
+                    discovery.resolve(name)
+                assert "CRD" not in str(error.value)
+            with pytest.raises(DiscoveryError, match=r"M in m.io/v1, as far as is known"):
+                discovery.resolve_gvk(GroupVersionKind("m.io", "v1", "M"))
+            with pytest.raises(DiscoveryError, match=r"B in a.io/v1: is its CRD installed"):
+                discovery.resolve_gvk(GroupVersionKind("a.io", "v1", "B"))
+            assert len(server.requests) - asked == 5 * (2 if how == "aggregated" else 4)  # no request is repeated
+
+    def test_a_group_whose_server_answers_again_is_named_no_more(self) -> None:
+        stale, well = {**NOTHING, "items": [self.STALE]}, {**NOTHING, "items": [group("m.io", entry("ms"))]}
+        with WireServer(answering(says(200, NOTHING), says(200, stale), says(200, NOTHING), says(200, stale),
+                                  says(200, NOTHING), says(200, well))) as server, server.client() as client:
+            discovery = Discovery(client)
+            with pytest.raises(DiscoveryError, match=r"m.io/v1 fails now"):
+                discovery.resolve("ms")
+            assert discovery.resolve("ms").resource.full_name == "ms.m.io"
 
 
 class TestListed:
