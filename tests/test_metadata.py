@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from configparser import ConfigParser
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,13 @@ def test_the_oldest_versions_that_are_allowed_are_those_that_are_tested() -> Non
     assert floors.keys() == tested.keys()
     for package, floor in floors.items():
         assert re.fullmatch(rf"{re.escape(floor)}(\.0)*", tested[package]), package
+
+
+def test_kubectl_finds_its_plugin_and_the_completion_by_their_names() -> None:
+    """The plugin `runtime` is the program `kubectl-runtime`; `kubectl_complete-runtime` completes it."""
+    programs = dict(re.split(" *= *", line) for line in words(SETUP["options.entry_points"]["console_scripts"]))
+    assert programs.keys() == {"kubectl-runtime", "kubectl_complete-runtime"}
+    assert all(callable(EntryPoint(name, place, "console_scripts").load()) for name, place in programs.items())
 
 
 def test_a_package_has_one_floor_in_all_extras() -> None:

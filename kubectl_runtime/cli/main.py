@@ -8,7 +8,10 @@ Exit status: 0 success; 1 failure, with `error: …` on standard error; 2 a wron
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -52,6 +55,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {shown(error)}", file=sys.stderr, flush=True)
         return error.status
     return status
+
+
+def complete(arguments: Sequence[str] | None = None) -> int:
+    """The command `kubectl_complete-runtime`, which kubectl runs for `kubectl runtime ...<TAB>`: prints how the last of
+    the arguments may go on, and `:0` if it may be a file as well, otherwise `:4`. Returns 0."""
+    *before, last = (sys.argv[1:] if arguments is None else list(arguments)) or [""]
+    found: dict[str, str] = {}
+    if not before:
+        found = {name: summary for name, (_, summary) in _COMMANDS.items()}
+    elif last.startswith("-"):
+        page = io.StringIO()
+        with contextlib.redirect_stdout(page), contextlib.redirect_stderr(page), contextlib.suppress(SystemExit):
+            main([before[0], "--help"])
+        found = dict.fromkeys(re.findall(r"^  (?:-\w, )?(--[\w-]+)", page.getvalue(), re.MULTILINE), "")
+    for name, summary in found.items():
+        if name.startswith(last):
+            print(f"{name}\t{summary}" if summary else name)
+    print(":4" if found else ":0")
+    return 0
 
 
 def _parser(chosen: str) -> argparse.ArgumentParser:

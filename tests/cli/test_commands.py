@@ -13,7 +13,7 @@ import yaml
 
 import kubectl_runtime
 from kubectl_runtime.cli.main import _COMMANDS as COMMANDS
-from kubectl_runtime.cli.main import _parser, main
+from kubectl_runtime.cli.main import _parser, complete, main
 from tests.examples.programs import Program
 
 KINDS = '''
@@ -135,6 +135,24 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"kubectl-runtime {kubectl_runtime.__version__}\n"
+
+
+@pytest.mark.parametrize(("arguments", "printed"), [
+    (["to"], "top\tshow what the controllers of a process do, in a terminal\n:4\n"),
+    (["run", "--de"], "--dev\n--debug-page\n--debug-details\n:4\n"),
+    (["top", ":8080", "--o"], "--once\n:4\n"),
+    (["run", "greeter"], ":0\n"), (["nothing", "--"], ":0\n"), (["x"], ":4\n")])
+def test_kubectl_is_told_how_a_command_of_its_plugin_may_go_on(
+        arguments: list[str], printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert complete(arguments) == 0
+    assert capsys.readouterr() == (printed, "")
+
+
+@pytest.mark.parametrize("arguments", [[], [""]])
+def test_kubectl_is_told_all_commands_of_its_plugin(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    complete(arguments)
+    *found, end = capsys.readouterr().out.splitlines()
+    assert ([line.partition("\t")[0] for line in found], end) == ([*COMMANDS], ":4")
 
 
 def test_crd_looks_in_the_current_folder_and_imports_no_server(folder: Path) -> None:

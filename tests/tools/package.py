@@ -84,6 +84,7 @@ def check_use(wheel: Path, place: Path) -> None:
     version = run(programs / "python", "-I", "-c", NAMES, cwd=place).strip()
     assert wheel.name.startswith(f"kubectl_runtime-{version}-"), (wheel.name, version)
     assert version in run(programs / "kubectl-runtime", "--version", cwd=place)
+    assert "top" in run(programs / "kubectl_complete-runtime", "t", cwd=place)
     examples = place / "examples"
     shutil.copytree(ROOT / "examples", examples, dirs_exist_ok=True)
     run(programs / "python", "configmapgen_controller.py", "--demo", cwd=examples)

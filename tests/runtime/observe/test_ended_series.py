@@ -22,7 +22,7 @@ from kubectl_runtime import (
 )
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.observe.metrics import KEPT
-from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.testing import ApiServer, eventually
 
 LIMIT = 20
 
@@ -66,8 +66,8 @@ def stand_for_election(client: Client, number: int) -> None:
 
 def share(client: Client, number: int) -> None:
     sharding = Sharding(f"s{number}", "default", shards=2)
-    with Manager(client, sharding=sharding, serve=None).start():
-        pass
+    with Manager(client, sharding=sharding, serve=None).start() as running:
+        eventually(lambda: running.shards, lambda held: len(held) == 2, timeout=LIMIT)
 
 
 @pytest.mark.parametrize("work", [run_a_controller, keep_a_store, stand_for_election, share])
