@@ -306,7 +306,7 @@ def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, er
     `discover` returns the served kinds (`Discovery.kinds`); this blocks meanwhile. If it fails, `error` is returned.
     """
     resource = request.resource
-    if resource is None or not _may_be_explained(request, error):
+    if resource is None or not _may_be_explained(request, resource, error):
         return error
     try:
         kinds = discover()
@@ -322,13 +322,13 @@ def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, er
     return error
 
 
-def _may_be_explained(request: Request, error: ApiError) -> bool:
-    """Whether discovery may know more than the error. A list that is not found has no kind behind it; anything else of
-    a kind without a path for objects, as of a Binding, is a 404 of the same words."""
+def _may_be_explained(request: Request, resource: ApiResource, error: ApiError) -> bool:
+    """Whether discovery may know more than the error. The list of a namespace has a path for every kind, so a 404 means
+    that there is no such kind; objects and all namespaces have none where the kind is only created, as a Binding."""
     if request.subresource is not None:
         return error.code == HTTPStatus.NOT_FOUND and not isinstance(error, KindNotServedError)
-    return error.code == HTTPStatus.METHOD_NOT_ALLOWED or (
-        isinstance(error, KindNotServedError) and request.verb not in ("list", "watch"))
+    return error.code == HTTPStatus.METHOD_NOT_ALLOWED or (isinstance(error, KindNotServedError) and not (
+        request.verb in ("list", "watch") and (request.namespace or not resource.namespaced)))
 
 
 _PARTICIPLES = {"get": "read", "deletecollection": "deleted as a collection", "list": "listed", "watch": "watched",

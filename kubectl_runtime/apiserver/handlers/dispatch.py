@@ -54,7 +54,7 @@ def handle_resource(ctx: RequestContext) -> HttpResponse:
 def _check_builtin(ctx: RequestContext) -> None:
     """Check that the type has a route for the method; HEAD has none."""
     info, on_object = ctx.info, bool(ctx.info.name)
-    misplaced = ctx.type.namespaced and not info.namespace and info.verb == "create"
+    misplaced = ctx.type.namespaced and not info.namespace
     if ctx.type.verbs == CREATE_ONLY and (on_object or misplaced):
         raise errors.no_such_resource()
     unfit = (info.verb in ("update", "patch") and not on_object) or (info.verb == "create" and on_object)
