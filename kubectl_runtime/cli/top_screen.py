@@ -19,6 +19,9 @@ from kubectl_runtime.runtime.observe.debug import ControllerState, DebugState, K
 WORDS = {"backing_off": "backing off", "held_back": "held back", "waits_for_change": "waits for a change",
          "requeue_after": "success", "terminal_error": "terminal error"}
 
+FLEET = 124
+"""Columns that a replica needs for all facts in one line."""
+
 BOLD, SOFT, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = "1", "2", "31", "32", "33", "34", "35", "36"
 COLOURS = {"running": BLUE, "due": CYAN, "delayed": SOFT, "backing_off": YELLOW, "held_back": MAGENTA,
            "waits_for_change": RED, "failing": RED, "watching": GREEN, "listing": CYAN, "waiting": RED, "stopped": SOFT,
@@ -65,9 +68,11 @@ class Screen:
         found, place = head, 0
         for lines, groups in parts:
             found += lines
+            longest = max((len(line.name) for group in groups for line in group.lines), default=0)
+            name = min(longest, max(20, min(48, (self._width - 36) // 2)))
             for group in groups:
                 shown = len(group.lines) if rows is None else rows[place]
-                found += self._table(group, shown, whole=height is None or group.what == "loops")
+                found += self._table(group, shown, name, whole=height is None or group.what == "loops")
                 place += 1
             found.append("")
         if report.controllers_left_out:
@@ -124,9 +129,10 @@ class Screen:
 
     def fleet(self, reports: Sequence[tuple[str, DebugState | None, str]]) -> list[str]:
         """Return a table of several processes: for each its address, and its state or why it does not answer."""
-        head = f"{'replica':<32} {'shards':<24} {'objects':>11} {'in stores':>10} {'memory':>10} {'runs':>11} " \
-               f"{'failed':>9}  phase"
-        found = [self.paint(BOLD, head)]
+        facts = f"{'objects':>11} {'in stores':>10} {'memory':>10} {'runs':>11} {'failed':>9}  phase"
+        narrow = self._width < FLEET  # the facts then stand below the name and the shards
+        found = [self.paint(BOLD, line) for line in ((f"{'replica':<32} shards", facts) if narrow
+                                                     else (f"{'replica':<32} {'shards':<24} {facts}",))]
         held: dict[int, list[str]] = {}
         total = 0
         names: set[str] = set()
@@ -141,40 +147,48 @@ class Screen:
                 held.setdefault(shard, []).append(me)
             if sharding is not None:
                 total, names = max(total, sharding.shards), names | {f"{sharding.name} by {sharding.by}"}
-            line = (f"{fit(me, 32)} {fit(numbers(shards) or 'none', 24)} "
-                    f"{sum(row.objects for row in report.watches):>11,} "
+            facts = (f"{sum(row.objects for row in report.watches):>11,} "
                     f"{size(sum(row.bytes for row in report.watches)):>10} {size(report.memory):>10} "
                     f"{sum(one.runs for one in report.controllers):>11,} "
                     f"{sum(one.failed for one in report.controllers):>9,}  {manager.phase if manager else ''}")
             bad = any(one.not_ready or one.not_alive for one in report.controllers)
-            found.append(self.paint(YELLOW if bad else "", line))
+            shard_list = numbers(shards) or "none"
+            colour = YELLOW if bad else ""
+            if narrow:
+                found += wrapped(f"{fit(me, 32)} {shard_list}", self._width, self.paint, colour, indent=33)
+            found.append(self.paint(colour, facts if narrow else f"{fit(me, 32)} {fit(shard_list, 24)} {facts}"))
         twice = {shard: who for shard, who in held.items() if len(who) > 1}
         free = [shard for shard in range(total) if shard not in held]
         if names:
             found.append(self.paint(SOFT, f"{total} shards of {', '.join(sorted(names))}"))
         if free:
-            found.append(self.paint(YELLOW, f"none of these holds {numbers(free)}"))
+            found += wrapped(f"none of these holds {numbers(free)}", self._width, self.paint, YELLOW)
         found += [self.paint(RED, f"shard {shard} is held by {' and '.join(who)}") for shard, who in twice.items()]
         return found
 
     def _watches(self, watches: Sequence[WatchRow], left_out: int, height: int | None) -> list[str]:
         most = len(watches) if height is None else max(1, height // 4)
         shown = watches[:most]
-        found = []
-        wide = min(max((len(row.name) for row in shown), default=0), self._width // 3)
+        found: list[str] = []
+        objects = max((len(f"{row.objects:,}") for row in shown), default=0)
+        stored = max((len(size(row.bytes)) for row in shown), default=0)
+        facts = len(f"  watching  {'':{objects}} objects {'':{stored}}  last event 12 min ago")
+        wide = min(max((len(row.name) for row in shown), default=0), max(12, self._width - facts))
         for row in shown:
             heard = "no event yet" if row.last_event is None else f"last event {time(row.last_event)} ago"
-            text = (f"{cut(row.name, wide):<{wide}}  {row.phase:<8}  {row.objects:>7,} objects {size(row.bytes):>8}  "
-                    f"{row.error or heard}")
-            found.append(self.paint(COLOURS.get("waiting" if row.error else row.phase, ""), text))
+            colour = COLOURS.get("waiting" if row.error else row.phase, "")
+            name = fit(row.name, wide) if height is not None else f"{row.name:<{wide}}"
+            text = f"{name}  {row.phase:<8}  {row.objects:>{objects},} objects {size(row.bytes):>{stored}}  {heard}"
+            found += wrapped(text, self._width, self.paint, colour) if height is None else [self.paint(colour, text)]
+            if row.error:
+                found += wrapped(f"  {row.error}", self._width, self.paint, colour, indent=4)
         rest = len(watches) - len(shown) + left_out
         return [*found, *([f"and {rest:,} watches more"] if rest else [])]
 
-    def _table(self, group: Group, shown: int, *, whole: bool) -> list[str]:
+    def _table(self, group: Group, shown: int, name: int, *, whole: bool) -> list[str]:
         rest = max(group.total, len(group.lines)) - shown
         if rest and shown and shown < len(group.lines):
             shown, rest = shown - 1, rest + 1
-        name = max(20, min(48, (self._width - 36) // 2))
         found = []
         for line in group.lines[:shown]:
             text = f"  {line.state:<18} {line.time:>12}  {fit(line.name, name)}  "
@@ -204,7 +218,7 @@ def title(report: DebugState) -> str:
         if manager.lease:
             parts.append(f"{'leads by' if manager.leader else 'does not lead:'} {manager.lease}")
         if manager.shards is not None:
-            parts.append(f"shards {','.join(map(str, manager.shards)) or 'none'}")
+            parts.append(f"shards {numbers(manager.shards) or 'none'}")
     memory = [size(report.memory)] if report.memory else []
     return "  ".join([*parts, f"process {report.process}", *memory, f"up {time(report.uptime)}"])
 
@@ -249,7 +263,8 @@ def _failing(row: KeyRow) -> Line:
     times = f"{row.failures:,} times in {time(row.failing_for)}" if row.failures > 1 else "once"
     good = "" if row.succeeded is None else f", last success {time(row.succeeded)} ago"
     run = f", run {row.failed_run}" if row.failed_run else ""
-    return Line(WORDS.get(row.state, row.state), until(row), row.name, f"failed {times}{_and(row.error)}{good}{run}",
+    error = f"{row.error}, " if row.error else ""  # first, as the end may be cut
+    return Line(WORDS.get(row.state, row.state), until(row), row.name, f"{error}failed {times}{good}{run}",
                 COLOURS.get(row.state, RED))
 
 

@@ -106,6 +106,7 @@ class Browser:
         """Into the folder that the variable SCREENSHOTS names, if it does: for eyes."""
         folder = os.environ.get("SCREENSHOTS")
         if folder:
+            self.call("Emulation.setScrollbarsHidden", hidden=True)  # else the picture is cut where the bar was
             taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
             Path(folder).mkdir(parents=True, exist_ok=True)
             (Path(folder) / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))

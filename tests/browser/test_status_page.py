@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ import pytest
 from kubectl_runtime import (
     Action,
     Api,
-    ApiResource,
     Client,
     Context,
     Controller,
@@ -31,8 +31,8 @@ from kubectl_runtime.runtime.observe.debug import DebugPage
 from kubectl_runtime.runtime.observe.listener import ListenAddress
 from kubectl_runtime.testing import ApiServer
 from tests.browser.chromium import LIMIT, Browser, found_chromium
+from tests.browser.states import STATES, WIDGET, State, row
 
-WIDGET = ApiResource("example.com", "v1", "Widget", "widgets")
 SECRET = "the password is tiger"
 
 
@@ -117,10 +117,6 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     found_chromium()
     with Browser(tmp_path) as made:
         yield made
-
-
-def row(panel: str, name: str, state: str) -> str:
-    return f"document.querySelector(`[data-panel='{panel}'] tr[data-name='{name}'][data-state='{state}']`)"
 
 
 def count(name: str) -> str:
@@ -255,3 +251,15 @@ def test_no_column_is_clipped_at_any_width(browser: Browser, dark: bool) -> None
             browser.until("document.querySelector(`[data-panel='calls'] b`)")
             assert browser.ask(CLIPPED) == "", (width, dark)
             browser.screenshot(f"status-{width}-{'dark' if dark else 'light'}")
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
+def test_each_state_is_shown_whole(browser: Browser, state: Callable[[], AbstractContextManager[State]]) -> None:
+    """With SCREENSHOTS=FOLDER, for eyes; here that nothing is cut off and the page complains of nothing."""
+    with state() as (url, shown):
+        for width, dark in ((360, False), (768, True), (1280, False), (1920, True)):
+            browser.show(url, width=width, dark=dark)
+            browser.until(shown)
+            assert browser.ask(CLIPPED) == "", (width, dark)
+            browser.screenshot(f"{state.__name__}-{width}-{'dark' if dark else 'light'}")
+        assert browser.complaints == []

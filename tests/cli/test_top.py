@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from kubectl_runtime.cli.main import main
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.cli.top import MOST_BYTES, fetched, read, state_url
-from kubectl_runtime.cli.top_screen import Screen, cut, shares
+from kubectl_runtime.cli.top_screen import Screen, cut, numbers, shares
 from kubectl_runtime.runtime.observe.debug import (
     CallCounts,
     ControllerState,
@@ -35,7 +35,9 @@ from kubectl_runtime.runtime.observe.debug import (
     KeyRow,
     LoopRow,
     ManagerState,
+    ReplicaRow,
     RunRow,
+    ShardingState,
     WatchRow,
     WebhookRow,
 )
@@ -80,13 +82,13 @@ def test_it_shows_watches_counts_and_each_state_of_a_key() -> None:
     text = "\n".join(shown(140))
     for expected in (
             r"2026-01-02 03:04:05 UTC  manager leading  leads by system/shop  process 7  up 61 min",
-            r"widgets.example.com +waiting +0 objects +0 B +cannot list widgets: 404 NotFound",
+            r"widgets.example.com +waiting +0 objects +0 B +no event yet\n +cannot list widgets: 404 NotFound",
             r"shops.example.com +watching +20,000 objects +88 MiB +last event 500 ms ago",
             r"shop  shops.example.com  1,234 runs, 5 failed",
             r"running 1 of 10 +due 20,000 +backing off 1 +held back 0 +delayed 1 +failing 2",
             r"loop +9.0 s ago +default/busy +differed: spec.size; runs in a loop",
-            r"backing off +in 12 s +default/broken +failed 4 times in 31 s: ApiError 503",
-            r"waits for a change +default/wrong +failed once: TerminalError",
+            r"backing off +in 12 s +default/broken +ApiError 503, failed 4 times in 31 s",
+            r"waits for a change +default/wrong +TerminalError, failed once",
             r"running +for 75 s +default/slow +object updated, attempt 3",
             r"due +for 2.0 s +default/due-0", r"and 19,970 more due",
             r"delayed +in 5 min +default/later +asked to run again after 300 s",
@@ -166,6 +168,38 @@ def test_in_a_window_the_field_of_a_loop_is_to_be_seen(width: int) -> None:
     state.controllers[0].loops[0].fields = ["status.conditions[0].lastTransitionTime"]
     text = "".join(line.strip() for line in Screen(width, colours=False).lines(state, 40)).replace(" ", "")
     assert "differed:status.conditions[0].lastTransitionTime" in text
+
+
+@pytest.mark.parametrize("height", [None, 40])
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_a_watch_shows_its_name_its_numbers_and_its_whole_error(width: int, height: int | None) -> None:
+    state = sample()
+    why = "cannot list widgets: " + "the server does not serve them " * 8 + "(404 NotFound)"
+    state.watches[0].error = why
+    state.watches[1].name = "configmaps in namespace default"
+    lines = Screen(width, colours=False).lines(state, height)
+    assert max(map(len, lines)) <= width
+    watch = " ".join(lines).partition("configmaps in namespac")[2].partition(" ago")[0]
+    assert " ".join(watch.split()).endswith("watching 20,000 objects 88 MiB last event 500 ms")
+    assert why.replace(" ", "") in "".join(line.strip() for line in lines).replace(" ", "")
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize("shards", [[], [3], list(range(0, 200, 2))])
+def test_a_table_of_replicas_shows_every_fact_at_any_width(width: int, shards: list[int]) -> None:
+    state = sample()
+    assert state.manager is not None
+    state.manager.shards, state.memory = shards, 12_345_678
+    state.manager.sharding = ShardingState(name="default/shop", by="name", shards=200, replicas=[
+        ReplicaRow(name="shop-operator-5c9d8f7b6d-x0k2p", shards=shards, here=True)])
+    lines = Screen(width, colours=False).fleet([(":8080", state, ""), (":8081", None, "nothing answers at :8081")])
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for fact in ("shop-operator-5c9d8f7b6d-x0k2p", "20,000", "88 MiB", "12 MiB", "1,234", "leading",
+                 "nothing answers at :8081", "200 shards of default/shop by name"):
+        assert fact in text, fact
+    free = [shard for shard in range(200) if shard not in shards]
+    assert numbers(free).replace(" ", "") in "".join(line.strip() for line in lines).replace(" ", "")
 
 
 # Where it gets it
@@ -341,8 +375,10 @@ def lines_of(frame: str) -> list[str]:
 
 
 def test_it_lives_in_a_window_that_changes_its_size_keeps_what_it_saw_and_ends_by_q() -> None:
+    state = sample()
+    state.controllers[0].failing[0].error = "ApiError 503: the server is busy, and says so until the line ends"
     with contextlib.ExitStack() as stack:
-        url = stack.enter_context(answering(200, msgspec.json.encode(sample())))
+        url = stack.enter_context(answering(200, msgspec.json.encode(state)))
         terminal = Terminal(url, 100, 30)
         try:
             terminal.until(lambda: len(terminal.frames) > 1, "it shows something")
