@@ -187,6 +187,12 @@ def _reason(error: BaseException) -> Exception | None:
 class _TlsPool(_Pool, HTTPSConnectionPool):
     ConnectionCls = ApiTlsConnection  # type: ignore[assignment] # it takes a TlsSource for a context
 
+    def _validate_conn(self, conn: Any) -> None:
+        """As the base class, but a server whose certificate need not be verified (`insecure-skip-tls-verify`) causes no
+        warning at each request."""
+        if conn.is_closed:
+            conn.connect()
+
 
 _SENT_IN_VAIN = frozenset((errno.EPIPE, errno.ECONNRESET, errno.EPROTOTYPE))
 """Errors of sending after which the server's answer may still be there: it has ended the connection. As in urllib3."""

@@ -132,7 +132,7 @@ def test_no_public_ca_is_added_to_the_clusters(authority: Authority) -> None:
     assert len(build_context(ca=authority.pem).get_ca_certs()) == 1
 
 
-@pytest.mark.filterwarnings("ignore:Unverified HTTPS")
+@pytest.mark.filterwarnings("error")
 def test_insecure_verifies_nothing(authority: Authority) -> None:
     with serving(authority, ("elsewhere",)) as server:
         assert get(server.client(insecure_skip_tls_verify=True)) == "a"
@@ -191,7 +191,7 @@ def test_a_client_certificate_with_its_chain_is_shown_and_its_key_touches_no_dis
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.filterwarnings("ignore:Unverified HTTPS")
+@pytest.mark.filterwarnings("error")
 def test_the_sessions_verify_and_cert_are_used(authority: Authority, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(authority.pem)
     own = authority.client("jane")
